@@ -1,0 +1,56 @@
+//! From a presented plaintext to its owner.
+
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use shared::{
+    digest::{Digest, Peppers},
+    key::{Class, Prefix},
+    secret::SecretString,
+};
+
+use crate::store::{Owner, Store, Unavailable};
+
+/// Mappings kept in process; some 100 bytes each.
+const CACHED_OWNERS: usize = 100_000;
+
+/// Makes and recognises credentials. Alone in knowing the peppers.
+pub struct Credentials {
+    store: Arc<dyn Store>,
+    peppers: Peppers,
+    prefix: Prefix,
+    /// Digest → owner never changes once it exists, so an entry is never wrong. What is not found is not cached, and
+    /// whether the owner is revoked is never answered from here.
+    owners: Cache<Digest, Owner>,
+}
+
+impl Credentials {
+    /// Credentials kept in this store under these secrets.
+    pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
+        Self { store, peppers, prefix, owners: Cache::new(CACHED_OWNERS) }
+    }
+
+    /// Whose credential this is; `None` if it is nobody's.
+    pub async fn find(&self, presented: &str) -> Result<Option<Owner>, Unavailable> {
+        if self.prefix.classify(presented).is_none() {
+            return Ok(None);
+        }
+        for digest in self.peppers.candidates(presented) {
+            if let Some(owner) = self.owners.get(&digest) {
+                return Ok(Some(owner));
+            }
+            if let Some(owner) = self.store.find_credential(digest).await? {
+                self.owners.insert(digest, owner);
+                return Ok(Some(owner));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The plaintext of a new key, and the digest to store of it.
+    pub fn mint(&self, class: Class, random: [u8; 32]) -> (SecretString, Digest) {
+        let plaintext = self.prefix.mint(class, random);
+        let digest = self.peppers.digest(&plaintext);
+        (plaintext, digest)
+    }
+}

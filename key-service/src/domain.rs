@@ -1,0 +1,5 @@
+//! The rules, pure: no clock, no randomness, no I/O.
+
+pub mod key;
+pub mod ledger;
+pub mod pricing;

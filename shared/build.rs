@@ -1,0 +1,11 @@
+//! Compiles the contract between the services, without a `protoc` on the machine.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (proto, root) = ("../proto/keyservice/v1/key_service.proto", "../proto");
+    println!("cargo::rerun-if-changed={root}");
+    let files = protox::compile([proto], [root])?;
+    tonic_prost_build::configure().compile_fds(files)?;
+    Ok(())
+}

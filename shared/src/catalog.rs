@@ -1,0 +1,342 @@
+//! The catalogue: which models there are, what they cost, and who serves them. Checked whole at start.
+
+use std::{collections::HashSet, ops::Range};
+
+use http::Uri;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::money::NanoUsd;
+
+/// Output tokens that no model may promise more of.
+const MAX_OUTPUT_TOKENS: u64 = 131_072;
+
+/// Everything that is offered.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    /// What `GET /v1` says of this installation.
+    pub service: Service,
+    /// The models, in the order of the file; at least one.
+    pub models: Vec<Model>,
+}
+
+/// What `GET /v1` says of this installation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// Who provides it.
+    pub provider: String,
+    /// Where its documentation is.
+    pub docs: String,
+}
+
+/// A model as callers know it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What callers ask for, exactly.
+    pub id: String,
+    /// `owned_by` in listings.
+    pub owned_by: String,
+    /// When it was added, in seconds since 1970, for listings.
+    pub created: i64,
+    /// Tokens of prompt and output together.
+    pub context_window: u64,
+    /// Tokens that one choice may generate.
+    pub max_output_tokens: u64,
+    /// A bound on what one image counts as, in tokens; what a hold assumes.
+    pub max_tokens_per_image: u64,
+    /// Request fields let through to the upstream beyond the allow-list.
+    pub extra_params: Vec<String>,
+    /// What its tokens cost.
+    pub price: Price,
+    /// Who serves it; at least one.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// Prices per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Prompt tokens.
+    pub input: NanoUsd,
+    /// Prompt tokens that the upstream had cached.
+    pub cached_input: NanoUsd,
+    /// Generated tokens, reasoning included.
+    pub output: NanoUsd,
+}
+
+/// A server of a model.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Which software it is, where that makes a difference.
+    pub kind: UpstreamKind,
+    /// Its base address, `/v1` included. `None` for the built-in model alone.
+    pub url: Option<Uri>,
+    /// The name it knows the model by.
+    pub model: String,
+    /// The environment variable that holds its credential.
+    pub api_key_env: Option<String>,
+    /// Its share of the requests, relative to its siblings'.
+    pub weight: u32,
+}
+
+/// The software of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamKind {
+    /// Any server of the OpenAI chat API.
+    Openai,
+    /// vLLM
+    Vllm,
+    /// SGLang
+    Sglang,
+    /// llama.cpp's server
+    LlamaCpp,
+    /// Ollama
+    Ollama,
+    /// The model inside the `faregate` binary.
+    Builtin,
+}
+
+/// What is wrong with a catalogue, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}{}: {reason}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
+pub struct CatalogError {
+    file: String,
+    line: Option<usize>,
+    reason: String,
+}
+
+impl Catalog {
+    /// Reads and checks a catalogue; `file` names it in errors.
+    pub fn parse(text: &str, file: &str) -> Result<Self, CatalogError> {
+        let error = |span: Option<Range<usize>>, reason: String| CatalogError {
+            file: file.to_owned(),
+            line: span.map(|span| line_of(text, span.start)),
+            reason,
+        };
+        let raw: RawCatalog = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
+        if raw.model.is_empty() {
+            return Err(error(None, "no [[model]] is offered".into()));
+        }
+        let mut ids = HashSet::new();
+        let mut models = Vec::new();
+        for raw in raw.model {
+            let span = raw.id.span();
+            let model =
+                raw.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span.clone())), reason))?;
+            if !ids.insert(model.id.clone()) {
+                return Err(error(Some(span), format!("there are two models with the id \"{}\"", model.id)));
+            }
+            models.push(model);
+        }
+        Ok(Self { service: raw.service, models })
+    }
+
+    /// The model of exactly this id.
+    pub fn model(&self, id: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.id == id)
+    }
+
+    /// Every id, as errors list them.
+    pub fn ids(&self) -> Vec<String> {
+        self.models.iter().map(|model| model.id.clone()).collect()
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|b| *b == b'\n').count()
+}
+
+/// Where a fault is (the model's id where there is no better place), and what it is.
+type Fault = (Option<Range<usize>>, String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCatalog {
+    service: Service,
+    #[serde(default)]
+    model: Vec<RawModel>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawModel {
+    id: Spanned<String>,
+    owned_by: String,
+    #[serde(default = "default_created")]
+    created: i64,
+    context_window: Spanned<u64>,
+    max_output_tokens: Spanned<u64>,
+    #[serde(default = "default_tokens_per_image")]
+    max_tokens_per_image: u64,
+    #[serde(default)]
+    extra_params: Vec<String>,
+    price: Option<Spanned<Price>>,
+    #[serde(default)]
+    upstream: Vec<RawUpstream>,
+}
+
+/// 2026-01-01, for catalogues that do not say.
+const fn default_created() -> i64 {
+    1_767_225_600
+}
+
+const fn default_tokens_per_image() -> u64 {
+    16_384
+}
+
+impl RawModel {
+    fn check(self) -> Result<Model, Fault> {
+        let id = self.id.into_inner();
+        let at_id = |reason: String| (None, format!("model \"{id}\" {reason}"));
+        if id.is_empty() || id.chars().any(char::is_control) {
+            return Err((None, "a model's id is empty or has control characters".into()));
+        }
+        let price = self
+            .price
+            .ok_or_else(|| at_id("has no [model.price]; what has no price cannot be sold".into()))?;
+        let (at, price) = (price.span(), price.into_inner());
+        if [price.input, price.cached_input, price.output]
+            .iter()
+            .any(|p| *p < NanoUsd::ZERO || *p > NanoUsd::MAX)
+        {
+            return Err((Some(at), "a price is negative or beyond 9000000 USD per million tokens".into()));
+        }
+        let (at, max_output_tokens) = (self.max_output_tokens.span(), self.max_output_tokens.into_inner());
+        if !(1..=MAX_OUTPUT_TOKENS).contains(&max_output_tokens) {
+            return Err((Some(at), format!("max_output_tokens must be 1 to {MAX_OUTPUT_TOKENS}")));
+        }
+        let (at, context_window) = (self.context_window.span(), self.context_window.into_inner());
+        if context_window < max_output_tokens {
+            return Err((Some(at), "context_window is smaller than max_output_tokens".into()));
+        }
+        if self.upstream.is_empty() {
+            return Err(at_id("has no [[model.upstream]]".into()));
+        }
+        let upstreams = self.upstream.into_iter().map(RawUpstream::check).collect::<Result<_, _>>()?;
+        Ok(Model {
+            id,
+            owned_by: self.owned_by,
+            created: self.created,
+            context_window,
+            max_output_tokens,
+            max_tokens_per_image: self.max_tokens_per_image,
+            extra_params: self.extra_params,
+            price,
+            upstreams,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawUpstream {
+    kind: Spanned<UpstreamKind>,
+    url: Option<Spanned<String>>,
+    model: Option<String>,
+    api_key_env: Option<String>,
+    #[serde(default = "default_weight")]
+    weight: u32,
+}
+
+const fn default_weight() -> u32 {
+    1
+}
+
+impl RawUpstream {
+    fn check(self) -> Result<Upstream, Fault> {
+        let (at, kind) = (self.kind.span(), self.kind.into_inner());
+        let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
+        let url = match (kind, self.url) {
+            (UpstreamKind::Builtin, None) => None,
+            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model needs no url")),
+            (_, None) => return Err(fault("an upstream needs a url")),
+            (_, Some(url)) => Some(base_url(url)?),
+        };
+        let model = match (kind, self.model) {
+            (_, Some(model)) if !model.is_empty() => model,
+            (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
+            _ => return Err(fault("an upstream needs the name it knows the model by: model = \"…\"")),
+        };
+        if self.weight == 0 {
+            return Err(fault("an upstream's weight is at least 1"));
+        }
+        Ok(Upstream { kind, url, model, api_key_env: self.api_key_env, weight: self.weight })
+    }
+}
+
+/// An address that paths can be appended to.
+fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
+    let at = url.span();
+    let text = url.into_inner();
+    let uri: Option<Uri> = text.trim_end_matches('/').parse().ok();
+    uri.filter(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
+    })
+    .ok_or_else(|| (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[service]
+name = "Faregate"
+provider = "Model"
+docs = "https://docs.example.com"
+
+[[model]]
+id = "Model Flash"
+owned_by = "model-service"
+context_window = 1048576
+max_output_tokens = 131072
+
+[model.price]
+input = "0.10"
+cached_input = "0.025"
+output = "0.40"
+
+[[model.upstream]]
+kind = "vllm"
+url = "http://127.0.0.1:8000/v1/"
+model = "Qwen/Qwen3"
+"#;
+
+    fn fault(from: &str, to: &str) -> String {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from} is in the catalogue");
+        Catalog::parse(&text, "models.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_catalogue_is_read_exactly() {
+        let catalog = Catalog::parse(GOOD, "models.toml").unwrap();
+        let model = catalog.model("Model Flash").unwrap();
+        assert_eq!(model.price.cached_input.nanos(), 25_000_000);
+        assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
+        assert!(catalog.model("model flash").is_none());
+    }
+
+    #[test]
+    fn a_fault_is_told_with_file_line_and_reason() {
+        assert_eq!(
+            fault("\n[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n", ""),
+            "models.toml:8: model \"Model Flash\" has no [model.price]; what has no price cannot be sold"
+        );
+        assert!(fault("owned_by", "owned_bi").starts_with("models.toml:9: unknown field `owned_bi`"));
+        assert!(fault("0.40", "0.4.0").starts_with("models.toml:16: `0.4.0` is not a number"));
+        assert!(fault("0.10", "-1").contains("models.toml:13: a price is negative"));
+        assert!(fault("131072", "0").contains("models.toml:11: max_output_tokens must be"));
+        assert!(fault("http://", "ftp://").starts_with("models.toml:20: \"ftp://"));
+        assert!(fault("vllm", "vlm").contains("models.toml:19: unknown variant `vlm`"));
+        assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
+        let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
+        let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();
+        assert!(twice.contains("two models with the id \"Model Flash\""), "{twice}");
+        assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
+    }
+}

@@ -1,0 +1,40 @@
+//! Where time and chance come from, so that nothing else reaches for them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::time::Timestamp;
+
+/// The source of time and of randomness: the system in production, a script in tests.
+pub trait Clock: Send + Sync + 'static {
+    /// The current time.
+    fn now(&self) -> Timestamp;
+
+    /// Random bytes fit for secrets.
+    fn random(&self, bytes: &mut [u8]);
+}
+
+/// The operating system's clock and randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl Clock for System {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the ambient clock")]
+    fn now(&self) -> Timestamp {
+        // A clock before 1970 reads as 1970: expiry then errs on the side of refusing nothing that was valid.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's randomness")]
+    #[expect(clippy::expect_used, reason = "without randomness no secret can be made, and no id is unique")]
+    fn random(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the operating system provides randomness");
+    }
+}
+
+/// So many random bytes.
+pub fn random_bytes<const N: usize>(clock: &dyn Clock) -> [u8; N] {
+    let mut bytes = [0; N];
+    clock.random(&mut bytes);
+    bytes
+}

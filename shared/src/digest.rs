@@ -1,0 +1,103 @@
+//! What is stored of a key: a keyed BLAKE3 hash of its plaintext.
+
+use std::fmt;
+
+use crate::secret::{ExposeSecret, SecretString};
+
+/// The secret key of the hash. Whoever reads the store without it can neither use nor test a key.
+#[derive(Clone)]
+pub struct Pepper([u8; 32]);
+
+impl Pepper {
+    /// A pepper from its 32 bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A pepper from 64 hexadecimal digits, as configuration spells it.
+    pub fn from_hex(hex: &SecretString) -> Option<Self> {
+        let hex = hex.expose_secret().as_bytes();
+        let digit = |b: u8| (b as char).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        if hex.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
+    fn digest(&self, plaintext: &str) -> Digest {
+        Digest(*blake3::keyed_hash(&self.0, plaintext.as_bytes()).as_bytes())
+    }
+}
+
+impl fmt::Debug for Pepper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pepper(…)")
+    }
+}
+
+/// The pepper in use, and during a rotation the one before it.
+#[derive(Clone, Debug)]
+pub struct Peppers {
+    /// Hashes new keys.
+    pub current: Pepper,
+    /// Still finds keys that were made with it.
+    pub previous: Option<Pepper>,
+}
+
+impl Peppers {
+    /// The digest under which a new key is stored.
+    pub fn digest(&self, plaintext: &SecretString) -> Digest {
+        self.current.digest(plaintext.expose_secret())
+    }
+
+    /// The digests under which a presented key may be stored, the likeliest first.
+    pub fn candidates<'a>(&'a self, plaintext: &'a str) -> impl Iterator<Item = Digest> + 'a {
+        std::iter::once(&self.current).chain(&self.previous).map(move |pepper| pepper.digest(plaintext))
+    }
+}
+
+/// `blake3::keyed_hash(pepper, plaintext)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// A digest from its 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest's 32 bytes, as stores keep them.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_made_before_a_rotation_is_still_found() {
+        let (old, new) = (Pepper::new([1; 32]), Pepper::new([2; 32]));
+        let before = Peppers { current: old.clone(), previous: None };
+        let after = Peppers { current: new, previous: Some(old) };
+        let stored = before.digest(&"fg_api_x".into());
+        assert!(after.candidates("fg_api_x").any(|d| d == stored));
+        assert_ne!(after.digest(&"fg_api_x".into()), stored);
+    }
+
+    #[test]
+    fn a_pepper_is_64_hexadecimal_digits_and_is_never_printed() {
+        let hex = "0f".repeat(32);
+        let pepper = Pepper::from_hex(&hex.clone().into()).unwrap();
+        assert_eq!(pepper.0, [15; 32]);
+        assert!(!format!("{pepper:?}").contains("15"));
+        for bad in ["", "0f", &hex[1..], &format!("{}g", &hex[1..]), &format!("{hex}0f")] {
+            assert!(Pepper::from_hex(&bad.to_owned().into()).is_none());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The errors that clients see: one code, one status, one type each.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+
+use crate::refusal::Refusal;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
+        /// The stable name of an error. Wire format: add, never rename.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[$doc])* $variant),+ }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The code as clients read it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// The HTTP status that carries it.
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$variant => StatusCode::$status),+ }
+            }
+
+            /// The `type` that stands beside it.
+            pub const fn kind(self) -> &'static str {
+                match self { $(Self::$variant => $kind),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No `Authorization` header.
+    MissingApiKey = "missing_api_key", UNAUTHORIZED, "authentication_error";
+    /// Not `Bearer <token>`, or several such headers.
+    InvalidAuthorizationHeader = "invalid_authorization_header", UNAUTHORIZED, "authentication_error";
+    /// Unknown, malformed or revoked API key.
+    InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
+    /// Unknown, malformed or revoked management key.
+    InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
+    /// Past `expires_at`.
+    KeyExpired = "key_expired", UNAUTHORIZED, "authentication_error";
+    /// A valid management key on a model route.
+    ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
+    /// A valid API key on a management route.
+    ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// The key's limit cannot pay for the request.
+    KeyLimitReached = "key_limit_reached", PAYMENT_REQUIRED, "billing_error";
+    /// The account's credit cannot pay for the request.
+    InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
+    /// What is left is held by requests in flight.
+    SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
+    /// Not JSON, duplicate names, or bad UTF-8.
+    InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
+    /// A `Content-Type` that is not JSON.
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request_error";
+    /// The body is larger than is accepted.
+    RequestTooLarge = "request_too_large", PAYLOAD_TOO_LARGE, "invalid_request_error";
+    /// A required parameter is absent.
+    MissingRequiredParameter = "missing_required_parameter", BAD_REQUEST, "invalid_request_error";
+    /// A parameter has the wrong JSON type.
+    InvalidType = "invalid_type", BAD_REQUEST, "invalid_request_error";
+    /// A parameter has the right type and an impossible value.
+    InvalidValue = "invalid_value", BAD_REQUEST, "invalid_request_error";
+    /// An integer below its lower bound.
+    IntegerBelowMinValue = "integer_below_min_value", BAD_REQUEST, "invalid_request_error";
+    /// An integer above its upper bound.
+    IntegerAboveMaxValue = "integer_above_max_value", BAD_REQUEST, "invalid_request_error";
+    /// A decimal below its lower bound.
+    DecimalBelowMinValue = "decimal_below_min_value", BAD_REQUEST, "invalid_request_error";
+    /// A decimal above its upper bound.
+    DecimalAboveMaxValue = "decimal_above_max_value", BAD_REQUEST, "invalid_request_error";
+    /// A string longer than is accepted.
+    StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
+    /// An array longer than is accepted.
+    ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
+    /// An array that needs an element has none.
+    EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
+    /// A string that needs a character has none.
+    EmptyString = "empty_string", BAD_REQUEST, "invalid_request_error";
+    /// A parameter that is known and not supported.
+    UnsupportedParameter = "unsupported_parameter", BAD_REQUEST, "invalid_request_error";
+    /// A value that is known and not supported.
+    UnsupportedValue = "unsupported_value", BAD_REQUEST, "invalid_request_error";
+    /// A parameter that the management API does not know.
+    UnknownParameter = "unknown_parameter", BAD_REQUEST, "invalid_request_error";
+    /// The prompt is longer than the model's context.
+    ContextLengthExceeded = "context_length_exceeded", BAD_REQUEST, "invalid_request_error";
+    /// No such model.
+    ModelNotFound = "model_not_found", NOT_FOUND, "invalid_request_error";
+    /// No such API key in this account.
+    KeyNotFound = "key_not_found", NOT_FOUND, "invalid_request_error";
+    /// No such route.
+    UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
+    /// The route does not take this method.
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
+    /// A revoked key cannot be changed.
+    KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
+    /// An `Idempotency-Key` was used before with another body.
+    IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
+    /// Too many requests in flight in this gateway.
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
+    /// Our bug.
+    InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
+    /// The upstream broke, answered nonsense, or refused our credential.
+    UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
+    /// No upstream can be reached, or it is overloaded.
+    UpstreamUnavailable = "upstream_unavailable", SERVICE_UNAVAILABLE, "server_error";
+    /// The key-service or its store cannot be reached.
+    ServiceUnavailable = "service_unavailable", SERVICE_UNAVAILABLE, "server_error";
+    /// The upstream did not answer in time.
+    UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "server_error";
+}
+
+impl Code {
+    /// Seconds after which a client may try again, as `Retry-After`. Short: SDKs take the value at its word.
+    pub const fn retry_after(self) -> Option<u32> {
+        match self {
+            Self::SpendReserved | Self::Overloaded => Some(1),
+            Self::ServiceUnavailable => Some(2),
+            Self::UpstreamUnavailable => Some(5),
+            _ => None,
+        }
+    }
+}
+
+/// An error as a client sees it. Its message never carries an internal address or another account's data; what the
+/// operator needs to know is logged where the error is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// The stable name.
+    pub code: Code,
+    /// A sentence for people.
+    pub message: Cow<'static, str>,
+    /// The place in the request that is meant: `messages[2].content[0].image_url.url`.
+    pub param: Option<String>,
+    /// With `model_not_found`: the ids that exist.
+    pub valid_models: Vec<String>,
+    /// Whether SDKs are told not to try again: the request was billed, or can never succeed.
+    pub final_answer: bool,
+}
+
+impl ApiError {
+    /// An error about the request as a whole.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        let final_answer = matches!(code, Code::KeyRevoked | Code::IdempotencyKeyReuse);
+        Self { code, message: message.into(), param: None, valid_models: Vec::new(), final_answer }
+    }
+
+    /// An error about one place in the request.
+    pub fn at(code: Code, param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { param: Some(param.into()), ..Self::new(code, message) }
+    }
+
+    /// The request asked for a model that is not in the catalogue.
+    pub fn model_not_found(valid_models: Vec<String>) -> Self {
+        Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
+    }
+
+    /// The key-service or its store is away: fail closed.
+    pub fn service_unavailable() -> Self {
+        Self::new(
+            Code::ServiceUnavailable,
+            "The service that authorizes requests is unavailable; try again shortly.",
+        )
+    }
+
+    /// Something that cannot happen did; the details are in the log.
+    pub fn internal() -> Self {
+        Self::new(Code::InternalError, "Something went wrong on our side.")
+    }
+
+    /// The same error, with SDKs told not to try again.
+    #[must_use]
+    pub fn without_retry(self) -> Self {
+        Self { final_answer: true, ..self }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.message())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_their_type_fits_their_status() {
+        let mut names = std::collections::HashSet::new();
+        for code in Code::ALL {
+            assert!(names.insert(code.as_str()), "{} twice", code.as_str());
+            let kind = match code.status().as_u16() {
+                401 => "authentication_error",
+                402 => "billing_error",
+                403 => "permission_error",
+                429 => "rate_limit_error",
+                500.. => "server_error",
+                _ => "invalid_request_error",
+            };
+            assert_eq!(code.kind(), kind, "{}", code.as_str());
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What HTTP looks like in both services: error bodies, request ids, credentials and bodies that come in.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http_body_util::BodyExt;
+use serde::Serialize;
+
+use crate::{
+    clock::Clock,
+    error::{ApiError, Code},
+    ids::RequestId,
+    json::Object,
+};
+
+/// The id of every response, made by us.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Tells the official SDKs not to try again.
+pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    message: &'a str,
+    r#type: &'a str,
+    param: Option<&'a str>,
+    code: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    valid_models: &'a [String],
+}
+
+impl ApiError {
+    /// The error's JSON, as a body or as an event of a stream.
+    pub fn to_json(&self) -> String {
+        let error = ErrorFields {
+            message: &self.message,
+            r#type: self.code.kind(),
+            param: self.param.as_deref(),
+            code: self.code.as_str(),
+            valid_models: &self.valid_models,
+        };
+        serde_json::to_string(&ErrorBody { error }).unwrap_or_else(|e| {
+            tracing::error!(error = %e, "an error could not be written as JSON");
+            r#"{"error":{"message":"","type":"server_error","param":null,"code":"internal_error"}}"#.into()
+        })
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code.status(), self.to_json()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(challenge) = challenge(self.code) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if let Some(seconds) = self.code.retry_after() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.final_answer {
+            headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+/// The `WWW-Authenticate` of 401 and 403, with the errors of RFC 6750, section 3.1. A request without any credential
+/// is told no error, as that section asks.
+const fn challenge(code: Code) -> Option<&'static str> {
+    match code {
+        Code::MissingApiKey => Some(r#"Bearer realm="api""#),
+        Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
+        Code::InvalidApiKey | Code::InvalidManagementKey | Code::KeyExpired => {
+            Some(r#"Bearer realm="api", error="invalid_token""#)
+        }
+        Code::ManagementKeyNotAllowed | Code::ManagementKeyRequired => {
+            Some(r#"Bearer realm="api", error="insufficient_scope""#)
+        }
+        _ => None,
+    }
+}
+
+/// Middleware: gives the request an id of ours, and the response the header that tells it.
+pub async fn request_id(State(clock): State<Arc<dyn Clock>>, mut request: Request, next: Next) -> Response {
+    let id = RequestId::generate(&*clock);
+    request.extensions_mut().insert(id);
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    response
+}
+
+/// The answer to a path that is none of ours.
+#[expect(clippy::unused_async, reason = "handlers are async")]
+pub async fn unknown_url(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    let shown: String = path.chars().take(200).collect();
+    ApiError::new(Code::UnknownUrl, format!("There is no route {method} {shown}."))
+}
+
+/// The answer to a method that a path does not take; the router adds `Allow`.
+#[expect(clippy::unused_async, reason = "handlers are async")]
+pub async fn method_not_allowed(request: Request) -> ApiError {
+    ApiError::new(
+        Code::MethodNotAllowed,
+        format!("This route does not take the method {}.", request.method()),
+    )
+}
+
+/// The token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
+pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        let message = "No API key was given. Send it as `Authorization: Bearer <key>`.";
+        return Err(ApiError::new(Code::MissingApiKey, message));
+    };
+    let invalid = || {
+        let message = "The Authorization header must be, once, `Bearer <key>`.";
+        ApiError::new(Code::InvalidAuthorizationHeader, message)
+    };
+    if values.next().is_some() {
+        return Err(invalid());
+    }
+    let (scheme, token) = value.to_str().ok().and_then(|v| v.split_once(' ')).ok_or_else(invalid)?;
+    let token = token.trim_matches(' ');
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() || token.contains([' ', ',']) {
+        return Err(invalid());
+    }
+    Ok(token)
+}
+
+/// Refuses a body that says it is not JSON; one that says nothing is read as JSON. `also` is a further type to take.
+pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let essence = value.to_str().ok().map(|v| v.split(';').next().unwrap_or(v).trim());
+    let json = |e: &str| {
+        e.eq_ignore_ascii_case("application/json") || also.is_some_and(|a| e.eq_ignore_ascii_case(a))
+    };
+    match essence {
+        Some(essence) if json(essence) => Ok(()),
+        _ => Err(ApiError::new(Code::UnsupportedMediaType, "The Content-Type must be application/json.")),
+    }
+}
+
+/// The whole body, at most `limit` bytes of it. A length that is announced too large is refused unread.
+pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let announced = content_length(headers);
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large(limit));
+    }
+    read_rest(BytesMut::new(), body, announced, limit).await
+}
+
+/// What the `Content-Length` says.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Room that is made for a body before its first byte came, at most: what a client announces is not yet sent.
+const EAGER_ROOM: u64 = 1 << 20;
+
+async fn read_rest(
+    mut read: BytesMut,
+    mut body: Body,
+    announced: Option<u64>,
+    limit: usize,
+) -> Result<Bytes, ApiError> {
+    let mut first: Option<Bytes> = None;
+    while let Some(frame) = body.frame().await {
+        let broken = |_| ApiError::new(Code::InvalidJson, "The body ended before it was complete.");
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
+        if so_far + data.len() > limit {
+            return Err(too_large(limit));
+        }
+        // A body that came in one piece is not copied.
+        match (first.take(), read.is_empty()) {
+            (None, true) => first = Some(data),
+            (None, false) => read.extend_from_slice(&data),
+            (Some(head), _) => {
+                let room = announced.unwrap_or(0).min(EAGER_ROOM).max((head.len() + data.len()) as u64);
+                read.reserve(usize::try_from(room).unwrap_or(0));
+                read.extend_from_slice(&head);
+                read.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| read.freeze()))
+}
+
+fn too_large(limit: usize) -> ApiError {
+    ApiError::new(Code::RequestTooLarge, format!("The body is larger than {limit} bytes."))
+}
+
+/// The members of the JSON object that a body must be.
+pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
+    Object::from_slice(body).map_err(|e| invalid_json(&e))
+}
+
+/// The body is not what JSON, or we, call an object.
+pub fn invalid_json(error: &serde_json::Error) -> ApiError {
+    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {error}."))
+}
+
+/// A 200 with this as its JSON.
+pub fn ok<T: Serialize>(value: &T) -> Response {
+    Json(value).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        values.iter().map(|v| (header::AUTHORIZATION, HeaderValue::from_str(v).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+        for value in ["Bearer x", "bearer x", "BEARER   x "] {
+            assert_eq!(bearer(&headers(&[value])), Ok("x"));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_credential() {
+        assert_eq!(bearer(&headers(&[])).unwrap_err().code, Code::MissingApiKey);
+        for values in
+            [&["Basic x"][..], &["Bearer"], &["Bearer "], &["x"], &["Bearer a b"], &["Bearer a", "Bearer a"]]
+        {
+            assert_eq!(
+                bearer(&headers(values)).unwrap_err().code,
+                Code::InvalidAuthorizationHeader,
+                "{values:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_to_its_limit_and_not_beyond() {
+        let none = HeaderMap::new();
+        let read = |text: &'static str, limit| read_body(&none, Body::from(text), limit);
+        assert_eq!(read("12345", 5).await.unwrap(), "12345");
+        assert_eq!(read("123456", 5).await.unwrap_err().code, Code::RequestTooLarge);
+    }
+}

@@ -1,0 +1,143 @@
+//! Identifiers: a prefix that says what it names, and a UUIDv7 as 32 hexadecimal digits.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::{
+    clock::{Clock, random_bytes},
+    time::Timestamp,
+};
+
+/// The text is not an identifier of the expected kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `{prefix}` and 32 lower-case hexadecimal digits")]
+pub struct InvalidId {
+    prefix: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// What every identifier of this kind starts with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// A new identifier from a time (identifiers sort by it) and chance.
+            pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
+                let millis = u64::try_from(now.millis()).unwrap_or(0);
+                Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
+            }
+
+            /// A new identifier with the clock's time and chance.
+            pub fn generate(clock: &dyn Clock) -> Self {
+                Self::new(clock.now(), random_bytes(clock))
+            }
+
+            /// The identifier's 16 bytes, as they travel between the services.
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+
+            /// The identifier of these 16 bytes; `None` for any other length.
+            pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+                Uuid::from_slice(bytes).ok().map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0.simple())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let invalid = InvalidId { prefix: $prefix };
+                let hex = text.strip_prefix($prefix).ok_or(invalid)?;
+                let canonical = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                if !canonical {
+                    return Err(invalid);
+                }
+                Uuid::try_parse(hex).map(Self).map_err(|_| invalid)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// An account: owns keys and credit.
+    AccountId,
+    "acct_"
+);
+id!(
+    /// An API key.
+    KeyId,
+    "ak_"
+);
+id!(
+    /// A management key.
+    ManagementKeyId,
+    "mk_"
+);
+id!(
+    /// A generation: one chat request. Also the billing and idempotency id of its hold.
+    GenerationId,
+    "gen_"
+);
+id!(
+    /// A deposit of credit.
+    DepositId,
+    "dep_"
+);
+id!(
+    /// An HTTP request, in `x-request-id`.
+    RequestId,
+    "req_"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_what_it_writes_and_sorts_by_time() {
+        let early = KeyId::new(Timestamp::from_millis(1_000), [255; 10]);
+        let late = KeyId::new(Timestamp::from_millis(1_001), [0; 10]);
+        assert!(early < late && early.to_string() < late.to_string());
+        assert_eq!(early.to_string().parse(), Ok(early));
+        assert_eq!(KeyId::from_slice(early.as_bytes()), Some(early));
+    }
+
+    #[test]
+    fn other_spellings_are_refused() {
+        let id = KeyId::new(Timestamp::from_millis(1), [171; 10]).to_string();
+        for bad in [
+            id.to_uppercase(),
+            id.replace("ak_", "mk_"),
+            format!("{id}0"),
+            id[..34].to_owned(),
+            String::new(),
+        ] {
+            assert!(bad.parse::<KeyId>().is_err(), "{bad}");
+        }
+    }
+}

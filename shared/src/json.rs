@@ -1,0 +1,182 @@
+//! JSON at the door: objects whose members stay unparsed until they are wanted, and whose names are unique.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
+pub use serde_json::value::RawValue;
+
+/// Objects with more members than this check for duplicates with a set rather than by comparing each with each.
+const FEW_MEMBERS: usize = 16;
+
+/// What a JSON value is, told by its first character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number
+    Number,
+    /// A string
+    String,
+    /// An array
+    Array,
+    /// An object
+    Object,
+}
+
+impl Kind {
+    /// The kind of a value.
+    pub fn of(value: &RawValue) -> Self {
+        match value.get().as_bytes().first() {
+            Some(b'n') => Self::Null,
+            Some(b't' | b'f') => Self::Bool,
+            Some(b'"') => Self::String,
+            Some(b'[') => Self::Array,
+            Some(b'{') => Self::Object,
+            _ => Self::Number,
+        }
+    }
+
+    /// The kind with its article, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// The members of a JSON object in their order; names are unique, values unparsed.
+#[derive(Debug, Default)]
+pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Object<'a> {
+    /// Reads an object from the bytes of a body. The error says what is wrong and where.
+    pub fn from_slice(bytes: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// Reads an object from a value.
+    pub fn from_raw(value: &'a RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(value.get())
+    }
+
+    /// The value of a member.
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+    }
+
+    /// All members.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+}
+
+/// The elements of an array, unparsed.
+pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
+    serde_json::from_str(value.get())
+}
+
+/// The text of a string; borrowed where it has no escapes.
+pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
+    serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+                let mut seen = HashSet::new();
+                while let Some((Text(name), value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+                    let duplicate = if members.len() < FEW_MEMBERS {
+                        members.iter().any(|(n, _)| *n == name)
+                    } else {
+                        if seen.is_empty() {
+                            seen.extend(members.iter().map(|(n, _)| n.clone()));
+                        }
+                        !seen.insert(name.clone())
+                    };
+                    if duplicate {
+                        return Err(A::Error::custom(format_args!("duplicate member `{name}`")));
+                    }
+                    members.push((name, value));
+                }
+                Ok(Object(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A string that borrows from its source where it can.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrowing;
+        impl<'de> Visitor<'de> for Borrowing {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Borrowing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_borrowed_and_unparsed() {
+        let object = Object::from_slice(br#"{"a": [1, {"b": 2}], "\u0063": "x"}"#).unwrap();
+        assert_eq!(object.get("a").unwrap().get(), r#"[1, {"b": 2}]"#);
+        assert_eq!(object.get("c").unwrap().get(), r#""x""#);
+        assert!(object.get("b").is_none());
+    }
+
+    #[test]
+    fn duplicate_names_are_refused_however_they_are_spelled_and_however_many_members_there_are() {
+        assert!(Object::from_slice(br#"{"a":1,"\u0061":2}"#).is_err());
+        let many: String = (0..100).map(|i| format!(r#""k{i}":0,"#)).collect();
+        assert!(Object::from_slice(format!(r#"{{{many}"x":0}}"#).as_bytes()).is_ok());
+        for again in [0, 50, 99] {
+            assert!(Object::from_slice(format!(r#"{{{many}"k{again}":0}}"#).as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for bad in
+            [&b"{\"a\":01}"[..], b"{} x", b"\xef\xbb\xbf{}", b"{\"a\":\"\xff\"}", b"", b"[]", b"{\"a\":NaN}"]
+        {
+            assert!(Object::from_slice(bad).is_err(), "{bad:?}");
+        }
+    }
+}

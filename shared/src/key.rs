@@ -1,0 +1,171 @@
+//! The plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, 43 base62 characters of chance, 6 of checksum.
+
+use std::fmt;
+
+use crate::secret::SecretString;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Base62 characters that 256 bits need: 62^43 > 2^256.
+const RANDOM_CHARS: usize = 43;
+
+/// Base62 characters that 32 bits need: 62^6 > 2^32.
+const CHECKSUM_CHARS: usize = 6;
+
+/// Longest prefix that configuration may choose.
+const MAX_PREFIX_CHARS: usize = 16;
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Makes model calls.
+    Api,
+    /// Governs API keys.
+    Management,
+}
+
+impl Class {
+    const fn infix(self) -> &'static str {
+        match self {
+            Self::Api => "_api_",
+            Self::Management => "_mgmt_",
+        }
+    }
+}
+
+/// What every key of this installation starts with: 1 to 16 characters `a-z0-9`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix(String);
+
+impl Prefix {
+    /// Checks a configured prefix.
+    pub fn parse(text: &str) -> Option<Self> {
+        let allowed = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        (allowed && (1..=MAX_PREFIX_CHARS).contains(&text.len())).then(|| Self(text.to_owned()))
+    }
+
+    /// The plaintext of a new key, made from 256 random bits.
+    pub fn mint(&self, class: Class, random: [u8; 32]) -> SecretString {
+        let body = format!("{}{}{}", self.0, class.infix(), base62(random));
+        format!("{body}{}", checksum(&body)).into()
+    }
+
+    /// The class of a presented key, if it has this prefix and its checksum is right: whatever fails here was never
+    /// made by [`Prefix::mint`], and is refused without asking anyone.
+    pub fn classify(&self, presented: &str) -> Option<Class> {
+        let class = [Class::Api, Class::Management].into_iter().find(|class| {
+            let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
+            rest.is_some_and(|rest| {
+                rest.len() == RANDOM_CHARS + CHECKSUM_CHARS && rest.bytes().all(|b| b.is_ascii_alphanumeric())
+            })
+        })?;
+        let (body, sum) = presented.split_at(presented.len() - CHECKSUM_CHARS);
+        (checksum(body) == sum).then_some(class)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What may be shown of a key after it was made: enough to tell keys apart, too little to guess one.
+pub fn hint(plaintext: &str) -> String {
+    let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
+    let head = plaintext.get(..shown).unwrap_or_default();
+    let tail = plaintext.get(plaintext.len().saturating_sub(4)..).unwrap_or_default();
+    format!("{head}…{tail}")
+}
+
+/// CRC-32 (IEEE) of the text as 6 base62 characters.
+fn checksum(text: &str) -> String {
+    let mut rest = crc32fast::hash(text.as_bytes());
+    let mut chars = [0; CHECKSUM_CHARS];
+    for char in chars.iter_mut().rev() {
+        *char = ALPHABET[(rest % 62) as usize];
+        rest /= 62;
+    }
+    chars.iter().map(|b| *b as char).collect()
+}
+
+/// 256 bits as 43 base62 characters: long division of the big-endian number by 62.
+fn base62(mut number: [u8; 32]) -> String {
+    let mut chars = [0; RANDOM_CHARS];
+    for char in chars.iter_mut().rev() {
+        let mut remainder = 0_u32;
+        for byte in &mut number {
+            let value = remainder << 8 | u32::from(*byte);
+            *byte = u8::try_from(value / 62).unwrap_or(u8::MAX); // below 256: the remainder is below 62
+            remainder = value % 62;
+        }
+        *char = ALPHABET[remainder as usize];
+    }
+    chars.iter().map(|b| *b as char).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::ExposeSecret;
+
+    fn prefix() -> Prefix {
+        Prefix::parse("fg").unwrap()
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_test_vector() {
+        let body = "mdl_api_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg";
+        assert_eq!(checksum(body), "1nb8r9");
+        assert_eq!(Prefix::parse("mdl").unwrap().classify(&format!("{body}1nb8r9")), Some(Class::Api));
+    }
+
+    #[test]
+    fn a_minted_key_is_recognised_and_any_changed_character_is_not() {
+        for class in [Class::Api, Class::Management] {
+            let key = prefix().mint(class, [200; 32]);
+            let key = key.expose_secret();
+            assert_eq!(prefix().classify(key), Some(class));
+            for at in 0..key.len() {
+                let mut changed = key.as_bytes().to_vec();
+                changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
+                assert_eq!(prefix().classify(std::str::from_utf8(&changed).unwrap()), None, "at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_of_any_other_shape_is_no_key() {
+        for bad in ["", "fg_api_", "fg", "sk-abc", "fg_api_é", &"x".repeat(100_000)] {
+            assert_eq!(prefix().classify(bad), None);
+        }
+    }
+
+    #[test]
+    fn all_256_bits_are_in_the_key() {
+        assert_eq!(base62([0; 32]), "0".repeat(43));
+        let mut one = [0; 32];
+        one[31] = 61;
+        assert!(base62(one).ends_with("00z"));
+        assert_ne!(
+            base62([255; 32]),
+            base62({
+                let mut almost = [255; 32];
+                almost[0] = 254;
+                almost
+            })
+        );
+    }
+
+    #[test]
+    fn a_hint_shows_four_characters_of_each_end() {
+        assert_eq!(hint("fg_api_3kF90000000000b8r9"), "fg_api_3kF9…b8r9");
+    }
+
+    #[test]
+    fn a_prefix_is_short_and_plain() {
+        for bad in ["", "a_b", "FG", "a-b", "é", "aaaaaaaaaaaaaaaaa"] {
+            assert_eq!(Prefix::parse(bad), None);
+        }
+    }
+}

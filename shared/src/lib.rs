@@ -1,0 +1,21 @@
+//! The words both services say.
+//!
+//! Types here are facts that hold everywhere: an amount is an integer of nano-USD, a key has a class and a
+//! checksum, an error has one code and one status. Nothing here decides who may spend.
+
+pub mod catalog;
+pub mod clock;
+pub mod digest;
+pub mod error;
+pub mod http;
+pub mod ids;
+pub mod json;
+pub mod key;
+pub mod money;
+pub mod refusal;
+pub mod rpc;
+pub mod secret;
+pub mod serve;
+pub mod telemetry;
+pub mod time;
+pub mod tokens;

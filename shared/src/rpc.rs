@@ -1,0 +1,74 @@
+//! The gRPC contract in Rust: generated messages, and what both ends agree on beside them.
+
+use std::time::Duration;
+
+use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
+
+use crate::{
+    secret::{self, ExposeSecret, SecretString},
+    tokens::Usage,
+};
+
+/// The messages and stubs that `proto/keyservice/v1` generates; their documentation is the `.proto` file.
+#[allow(missing_docs, clippy::pedantic, reason = "generated code")]
+pub mod v1 {
+    tonic::include_proto!("keyservice.v1");
+}
+
+/// Most calls that one frame of a session carries: enough to fold the busiest gateway's traffic, small enough that a
+/// frame never holds up the next one for long.
+pub const MAX_FRAME_CALLS: usize = 512;
+
+/// How long a call between the services may take before its outcome counts as unknown.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The metadata entry in which calls between the services carry their shared token.
+const TOKEN_HEADER: &str = "x-internal-token";
+
+impl From<Usage> for v1::Usage {
+    fn from(usage: Usage) -> Self {
+        Self { prompt_tokens: usage.prompt, cached_tokens: usage.cached, completion_tokens: usage.completion }
+    }
+}
+
+impl From<v1::Usage> for Usage {
+    fn from(usage: v1::Usage) -> Self {
+        Self { prompt: usage.prompt_tokens, cached: usage.cached_tokens, completion: usage.completion_tokens }
+    }
+}
+
+/// Puts the internal token on every call.
+#[derive(Clone)]
+pub struct PresentToken(MetadataValue<tonic::metadata::Ascii>);
+
+impl PresentToken {
+    /// `None` where the token has characters that a header cannot carry.
+    pub fn new(token: &SecretString) -> Option<Self> {
+        let mut value = MetadataValue::try_from(token.expose_secret()).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+}
+
+impl Interceptor for PresentToken {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(TOKEN_HEADER, self.0.clone());
+        Ok(request)
+    }
+}
+
+/// Refuses every call without the internal token.
+#[derive(Clone)]
+pub struct RequireToken(pub SecretString);
+
+impl Interceptor for RequireToken {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let presented =
+            request.metadata().get(TOKEN_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        if secret::same(presented, self.0.expose_secret()) {
+            Ok(request)
+        } else {
+            Err(Status::unauthenticated("the internal token is missing or wrong"))
+        }
+    }
+}

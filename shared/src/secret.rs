@@ -1,0 +1,16 @@
+//! Secrets: values that cannot be printed, are wiped when dropped, and are compared in constant time.
+
+use std::{fs, io, path::Path};
+
+pub use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+
+/// Whether both are the same, in a time that does not tell where they differ.
+pub fn same(a: &str, b: &str) -> bool {
+    a.as_bytes().ct_eq(b.as_bytes()).into()
+}
+
+/// A secret from a file: its content without the line end that editors add.
+pub fn read_file(path: &Path) -> io::Result<SecretString> {
+    fs::read_to_string(path).map(|text| text.trim_end_matches(['\r', '\n']).into())
+}

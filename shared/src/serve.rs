@@ -1,0 +1,124 @@
+//! An HTTP server with bounds: slow headers, too many connections and a drain that would not end are cut.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body};
+use http::{Request, Uri, uri::PathAndQuery};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
+
+/// Connections open at once; a further one waits in the kernel's queue.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long a client may take to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `shutdown`, then lets what is running finish for at most `drain`.
+///
+/// HTTP/1.1 and HTTP/2 without TLS; a slash at the end of a path is ignored.
+pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken, drain: Duration) {
+    let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let cut = CancellationToken::new();
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { break };
+        let stream = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = accept(&listener) => accepted,
+        };
+        let (app, shutdown, cut) = (app.clone(), shutdown.clone(), cut.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = connection(stream, app, shutdown) => {}
+                () = cut.cancelled() => {}
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    connections.close();
+    if timeout(drain, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "cut off what did not finish in time");
+        cut.cancel();
+        connections.wait().await;
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(e) if is_about_the_peer(&e) => {}
+            Err(e) => {
+                tracing::warn!(error = %e, "cannot accept connections");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_about_the_peer(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+async fn connection(stream: TcpStream, app: Router, shutdown: CancellationToken) {
+    // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
+    if let Err(e) = stream.set_nodelay(true) {
+        tracing::debug!(error = %e, "cannot set TCP_NODELAY");
+    }
+    let service =
+        service_fn(move |request: Request<Incoming>| app.clone().oneshot(normalized(request).map(Body::new)));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new());
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "a connection ended early");
+    }
+}
+
+/// The request without slashes at the end of its path.
+fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
+    let path = request.uri().path();
+    if path.len() > 1 && path.ends_with('/') {
+        let trimmed = match path.trim_end_matches('/') {
+            "" => "/",
+            trimmed => trimmed,
+        };
+        let target = match request.uri().query() {
+            Some(query) => format!("{trimmed}?{query}"),
+            None => trimmed.to_owned(),
+        };
+        let mut parts = request.uri().clone().into_parts();
+        if let Ok(target) = PathAndQuery::try_from(target) {
+            parts.path_and_query = Some(target);
+        }
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}

@@ -1,0 +1,71 @@
+//! Logs, metrics and probes: set up once, the same in every process.
+
+use std::{future::Future, io, pin::Pin, sync::Arc};
+
+use axum::{
+    Router,
+    http::{StatusCode, header},
+    routing::get,
+};
+use clap::ValueEnum;
+pub use metrics_exporter_prometheus::PrometheusHandle;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// Upper bounds of the buckets of `…_seconds` histograms: from a cache hit to a long generation.
+const SECONDS_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
+
+/// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
+pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = match format {
+        LogFormat::Text => registry.with(fmt::layer().with_writer(io::stderr).with_target(false)).try_init(),
+        LogFormat::Json => {
+            registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init()
+        }
+    };
+    started.map_err(|e| e.to_string())
+}
+
+/// Starts collecting metrics; once a process.
+pub fn metrics() -> Result<PrometheusHandle, BuildError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)?
+        .install_recorder()
+}
+
+/// Whether the process can serve right now.
+pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+
+/// The internal routes, for a port that is never published: `/livez`, `/readyz`, `/metrics`.
+pub fn admin_router(metrics: PrometheusHandle, ready: Readiness) -> Router {
+    let render = move || {
+        let text = metrics.render();
+        async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
+    };
+    let readyz = move || {
+        let ready = ready();
+        async move {
+            if ready.await {
+                (StatusCode::OK, "ready\n")
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+            }
+        }
+    };
+    Router::new()
+        .route("/livez", get(async || "alive\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(render))
+}
