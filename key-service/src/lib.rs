@@ -4,4 +4,7 @@
 
 pub mod credentials;
 pub mod domain;
+pub mod grpc;
+pub mod service;
 pub mod store;
+pub mod sweeper;

@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod config;
 pub mod digest;
 pub mod error;
 pub mod http;

@@ -11,6 +11,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
     sync::Semaphore,
     time::{sleep, timeout},
 };
@@ -53,6 +54,22 @@ pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationTok
         tracing::warn!(connections = connections.len(), "cut off what did not finish in time");
         cut.cancel();
         connections.wait().await;
+    }
+}
+
+/// Returns when the process is asked to stop: Ctrl-C, or SIGTERM.
+pub async fn until_signalled() {
+    let mut terminate = match signal(SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        Err(e) => {
+            tracing::warn!(error = %e, "SIGTERM cannot be noticed; Ctrl-C can");
+            let _ = tokio::signal::ctrl_c().await;
+            return;
+        }
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
 }
 

@@ -1,0 +1,104 @@
+//! The running key-service: both listeners, the sweeper, and their end.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use shared::{
+    catalog::Catalog,
+    clock::Clock,
+    rpc::{RequireToken, v1::key_service_server::KeyServiceServer},
+    secret::SecretString,
+    serve::serve,
+    telemetry::Readiness,
+};
+use tokio::{net::TcpListener, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::{
+    service::interceptor::InterceptedService,
+    transport::{Server as Transport, server::TcpIncoming},
+};
+
+use crate::{
+    config::Options, credentials::Credentials, grpc::Grpc, http, management::Management, service::Service, store::Store, sweeper,
+};
+
+/// How long requests in flight may take to finish once the service is to stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// What the service is made of.
+pub struct Parts {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Time and chance.
+    pub clock: Arc<dyn Clock>,
+    /// Makes and recognises credentials.
+    pub credentials: Arc<Credentials>,
+    /// Ids and prices.
+    pub catalog: Arc<Catalog>,
+    /// What calls between the services carry.
+    pub internal_token: SecretString,
+}
+
+/// A running key-service.
+pub struct Server {
+    /// Where the management API is.
+    pub http: SocketAddr,
+    /// Where gRPC is.
+    pub grpc: SocketAddr,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// Binds both listeners and serves until `shutdown`.
+    pub async fn start(options: &Options, parts: Parts, shutdown: CancellationToken) -> io::Result<Self> {
+        let Parts { store, clock, credentials, catalog, internal_token } = parts;
+        let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen).await?;
+        let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
+        let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
+
+        let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, options.hold_lease());
+        let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone()));
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<KeyServiceServer<Grpc>>().await;
+        let transport = Transport::builder()
+            .add_service(health_service)
+            .add_service(InterceptedService::new(grpc, RequireToken(internal_token)))
+            .serve_with_incoming_shutdown(
+                TcpIncoming::from(grpc_listener).with_nodelay(Some(true)),
+                shutdown.clone().cancelled_owned(),
+            );
+        let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials));
+        let app = http::router(management, clock.clone());
+
+        let tasks = TaskTracker::new();
+        tasks.spawn(sweeper::run(store, clock, shutdown.clone()));
+        tasks.spawn(serve(http_listener, app, shutdown, DRAIN));
+        tasks.spawn(async move {
+            if let Err(e) = transport.await {
+                tracing::error!(error = %e, "the gRPC server ended");
+            }
+        });
+        tasks.close();
+        Ok(Self { http: http_at, grpc: grpc_at, tasks })
+    }
+
+    /// Waits for the end that `shutdown` began, within a bound.
+    pub async fn stopped(self) {
+        if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {
+            tracing::warn!("the key-service did not come to an end in time");
+        }
+    }
+}
+
+/// Ready while the store answers.
+pub fn readiness(store: Arc<dyn Store>) -> Readiness {
+    Arc::new(move || {
+        let store = store.clone();
+        Box::pin(async move { store.ping().await.is_ok() })
+    })
+}
+
+/// A listener, or an error that names the setting.
+async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
+}

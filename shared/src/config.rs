@@ -1,0 +1,139 @@
+//! Settings that both services have. Each has a flag, an environment variable and a default; a wrong one is refused at
+//! start with its name.
+
+use std::{
+    convert::Infallible,
+    fmt::Display,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use crate::{
+    catalog::Catalog,
+    key::Prefix,
+    secret::{self, SecretString},
+    telemetry::{self, LogFormat},
+};
+
+/// Where the catalogue is looked for when no setting names it.
+const DEFAULT_MODELS: &str = "config/models.toml";
+/// The catalogue of an installation that has none.
+const BUILT_IN_MODELS: &str = include_str!("../../config/models.toml");
+
+/// Settings that both services have.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// The catalogue of models [default: config/models.toml, or a built-in copy of it]
+    #[arg(long, env = "FAREGATE_MODELS", value_name = "FILE")]
+    pub models: Option<PathBuf>,
+
+    /// The token that calls between the services carry
+    #[arg(long, env = "FAREGATE_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
+    pub internal_token: Option<SecretString>,
+
+    /// A file that holds the internal token
+    #[arg(long, env = "FAREGATE_INTERNAL_TOKEN_FILE", value_name = "FILE")]
+    pub internal_token_file: Option<PathBuf>,
+
+    /// What every key starts with: 1 to 16 characters a-z0-9
+    #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
+    pub key_prefix: Prefix,
+
+    /// How log lines look
+    #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// What is logged, in the syntax of RUST_LOG
+    #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
+    pub log: String,
+}
+
+/// A setting cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: {reason}")]
+pub struct ConfigError {
+    setting: &'static str,
+    reason: String,
+}
+
+impl ConfigError {
+    /// `setting` is the environment variable's name.
+    pub fn new(setting: &'static str, reason: impl Display) -> Self {
+        Self { setting, reason: format!("{reason}") }
+    }
+}
+
+impl Common {
+    /// Starts logging as configured.
+    pub fn start_log(&self) -> Result<(), ConfigError> {
+        telemetry::log(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
+    }
+
+    /// Reads the catalogue.
+    pub fn catalog(&self) -> Result<Catalog, ConfigError> {
+        let default = Path::new(DEFAULT_MODELS);
+        let path = self.models.as_deref().or_else(|| default.exists().then_some(default));
+        let (text, name) = match path {
+            None => (BUILT_IN_MODELS.to_owned(), "the built-in catalogue".to_owned()),
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = fs::read_to_string(path);
+                (
+                    text.map_err(|e| {
+                        ConfigError::new("FAREGATE_MODELS", format!("cannot read {name}: {e}"))
+                    })?,
+                    name,
+                )
+            }
+        };
+        Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
+    }
+
+    /// The internal token, if one is configured.
+    pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
+        either(
+            ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),
+            ("FAREGATE_INTERNAL_TOKEN_FILE", self.internal_token_file.as_deref()),
+        )
+    }
+}
+
+/// A secret that is set directly or through a file; both is a mistake.
+pub fn either(
+    (setting, value): (&'static str, Option<&SecretString>),
+    (file_setting, file): (&'static str, Option<&Path>),
+) -> Result<Option<SecretString>, ConfigError> {
+    match (value, file) {
+        (Some(_), Some(_)) => {
+            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set one")))
+        }
+        (Some(value), None) => Ok(Some(value.clone())),
+        (None, Some(path)) => match secret::read_file(path) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(e) => Err(ConfigError::new(file_setting, format!("cannot read {}: {e}", path.display()))),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// A flag's value as a secret.
+pub fn parse_secret(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    Prefix::parse(text).ok_or_else(|| "must be 1 to 16 characters a-z0-9".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_catalogue_offers_flash_and_max() {
+        let catalog = Catalog::parse(BUILT_IN_MODELS, "built-in").unwrap();
+        assert_eq!(catalog.ids(), ["Model Flash", "Model Max"]);
+    }
+}
