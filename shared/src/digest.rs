@@ -60,11 +60,16 @@ impl Peppers {
     }
 }
 
-/// `blake3::keyed_hash(pepper, plaintext)`.
+/// A BLAKE3 hash: of a key, `blake3::keyed_hash(pepper, plaintext)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
+    /// The plain BLAKE3 hash of what is no secret: tells one request from another.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
     /// A digest from its 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
