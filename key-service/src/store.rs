@@ -1,5 +1,7 @@
 //! What a store promises, whatever it is made of.
 
+pub mod memory;
+
 use async_trait::async_trait;
 use shared::{
     digest::Digest,
