@@ -1,1 +1,11 @@
-//! TBD
+//! What the end-to-end tests stand on: a scripted upstream, and a harness around the real binary.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "this is all test code: what cannot be as expected fails the test that asked for it"
+)]
+
+pub mod harness;
+pub mod upstream;

@@ -1,0 +1,307 @@
+//! The real `faregate` binary in a private folder, a scripted upstream behind it, and a check at the end that every hold
+//! was resolved and every key was billed exactly what its requests cost.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use http::Method;
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::upstream::{Script, Upstream};
+
+mod book;
+mod catalogue;
+mod chat;
+mod client;
+mod events;
+mod server;
+
+pub use book::{Account, Balance, billed};
+pub use catalogue::{FLASH, MAX, Models, cost, cost_of};
+pub use chat::{Call, Ended, Stream};
+pub use client::{Answer, Http, nanos, raw, usd};
+pub use events::{Event, Events};
+pub use server::{Server, Settings, binary};
+
+use book::Book;
+
+/// How long anything may take before a test fails rather than hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the last captures and releases may take after a test's last request.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// Pause between two looks at something that is waited for.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The account that a first run makes.
+pub const ACCOUNT: &str = "default";
+
+/// How a stack is set up.
+pub struct Options {
+    /// What kind of upstream the catalogue says it is.
+    pub kind: &'static str,
+    /// The lease of a hold. The default is too long to hide a hold that was not resolved.
+    pub lease: Duration,
+    /// Which models are offered.
+    pub models: Models,
+    /// More of the environment.
+    pub env: Vec<(&'static str, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { kind: "vllm", lease: Duration::from_secs(30), models: Models::Scripted, env: Vec::new() }
+    }
+}
+
+/// A running installation.
+pub struct Stack {
+    /// The model server behind it.
+    pub upstream: Upstream,
+    /// The process.
+    pub server: Server,
+    /// The client that everything is sent with.
+    pub http: Http,
+    /// The account that keys are made in by default.
+    pub account: Account,
+    settings: Settings,
+    book: Arc<Book>,
+    lease: Duration,
+    tags: AtomicU64,
+    // Last: the folder goes after the process that writes into it.
+    _data: TempDir,
+}
+
+/// An API key with its plaintext.
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    /// `ak_…`
+    pub id: String,
+    /// The plaintext.
+    pub secret: String,
+}
+
+impl Stack {
+    /// The usual one: an upstream that reports usage as it goes, two models, ten dollars.
+    pub async fn start() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    /// One that is set up otherwise.
+    pub async fn with(options: Options) -> Self {
+        let upstream = Upstream::start();
+        let data = TempDir::new().expect("a temporary folder can be made");
+        let mut env = vec![("FAREGATE_HOLD_LEASE_SECONDS", options.lease.as_secs().to_string())];
+        if let Some(text) = options.models.catalogue(options.kind, &upstream.url()) {
+            let file = data.path().join("models.toml");
+            std::fs::write(&file, text).unwrap();
+            env.push(("FAREGATE_MODELS", file.display().to_string()));
+        }
+        env.extend(options.env);
+        let settings = Settings { data: data.path().to_owned(), env };
+        let server = Server::start(&settings).await;
+        let book = Arc::new(Book::default());
+        let account = book.open(&settings, ACCOUNT, usd("10"));
+        Self {
+            upstream,
+            server,
+            http: Http::new(),
+            account,
+            settings,
+            book,
+            lease: options.lease,
+            tags: AtomicU64::new(0),
+            _data: data,
+        }
+    }
+
+    /// A key without a limit.
+    pub async fn key(&self) -> ApiKey {
+        self.key_with(json!({})).await
+    }
+
+    /// A key that may spend so much, in USD.
+    pub async fn key_limited(&self, limit: NanoUsd) -> ApiKey {
+        let limit: Value = serde_json::from_str(&limit.to_string()).unwrap();
+        self.key_with(json!({ "limit": limit })).await
+    }
+
+    /// A key made from this body.
+    pub async fn key_with(&self, body: Value) -> ApiKey {
+        self.key_of(&self.account, body).await
+    }
+
+    /// A key of this account.
+    pub async fn key_of(&self, account: &Account, body: Value) -> ApiKey {
+        let answer = self.manage_as(account, Method::POST, "", Some(body)).await;
+        assert_eq!(answer.status, 201, "{answer}");
+        let object = answer.json();
+        let field = |name: &str| object[name].as_str().unwrap().to_owned();
+        ApiKey { id: field("id"), secret: field("key") }
+    }
+
+    /// Another account, with so much credit.
+    pub fn open_account(&self, name: &str, credit: NanoUsd) -> Account {
+        if credit == NanoUsd::ZERO {
+            self.cli(&["accounts", "create", "--name", name]);
+        } else {
+            self.cli(&["accounts", "create", "--name", name, "--credit", &credit.to_string()]);
+        }
+        self.book.open(&self.settings, name, credit)
+    }
+
+    /// Adds to an account's credit.
+    pub fn add_credit(&self, account: &Account, amount: NanoUsd) {
+        self.cli(&["credits", "add", "--account", &account.name, "--amount", &amount.to_string()]);
+        self.book.deposited(&account.name, amount);
+    }
+
+    /// A request of the management API about API keys; `path` is what follows `/v1/management/keys`.
+    pub async fn manage(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.manage_as(&self.account, method, path, body).await
+    }
+
+    /// The same for another account.
+    pub async fn manage_as(
+        &self,
+        account: &Account,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let url = self.url(&format!("/v1/management/keys{path}"));
+        self.http.send_as(&account.management_key, method, &url, body).await
+    }
+
+    /// The key as the management API shows it.
+    pub async fn show(&self, key: &ApiKey) -> Value {
+        let answer = self.manage(Method::GET, &format!("/{}", key.id), None).await;
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()
+    }
+
+    /// What was billed to a key.
+    pub async fn used(&self, key: &ApiKey) -> NanoUsd {
+        nanos(&self.show(key).await["used"])
+    }
+
+    /// Revokes a key.
+    pub async fn revoke(&self, key: &ApiKey) {
+        let answer = self.manage(Method::DELETE, &format!("/{}", key.id), None).await;
+        assert_eq!(answer.status, 200, "{answer}");
+    }
+
+    /// A chat request for the scripted answer. The script is tagged if it has no tag of its own.
+    pub fn call(&self, key: &ApiKey, script: Script) -> Call {
+        let mut script = script;
+        if script.tag.is_empty() {
+            script.tag = format!("t{}", self.tags.fetch_add(1, Ordering::Relaxed));
+        }
+        Call::new(self.http.clone(), self.book.clone(), self.url("/v1/chat/completions"), key, &script)
+    }
+
+    /// `GET` of a public path with a key.
+    pub async fn get(&self, key: &ApiKey, path: &str) -> Answer {
+        self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
+    }
+
+    /// The address of a public path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.server.public())
+    }
+
+    /// What a command of the binary prints, on the same data.
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        self.settings.cli(arguments)
+    }
+
+    /// Ends the process as a power cut would, and starts another on the same data.
+    pub async fn crash(&mut self) {
+        self.book.crashed();
+        self.server.kill();
+        self.restart().await;
+    }
+
+    /// Starts a process where the last one has ended.
+    pub async fn restart(&mut self) {
+        self.server = Server::start(&self.settings).await;
+    }
+
+    /// The folder that everything is kept in.
+    pub fn data(&self) -> PathBuf {
+        self.settings.data.clone()
+    }
+
+    /// What an account has and holds, as the command line tells it.
+    pub fn balance(&self, account: &Account) -> Balance {
+        book::balances(&self.settings).remove(&account.name).expect("the account is listed")
+    }
+
+    /// Waits until no account holds anything.
+    pub async fn released(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        loop {
+            let held: Vec<_> = book::balances(&self.settings)
+                .into_iter()
+                .filter(|(_, balance)| balance.held != NanoUsd::ZERO)
+                .collect();
+            if held.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "held for good: {held:?}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// No hold is open, and what was billed is what requests cost: asserted of every stack when it is dropped.
+    async fn assert_settled(&self) {
+        // A short lease is chosen by tests in which holds are meant to expire.
+        self.released(SETTLING.max(self.lease.min(SETTLING) + SETTLING)).await;
+        let listed = if self.server.is_running() { Some(self.listed_keys().await) } else { None };
+        self.book.assert_billed(&self.settings, &self.upstream, listed.as_deref());
+    }
+
+    /// Every key of every account: its account, its id and what was billed to it.
+    async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
+        // A client of this runtime: the stack's own may belong to one that has stopped.
+        let http = Http::new();
+        let mut keys = Vec::new();
+        for account in self.book.accounts() {
+            let url = self.url("/v1/management/keys");
+            let answer = http.send_as(&account.management_key, Method::GET, &url, None).await;
+            assert_eq!(answer.status, 200, "{answer}");
+            for key in answer.json()["data"].as_array().unwrap() {
+                keys.push((account.name.clone(), key["id"].as_str().unwrap().into(), nanos(&key["used"])));
+            }
+        }
+        keys
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.server.last_words());
+            return;
+        }
+        // Checking takes waiting, which a drop cannot do; a thread with a runtime of its own can.
+        let check = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(self.assert_settled());
+        };
+        if let Err(panic) = std::thread::scope(|scope| scope.spawn(check).join()) {
+            eprintln!("{}", self.server.last_words());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

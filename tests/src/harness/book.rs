@@ -1,0 +1,190 @@
+//! The harness's own books: what every request may have cost, to be held against what was billed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+use shared::money::NanoUsd;
+
+use super::{catalogue::cost, client::nanos, server::Settings};
+use crate::upstream::{End, Fault, Generation, Upstream};
+
+/// An account and the management key that speaks for it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Its name.
+    pub name: String,
+    /// The plaintext of a management key.
+    pub management_key: String,
+}
+
+/// What the command line says of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// Its credit.
+    pub credit: NanoUsd,
+    /// What open holds cover.
+    pub held: NanoUsd,
+}
+
+/// Accounts with what was paid in, and every request with what it was told to have cost.
+#[derive(Default)]
+pub(super) struct Book {
+    accounts: Mutex<Vec<(Account, NanoUsd)>>,
+    entries: Mutex<Vec<Arc<Mutex<Line>>>>,
+}
+
+/// A request in the book.
+pub(super) struct Entry(Arc<Mutex<Line>>);
+
+#[derive(Clone)]
+struct Line {
+    key: String,
+    tag: String,
+    model: String,
+    told: Option<NanoUsd>,
+    /// The process was killed while the request was under way, so only its last report was billed.
+    interrupted: bool,
+}
+
+impl Entry {
+    /// Enters what the response says it cost.
+    pub(super) fn tell(&self, cost: NanoUsd) {
+        self.0.lock().unwrap().told = Some(cost);
+    }
+}
+
+impl Book {
+    /// Enters an account that has been paid so much, and makes it a management key.
+    pub(super) fn open(&self, settings: &Settings, name: &str, paid: NanoUsd) -> Account {
+        let printed = settings.cli(&["management-keys", "create", "--account", name, "--name", "tests"]);
+        let account = Account { name: name.to_owned(), management_key: printed.trim().to_owned() };
+        self.accounts.lock().unwrap().push((account.clone(), paid));
+        account
+    }
+
+    /// All accounts.
+    pub(super) fn accounts(&self) -> Vec<Account> {
+        self.accounts.lock().unwrap().iter().map(|(account, _)| account.clone()).collect()
+    }
+
+    /// Enters a payment.
+    pub(super) fn deposited(&self, name: &str, amount: NanoUsd) {
+        let mut accounts = self.accounts.lock().unwrap();
+        let (_, paid) = accounts.iter_mut().find(|(account, _)| account.name == name).unwrap();
+        *paid = paid.checked_add(amount).unwrap();
+    }
+
+    /// Enters a request.
+    pub(super) fn enter(&self, key: &str, tag: &str, model: &str) -> Entry {
+        let line =
+            Line { key: key.into(), tag: tag.into(), model: model.into(), told: None, interrupted: false };
+        let line = Arc::new(Mutex::new(line));
+        self.entries.lock().unwrap().push(line.clone());
+        Entry(line)
+    }
+
+    /// The process is about to be killed.
+    pub(super) fn crashed(&self) {
+        for line in &*self.entries.lock().unwrap() {
+            let mut line = line.lock().unwrap();
+            line.interrupted |= line.told.is_none();
+        }
+    }
+
+    /// Asserts that keys and accounts were billed what requests cost. `listed` has, of every key, its account, its id
+    /// and what it used; without it only the accounts are checked.
+    pub(super) fn assert_billed(
+        &self,
+        settings: &Settings,
+        upstream: &Upstream,
+        listed: Option<&[(String, String, NanoUsd)]>,
+    ) {
+        let expected = self.expected(&upstream.generations());
+        let balances = balances(settings);
+        let Some(listed) = listed else {
+            let spent: i64 = self
+                .accounts
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|(a, paid)| paid.nanos() - balances[&a.name].credit.nanos())
+                .sum();
+            let (least, most) =
+                expected.values().fold((0, 0), |sum, range| (sum.0 + range.0, sum.1 + range.1));
+            assert!(
+                (least..=most).contains(&spent),
+                "{spent} n$ were billed, {least}..={most} n$ were spent"
+            );
+            return;
+        };
+        for (account, paid) in &*self.accounts.lock().unwrap() {
+            let of_account = listed.iter().filter(|(name, ..)| *name == account.name);
+            let used: i64 = of_account.map(|(.., used)| used.nanos()).sum();
+            let spent = paid.nanos() - balances[&account.name].credit.nanos();
+            assert_eq!(
+                used, spent,
+                "the keys of {} used {used} n$, its credit paid {spent} n$",
+                account.name
+            );
+        }
+        for (_, id, used) in listed {
+            let (least, most) = expected.get(id).copied().unwrap_or_default();
+            assert!(
+                (least..=most).contains(&used.nanos()),
+                "{id} was billed {} n$, its requests cost {least}..={most} n$",
+                used.nanos()
+            );
+        }
+    }
+
+    /// The least and the most that each key may have been billed, in nano-USD.
+    fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
+        let mut keys: HashMap<String, (i64, i64)> = HashMap::new();
+        for line in &*self.entries.lock().unwrap() {
+            let line = line.lock().unwrap().clone();
+            // Of several attempts only the last one can have been answered.
+            let served = generations.iter().rfind(|generation| generation.tag == line.tag);
+            let (least, most) = line.range(served);
+            let sum = keys.entry(line.key).or_default();
+            *sum = (sum.0 + least, sum.1 + most);
+        }
+        keys
+    }
+}
+
+/// What the command line says of every account, by name.
+pub(super) fn balances(settings: &Settings) -> BTreeMap<String, Balance> {
+    let printed = settings.cli(&["accounts", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("no JSON, {e}: {printed}"));
+    let listed = listed.as_array().unwrap_or_else(|| panic!("no list: {printed}"));
+    let one = |account: &Value| {
+        let name = account["name"].as_str().unwrap().to_owned();
+        (name, Balance { credit: nanos(&account["credit"]), held: nanos(&account["held"]) })
+    };
+    listed.iter().map(one).collect()
+}
+
+impl Line {
+    fn range(&self, served: Option<&Generation>) -> (i64, i64) {
+        if let Some(told) = self.told {
+            return (told.nanos(), told.nanos());
+        }
+        let Some(served) = served else { return (0, 0) };
+        let (least, most) = billed(&self.model, served);
+        (if self.interrupted { 0 } else { least.nanos() }, most.nanos())
+    }
+}
+
+/// The least and the most that is right to bill for what was served to a client that was not told the cost.
+pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
+    let truth = cost(model, served.served);
+    let broken =
+        matches!(served.script.fault, Fault::Error { .. } | Fault::CutBeforeHead | Fault::StallBeforeHead);
+    if broken || (!served.streamed && !served.ended_by(End::Finished)) || served.served.completion == 0 {
+        return (NanoUsd::ZERO, NanoUsd::ZERO);
+    }
+    if served.ended_by(End::Finished) { (truth, truth) } else { (NanoUsd::ZERO, truth) }
+}

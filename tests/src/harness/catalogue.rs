@@ -1,0 +1,78 @@
+//! The catalogue that tests are run with, and what it makes requests cost, computed here once more.
+
+use shared::money::NanoUsd;
+
+use crate::upstream::Usage;
+
+/// The model that most tests ask for.
+pub const FLASH: &str = "Model Flash";
+/// The dearer one.
+pub const MAX: &str = "Model Max";
+
+/// The prices per million tokens of input, cached input and output.
+const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX, ["1.00", "0.25", "4.00"])];
+
+/// What a stack offers.
+pub enum Models {
+    /// Both models at the scripted upstream.
+    Scripted,
+    /// Both models at another address.
+    At(String),
+    /// Nothing is configured: what the binary has built in.
+    Builtin,
+}
+
+impl Models {
+    /// The catalogue's text.
+    pub(super) fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
+        let url = match self {
+            Self::Scripted => scripted,
+            Self::At(url) => url,
+            Self::Builtin => return None,
+        };
+        let service =
+            "[service]\nname = \"Faregate\"\nprovider = \"Model\"\ndocs = \"https://docs.example.com\"\n";
+        let models = PRICES.map(|(id, [input, cached_input, output])| {
+            format!(
+                r#"
+[[model]]
+id = "{id}"
+owned_by = "model-service"
+context_window = 1048576
+max_output_tokens = 131072
+max_tokens_per_image = 16384
+extra_params = ["top_k"]
+
+[model.price]
+input = "{input}"
+cached_input = "{cached_input}"
+output = "{output}"
+
+[[model.upstream]]
+kind = "{kind}"
+url = "{url}"
+model = "scripted/{}"
+"#,
+                id.replace(' ', "-").to_lowercase()
+            )
+        });
+        Some(format!("{service}{}", models.concat()))
+    }
+}
+
+/// What so much costs: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`.
+pub fn cost(model: &str, usage: Usage) -> NanoUsd {
+    let (_, prices) = PRICES.iter().find(|(id, _)| *id == model).expect("the model has a price");
+    let [input, cached_input, output] =
+        prices.map(|price| i128::from(NanoUsd::parse(price).unwrap().nanos()));
+    let cached = usage.cached.min(usage.prompt);
+    let total = i128::from(usage.prompt - cached) * input
+        + i128::from(cached) * cached_input
+        + i128::from(usage.completion) * output;
+    NanoUsd::from_nanos(i64::try_from((total + 999_999) / 1_000_000).unwrap())
+}
+
+/// What so many tokens of prompt and completion cost with [`FLASH`].
+pub fn cost_of(prompt: u64, completion: u64) -> NanoUsd {
+    cost(FLASH, Usage { prompt, cached: 0, completion })
+}

@@ -1,0 +1,260 @@
+//! Chat requests: put together, sent, read whole or as they come, and entered in the book.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+
+use super::{
+    ApiKey,
+    book::{Book, Entry},
+    catalogue::FLASH,
+    client::{Answer, Http, nanos},
+    events::{Event, Events},
+};
+use crate::upstream::Script;
+
+/// A chat request that is not yet sent.
+#[derive(Clone)]
+pub struct Call {
+    http: Http,
+    book: Arc<Book>,
+    url: String,
+    key: ApiKey,
+    headers: HeaderMap,
+    /// The tag of its script.
+    pub tag: String,
+    /// Its body.
+    pub body: Value,
+}
+
+impl Call {
+    pub(super) fn new(http: Http, book: Arc<Book>, url: String, key: &ApiKey, script: &Script) -> Self {
+        let mut headers = HeaderMap::new();
+        let credential = HeaderValue::try_from(format!("Bearer {}", key.secret)).unwrap();
+        headers.insert(header::AUTHORIZATION, credential);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = json!({"model": FLASH, "messages": [{"role": "user", "content": script.message()}]});
+        Self { http, book, url, key: key.clone(), headers, tag: script.tag.clone(), body }
+    }
+
+    /// With this member in its body.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.body[name] = value.into();
+        self
+    }
+
+    /// Without this member in its body.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.body.as_object_mut().unwrap().remove(name);
+        self
+    }
+
+    /// With this header.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(HeaderName::from_static(name), value.parse().unwrap());
+        self
+    }
+
+    /// Sends it and reads the whole answer, be it an error.
+    pub async fn send(self) -> Answer {
+        self.try_send().await.unwrap_or_else(|e| panic!("no answer: {e}"))
+    }
+
+    /// The same, where there may be no answer.
+    pub async fn try_send(self) -> Result<Answer, String> {
+        let entry = self.enter();
+        let answer = Answer::read(self.http.open(self.request()).await?).await?;
+        if answer.status == 200 && answer.header("content-type").starts_with("application/json") {
+            entry.tell(answer.cost());
+        }
+        Ok(answer)
+    }
+
+    /// Sends it as a stream that tells its usage.
+    pub async fn stream(self) -> Stream {
+        self.try_stream().await.unwrap_or_else(|answer| panic!("no stream: {answer}"))
+    }
+
+    /// Sends it as a stream that does not tell its usage.
+    pub async fn stream_without_usage(self) -> Stream {
+        let call = self.with("stream", true);
+        call.open().await.unwrap_or_else(|answer| panic!("no stream: {answer}"))
+    }
+
+    /// The stream, or the answer where it is refused.
+    pub async fn try_stream(self) -> Result<Stream, Answer> {
+        self.with("stream", true).with("stream_options", json!({"include_usage": true})).open().await
+    }
+
+    async fn open(self) -> Result<Stream, Answer> {
+        let entry = self.enter();
+        let response = self.http.open(self.request()).await.unwrap_or_else(|e| panic!("no answer: {e}"));
+        if response.status() != 200 {
+            return Err(Answer::read(response).await.unwrap_or_else(|e| panic!("no answer: {e}")));
+        }
+        let (head, body) = response.into_parts();
+        let ended = Ended::default();
+        Ok(Stream { headers: head.headers, events: Events::new(body), tag: self.tag, entry, ended })
+    }
+
+    fn enter(&self) -> Entry {
+        let model = self.body["model"].as_str().unwrap_or_default();
+        self.book.enter(&self.key.id, &self.tag, model)
+    }
+
+    fn request(&self) -> Request<Full<Bytes>> {
+        let mut request = Request::post(&self.url);
+        request.headers_mut().unwrap().clone_from(&self.headers);
+        request.body(Full::new(Bytes::from(self.body.to_string()))).unwrap()
+    }
+}
+
+/// A stream under way. Dropping it is how a client leaves.
+pub struct Stream {
+    /// The response's headers.
+    pub headers: HeaderMap,
+    /// The tag of its script.
+    pub tag: String,
+    events: Events,
+    entry: Entry,
+    ended: Ended,
+}
+
+/// All that a stream said.
+#[derive(Clone, Debug, Default)]
+pub struct Ended {
+    /// Its chunks.
+    pub chunks: Vec<Value>,
+    /// The error that it ended with.
+    pub error: Option<Value>,
+    /// Whether `[DONE]` came.
+    pub done: bool,
+    /// Its comments.
+    pub comments: Vec<String>,
+    /// How the connection broke, if it did.
+    pub broken: Option<String>,
+}
+
+impl Stream {
+    /// Reads on until so many tokens have come in all.
+    pub async fn read_tokens(&mut self, tokens: usize) {
+        while self.ended.tokens() < tokens {
+            let ended = &self.ended;
+            assert!(ended.error.is_none() && !ended.done && ended.broken.is_none(), "ended early: {ended:?}");
+            assert!(self.read_one().await, "ended early: {:?}", self.ended);
+        }
+    }
+
+    /// Reads to the end.
+    pub async fn rest(mut self) -> Ended {
+        while self.read_one().await {}
+        self.ended
+    }
+
+    /// What it said so far.
+    pub fn so_far(&self) -> &Ended {
+        &self.ended
+    }
+
+    /// A header, empty where it is missing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Reads one event; false at the end.
+    async fn read_one(&mut self) -> bool {
+        let Some(event) = self.events.next().await else { return false };
+        let ended = &mut self.ended;
+        assert!(!ended.done && ended.error.is_none(), "{event:?} comes after the end: {ended:?}");
+        match event {
+            Ok(Event::Data(mut data)) if data.get("error").is_some() => {
+                ended.error = Some(data["error"].take());
+            }
+            Ok(Event::Data(chunk)) => {
+                if let Some(usage) = chunk.get("usage").filter(|usage| !usage.is_null()) {
+                    self.entry.tell(nanos(&usage["cost"]));
+                }
+                ended.chunks.push(chunk);
+            }
+            Ok(Event::Done) => ended.done = true,
+            Ok(Event::Comment(comment)) => ended.comments.push(comment),
+            Err(broken) => {
+                ended.broken = Some(broken);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Ended {
+    /// Everything that the first choice's deltas say under this name.
+    pub fn joined(&self, name: &str) -> String {
+        self.deltas(0).filter_map(|delta| delta[name].as_str()).collect()
+    }
+
+    /// The text of the first choice.
+    pub fn text(&self) -> String {
+        self.joined("content")
+    }
+
+    /// The deltas of a choice.
+    pub fn deltas(&self, choice: u64) -> impl Iterator<Item = &Value> {
+        self.choices().filter(move |c| c["index"] == choice).map(|c| &c["delta"])
+    }
+
+    fn choices(&self) -> impl Iterator<Item = &Value> {
+        self.chunks.iter().filter_map(|chunk| chunk["choices"].as_array()).flatten()
+    }
+
+    /// Deltas that say something, of all choices: the scripted upstream sends one a token.
+    pub fn tokens(&self) -> usize {
+        let says = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty()) || value.is_array();
+        let members = ["content", "reasoning_content", "tool_calls"];
+        self.choices().filter(|c| members.iter().any(|name| says(&c["delta"][name]))).count()
+    }
+
+    /// The finish reasons that were said, in their order.
+    pub fn finish_reasons(&self) -> Vec<&str> {
+        self.choices().filter_map(|choice| choice["finish_reason"].as_str()).collect()
+    }
+
+    /// The usage that was said.
+    pub fn usage(&self) -> Option<&Value> {
+        self.chunks.iter().map(|chunk| &chunk["usage"]).find(|usage| !usage.is_null())
+    }
+
+    /// What the usage says it cost.
+    #[track_caller]
+    pub fn cost(&self) -> NanoUsd {
+        nanos(&self.usage().unwrap_or_else(|| panic!("no usage: {self:?}"))["cost"])
+    }
+
+    /// The code of the error it ended with; empty where there was none.
+    pub fn error_code(&self) -> &str {
+        self.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or_default()
+    }
+
+    /// Asserts that it ended with this error event, in good order and without `[DONE]`.
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) {
+        let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {self:?}"));
+        super::client::assert_error_object(error, status);
+        assert_eq!(error["code"], code, "{self:?}");
+        assert!(!self.done && self.broken.is_none() && self.usage().is_none(), "{self:?}");
+    }
+
+    /// Asserts a good end.
+    #[track_caller]
+    pub fn assert_done(&self) -> &Self {
+        assert!(self.done && self.error.is_none() && self.broken.is_none(), "{self:?}");
+        self
+    }
+}

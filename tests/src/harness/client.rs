@@ -1,0 +1,211 @@
+//! A plain HTTP client, and answers that explain themselves when a test fails.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+use shared::money::NanoUsd;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::PATIENCE;
+
+/// Speaks HTTP/1.1 over pooled connections.
+#[derive(Clone)]
+pub struct Http(Client<HttpConnector, Full<Bytes>>);
+
+impl Default for Http {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Http {
+    /// A client with a pool of its own.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(Duration::from_secs(5)));
+        Self(Client::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// The response's head, with its body still to come; an error where no head comes.
+    pub async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+        let sent = timeout(PATIENCE, self.0.request(request)).await;
+        sent.map_err(|_| "no response in time".to_owned())?.map_err(|e| format!("{e:?}"))
+    }
+
+    /// The whole response.
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let shown = format!("{} {}", request.method(), request.uri());
+        let response = self.open(request).await.unwrap_or_else(|e| panic!("{shown}: {e}"));
+        Answer::read(response).await.unwrap_or_else(|e| panic!("{shown}: {e}"))
+    }
+
+    /// The whole response to a request with this key and, where there is one, this body.
+    pub async fn send_as(&self, secret: &str, method: Method, url: &str, body: Option<Value>) -> Answer {
+        let mut request = Request::builder().method(method).uri(url);
+        request = request.header(header::AUTHORIZATION, format!("Bearer {secret}"));
+        let body = match body {
+            Some(body) => {
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                Bytes::from(body.to_string())
+            }
+            None => Bytes::new(),
+        };
+        self.send(request.body(Full::new(body)).unwrap()).await
+    }
+
+    /// The whole response to a `GET` without a credential.
+    pub async fn get(&self, url: &str) -> Answer {
+        self.send(Request::get(url).body(Full::default()).unwrap()).await
+    }
+}
+
+/// A response that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Reads a response to its end.
+    pub async fn read(response: Response<Incoming>) -> Result<Self, String> {
+        let (head, body) = response.into_parts();
+        let read = timeout(PATIENCE, body.collect()).await.map_err(|_| "no end in time".to_owned())?;
+        let body = read.map_err(|e| format!("{e:?}"))?.to_bytes();
+        Ok(Self { status: head.status.as_u16(), headers: head.headers, body })
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON, {e}: {self}"))
+    }
+
+    /// A header, empty where it is missing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The `code` of an error; empty for anything else.
+    pub fn code(&self) -> String {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        body["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What the answer says it cost.
+    pub fn cost(&self) -> NanoUsd {
+        nanos(&self.json()["usage"]["cost"])
+    }
+
+    /// Asserts an error of the contract with everything that belongs to it, headers included.
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) -> &Self {
+        assert_eq!((self.status, self.code().as_str()), (status, code), "{self}");
+        self.assert_request_id();
+        assert!(self.header("content-type").starts_with("application/json"), "{self}");
+        let body = self.json();
+        assert_error_object(&body["error"], status);
+        let challenge = self.header("www-authenticate");
+        assert_eq!(challenge.starts_with("Bearer realm=\"api\""), matches!(status, 401 | 403), "{self}");
+        let wait = match code {
+            "spend_reserved" | "overloaded" => "1",
+            "service_unavailable" => "2",
+            "upstream_unavailable" => "5",
+            _ => "",
+        };
+        assert_eq!(self.header("retry-after"), wait, "{self}");
+        self
+    }
+
+    /// Asserts the place in the request that an error is about.
+    #[track_caller]
+    pub fn assert_param(&self, param: Option<&str>) {
+        assert_eq!(self.json()["error"]["param"].as_str(), param, "{self}");
+    }
+
+    /// Asserts a request id as we make them.
+    #[track_caller]
+    pub fn assert_request_id(&self) {
+        let id = self.header("x-request-id");
+        let hex = id.strip_prefix("req_").unwrap_or_default();
+        assert!(hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{self}");
+    }
+}
+
+/// Asserts the four members of an error, and that its type fits its status.
+#[track_caller]
+pub(super) fn assert_error_object(error: &Value, status: u16) {
+    let members = error.as_object().unwrap_or_else(|| panic!("no error: {error}"));
+    for name in ["message", "type", "param", "code"] {
+        assert!(members.contains_key(name), "{name} is missing: {error}");
+    }
+    assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()) && error["code"].is_string(), "{error}");
+    let kind = match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    assert_eq!(error["type"], kind, "{error}");
+    let text = error.to_string();
+    for secret in ["127.0.0.1", "internal:9999", "scripted/"] {
+        assert!(!text.contains(secret), "an error tells {secret}: {error}");
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.status)?;
+        for (name, value) in &self.headers {
+            writeln!(f, "{name}: {}", String::from_utf8_lossy(value.as_bytes()))?;
+        }
+        let shown: String = String::from_utf8_lossy(&self.body).chars().take(2_000).collect();
+        write!(f, "\n{shown}")
+    }
+}
+
+/// An amount of a JSON body.
+#[track_caller]
+pub fn nanos(value: &Value) -> NanoUsd {
+    NanoUsd::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value} {e}"))
+}
+
+/// An amount in USD.
+#[track_caller]
+pub fn usd(text: &str) -> NanoUsd {
+    NanoUsd::parse(text).unwrap_or_else(|e| panic!("{text} {e}"))
+}
+
+/// What comes back, to the connection's end, for bytes that no client library would send.
+pub async fn raw(base: &str, request: &str) -> String {
+    let address = base.strip_prefix("http://").expect("a base address");
+    let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "no end in time: {}", String::from_utf8_lossy(&answer));
+    String::from_utf8_lossy(&answer).into_owned()
+}

@@ -1,0 +1,328 @@
+//! One request answered as its script says.
+
+use std::{future::pending, io, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    State, cut,
+    record::{End, Generation, Running},
+    render::{self, Events},
+    request::{Asked, StreamOptions},
+    script::{Fault, Script, Told, Usage},
+};
+
+/// What a few small writes need to leave.
+const LEAVING: Duration = Duration::from_millis(20);
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Answers one request; an error cuts the connection.
+pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io::Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    let Parts { method, uri, headers, .. } = head;
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    match (&method, uri.path()) {
+        (&Method::POST, "/v1/chat/completions") => chat(headers, body, &state).await,
+        (&Method::POST, "/tokenize" | "/v1/tokenize") => Ok(tokenize(&body, &state)),
+        (&Method::GET, "/health" | "/v1/health") => Ok(json_response(StatusCode::OK, r#"{"status":"ok"}"#)),
+        (&Method::GET, "/v1/models") => Ok(json_response(
+            StatusCode::OK,
+            r#"{"object":"list","data":[{"id":"scripted","object":"model"}]}"#,
+        )),
+        _ => Ok(json_response(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#)),
+    }
+}
+
+async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Response<Body>> {
+    let asked: Asked<'_> = match serde_json::from_slice(&body) {
+        Ok(asked) => asked,
+        Err(e) => {
+            return Ok(json_response(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                &json!({"detail": e.to_string()}).to_string(),
+            ));
+        }
+    };
+    let script = asked.script().unwrap_or_else(|| state.default_script());
+    let plan = Plan::new(&asked, script);
+    let running = Running::start(state.records.as_ref(), || Generation {
+        tag: plan.script.tag.clone(),
+        script: plan.script.clone(),
+        headers,
+        body: body.clone(),
+        streamed: asked.stream,
+        served: Usage::default(),
+        reported: None,
+        ended: None,
+    });
+    sleep_ms(plan.script.head_after_ms).await;
+    match plan.script.fault {
+        Fault::CutBeforeHead => {
+            running.end(End::Failed);
+            Err(cut())
+        }
+        Fault::StallBeforeHead => pending().await,
+        Fault::Error { status, shape } => {
+            running.end(End::Failed);
+            let status = StatusCode::from_u16(status).expect("a script's status is one");
+            Ok(json_response(status, &shape.body(status.as_u16())))
+        }
+        _ if asked.stream => Ok(streamed(plan, running)),
+        _ => Ok(whole(&plan, running)),
+    }
+}
+
+/// What is to be generated.
+struct Plan {
+    script: Script,
+    model: String,
+    options: StreamOptions,
+    choices: u64,
+    /// Tokens of each choice.
+    length: u64,
+    prompt: u64,
+    finish: String,
+}
+
+impl Plan {
+    fn new(asked: &Asked<'_>, script: Script) -> Self {
+        let (length, shortened) = asked.length(&script);
+        let honest = match (shortened, script.tool_calls) {
+            (true, _) => "length",
+            (false, 0) => "stop",
+            (false, _) => "tool_calls",
+        };
+        Self {
+            model: asked.model.clone().into_owned(),
+            options: asked.stream_options,
+            choices: asked.choices(),
+            length,
+            prompt: asked.prompt_tokens(&script),
+            finish: script.finish_reason.clone().unwrap_or_else(|| honest.into()),
+            script,
+        }
+    }
+
+    fn served(&self, completion: u64) -> Usage {
+        Usage { prompt: self.prompt, cached: self.script.cached_tokens, completion }
+    }
+
+    /// What is said of so many generated tokens.
+    fn told(&self, completion: u64) -> Option<Usage> {
+        match self.script.told {
+            Told::Truth => Some(self.served(completion)),
+            Told::Nothing => None,
+            Told::Lie(usage) => Some(usage),
+        }
+    }
+}
+
+fn whole(plan: &Plan, running: Running) -> Response<Body> {
+    let script = &plan.script;
+    let generated = plan.length * plan.choices;
+    let finish = (script.fault != Fault::NoFinishReason).then_some(plan.finish.as_str());
+    let told = plan.told(generated);
+    let text = render::whole(&plan.model, script, plan.length, plan.choices, finish, told);
+    running.serve(plan.served(generated), told);
+    let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
+    let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
+        Fault::Nonsense { .. } => {
+            running.end(End::Failed);
+            return json_response(StatusCode::OK, "<html>this is no answer</html>");
+        }
+        Fault::Stall { .. } => Some(stream::pending().boxed()),
+        Fault::Cut { .. } | Fault::CutBeforeUsage => Some(stream::once(cut_later()).boxed()),
+        Fault::End { .. } => Some(stream::empty().boxed()),
+        _ => None,
+    };
+    let Some(rest) = rest else {
+        running.end(End::Finished);
+        return json_response(StatusCode::OK, &text);
+    };
+    if !matches!(script.fault, Fault::Stall { .. }) {
+        running.end(End::Failed);
+    }
+    let frames = stream::iter([Ok(half)]).chain(rest).map(move |piece| {
+        let _held = &running;
+        piece.map(Frame::data)
+    });
+    respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
+}
+
+/// Cuts the connection once what was said before has left: what waits in a buffer would be cut too.
+async fn cut_later() -> io::Result<Bytes> {
+    sleep(LEAVING).await;
+    Err(cut())
+}
+
+fn streamed(plan: Plan, running: Running) -> Response<Body> {
+    let events = Events::new(&plan.model, plan.script.style);
+    let steps = steps(&plan);
+    let state = Streaming { plan, events, running, steps, generated: 0 };
+    let frames = stream::unfold(state, async |mut state| {
+        let piece = state.next().await?;
+        Some((piece.map(|text| Frame::data(Bytes::from(text))), state))
+    });
+    respond(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync())
+}
+
+/// Something a stream does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Role { choice: u64 },
+    Token { choice: u64, index: u64 },
+    Fault,
+    Finish { choice: u64 },
+    Usage,
+    Done,
+}
+
+/// All that a stream does, faults included.
+fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
+    let (choices, length, fault) = (plan.choices, plan.length, plan.script.fault);
+    let (style, told) = (plan.script.style, plan.script.told);
+    let roles = (0..choices).filter(move |_| !style.no_role).map(|choice| Step::Role { choice });
+    let tokens = move |indices: std::ops::Range<u64>| {
+        indices.flat_map(move |index| (0..choices).map(move |choice| Step::Token { choice, index }))
+    };
+    if let Some(after) = fault.after() {
+        return Box::new(roles.chain(tokens(0..after.min(length))).chain([Step::Fault]));
+    }
+    let finishes = (0..choices)
+        .filter(move |_| !(style.text_on_finish && length > 0) && fault != Fault::NoFinishReason)
+        .map(|choice| Step::Finish { choice });
+    let usage = (plan.options.include_usage && told != Told::Nothing).then_some(Step::Usage);
+    let tail = match fault {
+        Fault::CutBeforeUsage => vec![Step::Fault],
+        Fault::NoDone => usage.into_iter().collect(),
+        _ => usage.into_iter().chain([Step::Done]).collect(),
+    };
+    Box::new(roles.chain(tokens(0..length)).chain(finishes).chain(tail))
+}
+
+/// A stream under way.
+struct Streaming {
+    plan: Plan,
+    events: Events,
+    running: Running,
+    steps: Box<dyn Iterator<Item = Step> + Send>,
+    generated: u64,
+}
+
+impl Streaming {
+    /// The next piece of the stream; `None` at its end.
+    async fn next(&mut self) -> Option<io::Result<String>> {
+        let Some(step) = self.steps.next() else {
+            self.running.end(End::Finished);
+            return None;
+        };
+        match step {
+            Step::Role { choice } => Some(Ok(self.events.role(choice, self.continuous()))),
+            Step::Token { choice, index } => Some(Ok(self.token(choice, index).await)),
+            Step::Fault => self.fault().await,
+            Step::Finish { choice } => {
+                Some(Ok(self.events.finish(choice, &self.plan.finish, self.continuous())))
+            }
+            Step::Usage => {
+                let told = self.plan.told(self.generated)?;
+                self.running.serve(self.plan.served(self.generated), Some(told));
+                Some(Ok(self.events.usage(told)))
+            }
+            Step::Done => {
+                self.running.end(End::Finished);
+                Some(Ok(self.events.data("[DONE]")))
+            }
+        }
+    }
+
+    async fn token(&mut self, choice: u64, index: u64) -> String {
+        if choice == 0 {
+            sleep_ms(self.plan.script.pace_ms).await;
+        }
+        self.generated += 1;
+        let told = self.continuous();
+        self.running.serve(self.plan.served(self.generated), told);
+        let style = self.plan.script.style;
+        let last = style.text_on_finish && index + 1 == self.plan.length;
+        let finish = last.then_some(self.plan.finish.as_str());
+        let event = self.events.token(choice, self.plan.script.token(index), finish, told);
+        if style.comments { format!("{}{event}", self.events.comment()) } else { event }
+    }
+
+    async fn fault(&mut self) -> Option<io::Result<String>> {
+        self.steps = Box::new(std::iter::empty());
+        match self.plan.script.fault {
+            Fault::Stall { .. } => pending().await,
+            Fault::Nonsense { .. } => {
+                self.running.end(End::Failed);
+                Some(Ok(self.events.data("<html>this is no event</html>")))
+            }
+            Fault::ErrorEvent { shape, .. } => {
+                self.running.end(End::Failed);
+                let (error, done) = (self.events.data(&shape.body(500)), self.events.data("[DONE]"));
+                Some(Ok(format!("{error}{done}")))
+            }
+            Fault::End { .. } => {
+                self.running.end(End::Failed);
+                None
+            }
+            _ => {
+                let cut = cut_later().await;
+                self.running.end(End::Failed);
+                Some(cut.map(|_: Bytes| String::new()))
+            }
+        }
+    }
+
+    /// What an ordinary chunk says of the usage.
+    fn continuous(&self) -> Option<Usage> {
+        let wanted = self.plan.options.continuous_usage_stats && !self.plan.script.style.usage_at_end_only;
+        if wanted { self.plan.told(self.generated) } else { None }
+    }
+}
+
+/// The exact length of a prompt, as vLLM answers it.
+fn tokenize(body: &Bytes, state: &State) -> Response<Body> {
+    state.token_counts.fetch_add(1, Ordering::Relaxed);
+    match serde_json::from_slice::<Asked<'_>>(body) {
+        Ok(asked) => {
+            let script = asked.script().unwrap_or_else(|| state.default_script());
+            let count = asked.prompt_tokens(&script);
+            json_response(
+                StatusCode::OK,
+                &json!({"count": count, "max_model_len": 1_048_576, "tokens": []}).to_string(),
+            )
+        }
+        Err(e) => {
+            json_response(StatusCode::UNPROCESSABLE_ENTITY, &json!({"detail": e.to_string()}).to_string())
+        }
+    }
+}
+
+fn json_response(status: StatusCode, text: &str) -> Response<Body> {
+    let body = Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {});
+    respond(status, "application/json", body.boxed_unsync())
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // Something that no client may ever see.
+    headers.insert("x-scripted-upstream", HeaderValue::from_static("worker-7.internal"));
+    response
+}
+
+async fn sleep_ms(ms: u64) {
+    if ms > 0 {
+        sleep(Duration::from_millis(ms)).await;
+    }
+}

@@ -1,0 +1,162 @@
+//! How answers look on the wire.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::script::{Script, Style, Token, Usage, text, word};
+
+/// When every scripted generation was made.
+const CREATED: u64 = 1_700_000_000;
+
+/// Writes the events of one stream.
+pub(super) struct Events {
+    /// Everything before the choices.
+    head: String,
+    style: Style,
+    line_end: &'static str,
+}
+
+impl Events {
+    /// The events of a stream of this model.
+    pub(super) fn new(model: &str, style: Style) -> Self {
+        let head = format!(
+            r#"{{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":{CREATED},"model":{},"system_fingerprint":"fp_scripted","choices":["#,
+            Value::from(model)
+        );
+        Self { head, style, line_end: if style.crlf { "\r\n" } else { "\n" } }
+    }
+
+    /// The first chunk of a choice.
+    pub(super) fn role(&self, choice: u64, usage: Option<Usage>) -> String {
+        self.chunk(choice, r#""role":"assistant","content":"""#, None, usage)
+    }
+
+    /// A token of a choice.
+    pub(super) fn token(
+        &self,
+        choice: u64,
+        token: Token,
+        finish: Option<&str>,
+        usage: Option<Usage>,
+    ) -> String {
+        let mut delta = String::with_capacity(64);
+        if self.style.role_everywhere {
+            delta.push_str(r#""role":"assistant","#);
+        }
+        // Writing to a string cannot fail.
+        let _ = match token {
+            Token::Reasoning(index) => {
+                write!(delta, r#""{}":"{}""#, self.style.reasoning.name(), word(index))
+            }
+            Token::Text(index) => write!(delta, r#""content":"{}""#, word(index)),
+            Token::Tool { call, part: 0 } => write!(
+                delta,
+                r#""tool_calls":[{{"index":{call},"id":"call_{call}","type":"function","function":{{"name":"lookup","arguments":""}}}}]"#
+            ),
+            Token::Tool { call, part } => write!(
+                delta,
+                r#""tool_calls":[{{"index":{call},"function":{{"arguments":{}}}}}]"#,
+                Value::from(if part == 1 { ARGUMENTS.0 } else { ARGUMENTS.1 })
+            ),
+        };
+        self.chunk(choice, &delta, finish, usage)
+    }
+
+    /// The last chunk of a choice.
+    pub(super) fn finish(&self, choice: u64, reason: &str, usage: Option<Usage>) -> String {
+        self.chunk(choice, "", Some(reason), usage)
+    }
+
+    /// The chunk that says the usage and nothing else.
+    pub(super) fn usage(&self, usage: Usage) -> String {
+        format!("data: {}],\"usage\":{}}}{}", self.head, usage_json(usage, self.style), self.gap())
+    }
+
+    /// A line that is no event.
+    pub(super) fn comment(&self) -> String {
+        format!(": still here{}", self.gap())
+    }
+
+    /// Some data as an event.
+    pub(super) fn data(&self, data: &str) -> String {
+        format!("data: {data}{}", self.gap())
+    }
+
+    fn chunk(&self, choice: u64, delta: &str, finish: Option<&str>, usage: Option<Usage>) -> String {
+        let mut out = String::with_capacity(320);
+        let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":null,"#, self.head);
+        let _ = match finish {
+            Some(reason) => write!(out, r#""finish_reason":"{reason}"}}]"#),
+            None => write!(out, r#""finish_reason":null}}]"#),
+        };
+        if let Some(usage) = usage {
+            let _ = write!(out, r#","usage":{}"#, usage_json(usage, self.style));
+        }
+        let _ = write!(out, "}}{}", self.gap());
+        out
+    }
+
+    fn gap(&self) -> &'static str {
+        if self.line_end == "\n" { "\n\n" } else { "\r\n\r\n" }
+    }
+}
+
+/// The arguments of every tool call, in the pieces they come in.
+const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
+
+/// A whole answer; the usage may be left out.
+pub(super) fn whole(
+    model: &str,
+    script: &Script,
+    length: u64,
+    choices: u64,
+    finish: Option<&str>,
+    usage: Option<Usage>,
+) -> String {
+    let choices: Vec<Value> = (0..choices)
+        .map(|index| json!({"index": index, "message": message(script, length), "logprobs": null, "finish_reason": finish}))
+        .collect();
+    let mut answer = json!({
+        "id": "chatcmpl-scripted", "object": "chat.completion", "created": CREATED, "model": model,
+        "system_fingerprint": "fp_scripted", "choices": choices,
+    });
+    if let Some(usage) = usage {
+        answer["usage"] = serde_json::from_str(&usage_json(usage, script.style)).unwrap();
+    }
+    answer.to_string()
+}
+
+fn message(script: &Script, length: u64) -> Value {
+    let reasoning = script.reasoning_tokens.min(script.completion_tokens).min(length);
+    let words = script.completion_tokens.min(length) - reasoning;
+    let calls = length.saturating_sub(script.completion_tokens) / super::script::TOKENS_PER_CALL;
+    let mut message = json!({"role": "assistant", "content": text(words)});
+    if reasoning > 0 {
+        message[script.style.reasoning.name()] = text(reasoning).into();
+    }
+    if calls > 0 {
+        let call = |index| {
+            json!({"id": format!("call_{index}"), "type": "function",
+                "function": {"name": "lookup", "arguments": format!("{}{}", ARGUMENTS.0, ARGUMENTS.1)}})
+        };
+        message["tool_calls"] = (0..calls).map(call).collect();
+        if words == 0 {
+            message["content"] = Value::Null;
+        }
+    }
+    message
+}
+
+fn usage_json(usage: Usage, style: Style) -> String {
+    let Usage { prompt, cached, completion } = usage;
+    let details = if style.no_cached_tokens {
+        String::new()
+    } else {
+        format!(r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#)
+    };
+    format!(
+        r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}{details}}}"#,
+        prompt.saturating_add(completion)
+    )
+}

@@ -1,0 +1,76 @@
+//! What a chat request asks for, read no further than needed: prompts may be long, and this is also a benchmark's end.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::script::Script;
+
+/// The members that matter here.
+#[derive(Deserialize)]
+pub(super) struct Asked<'a> {
+    /// The model, by the name it has here.
+    #[serde(borrow)]
+    pub model: Cow<'a, str>,
+    /// The prompt, unparsed.
+    #[serde(borrow)]
+    pub messages: &'a RawValue,
+    /// Whether to stream.
+    #[serde(default)]
+    pub stream: bool,
+    /// How to stream.
+    #[serde(default)]
+    pub stream_options: StreamOptions,
+    #[serde(default)]
+    max_tokens: Option<u64>,
+    #[serde(default)]
+    max_completion_tokens: Option<u64>,
+    #[serde(default)]
+    n: Option<u64>,
+}
+
+/// How to stream.
+#[derive(Clone, Copy, Default, Deserialize)]
+pub(super) struct StreamOptions {
+    /// Say the usage in a chunk of its own at the end.
+    #[serde(default)]
+    pub include_usage: bool,
+    /// Say the usage so far in every chunk.
+    #[serde(default)]
+    pub continuous_usage_stats: bool,
+}
+
+impl Asked<'_> {
+    /// The script in the last user message, if there is one.
+    pub(super) fn script(&self) -> Option<Script> {
+        memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
+        let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
+        let last = messages.iter().rev().find(|message| message["role"] == "user")?;
+        match &last["content"] {
+            Value::String(text) => Script::in_message(text),
+            Value::Array(parts) => parts.iter().find_map(|part| Script::in_message(part["text"].as_str()?)),
+            _ => None,
+        }
+    }
+
+    /// Answers that are wanted.
+    pub(super) fn choices(&self) -> u64 {
+        self.n.unwrap_or(1)
+    }
+
+    /// Tokens of each choice, and whether that is fewer than the script would have.
+    pub(super) fn length(&self, script: &Script) -> (u64, bool) {
+        let most = self.max_tokens.or(self.max_completion_tokens).filter(|_| !script.ignores_max_tokens);
+        match most {
+            Some(most) if most < script.length() => (most, true),
+            _ => (script.length(), false),
+        }
+    }
+
+    /// Tokens of the prompt.
+    pub(super) fn prompt_tokens(&self, script: &Script) -> u64 {
+        script.prompt_tokens.unwrap_or(self.messages.get().len() as u64 / 4)
+    }
+}

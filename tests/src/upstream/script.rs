@@ -1,0 +1,317 @@
+//! What a scripted answer does, told by the request itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How the upstream answers one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    /// Names the request in the upstream's records.
+    pub tag: String,
+    /// What the prompt counts as; `None` counts four bytes of messages a token.
+    pub prompt_tokens: Option<u64>,
+    /// Of the prompt's tokens, those that were cached.
+    pub cached_tokens: u64,
+    /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
+    pub completion_tokens: u64,
+    /// The first so many of them are reasoning.
+    pub reasoning_tokens: u64,
+    /// Tools that each choice calls after its text; each call is [`TOKENS_PER_CALL`] tokens.
+    pub tool_calls: u64,
+    /// Generates to the end whatever `max_tokens` says.
+    pub ignores_max_tokens: bool,
+    /// Milliseconds before the response's head.
+    pub head_after_ms: u64,
+    /// Milliseconds before each token of a stream.
+    pub pace_ms: u64,
+    /// Said instead of the true finish reason.
+    pub finish_reason: Option<String>,
+    /// What is said of the usage.
+    pub told: Told,
+    /// What goes wrong.
+    pub fault: Fault,
+    /// Habits in which servers differ.
+    pub style: Style,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            tag: String::new(),
+            prompt_tokens: None,
+            cached_tokens: 0,
+            completion_tokens: 5,
+            reasoning_tokens: 0,
+            tool_calls: 0,
+            ignores_max_tokens: false,
+            head_after_ms: 0,
+            pace_ms: 0,
+            finish_reason: None,
+            told: Told::Truth,
+            fault: Fault::None,
+            style: Style::default(),
+        }
+    }
+}
+
+/// What is said of the usage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// What was generated.
+    Truth,
+    /// Nothing at all.
+    Nothing,
+    /// This instead.
+    Lie(Usage),
+}
+
+/// Tokens as an upstream reports them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Of the prompt.
+    pub prompt: u64,
+    /// Of those, the cached ones.
+    pub cached: u64,
+    /// Generated, over all choices.
+    pub completion: u64,
+}
+
+/// What goes wrong. `after` counts tokens of each choice; a whole answer breaks in its middle wherever a stream would
+/// break after some token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// An error status instead of an answer.
+    Error {
+        /// The status.
+        status: u16,
+        /// How its body looks.
+        shape: Shape,
+    },
+    /// The connection is cut before the response's head.
+    CutBeforeHead,
+    /// The response's head never comes.
+    StallBeforeHead,
+    /// Nothing comes any more; the connection stays open.
+    Stall {
+        /// Tokens before.
+        after: u64,
+    },
+    /// The connection is cut.
+    Cut {
+        /// Tokens before.
+        after: u64,
+    },
+    /// The stream ends in good order but for its finish reason, usage and `[DONE]`.
+    End {
+        /// Tokens before.
+        after: u64,
+    },
+    /// An error event, then `[DONE]`.
+    ErrorEvent {
+        /// Tokens before.
+        after: u64,
+        /// How the error looks.
+        shape: Shape,
+    },
+    /// An event that is not JSON, then silence; a whole answer that is not JSON.
+    Nonsense {
+        /// Tokens before.
+        after: u64,
+    },
+    /// The connection is cut after the finish reason.
+    CutBeforeUsage,
+    /// Everything but a finish reason; it is null to the end.
+    NoFinishReason,
+    /// Everything but `[DONE]`.
+    NoDone,
+}
+
+impl Fault {
+    /// After how many tokens of a choice it happens, where it happens among tokens.
+    pub const fn after(self) -> Option<u64> {
+        match self {
+            Self::Stall { after }
+            | Self::Cut { after }
+            | Self::End { after }
+            | Self::ErrorEvent { after, .. }
+            | Self::Nonsense { after } => Some(after),
+            Self::None
+            | Self::Error { .. }
+            | Self::CutBeforeHead
+            | Self::StallBeforeHead
+            | Self::CutBeforeUsage
+            | Self::NoFinishReason
+            | Self::NoDone => None,
+        }
+    }
+}
+
+/// How the errors of model servers look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// `{"error":{message,type,param,code}}`, as vLLM.
+    Nested,
+    /// The members without `error` around them, as SGLang.
+    Flat,
+    /// A prompt that is too long, as llama.cpp's server says it.
+    TooLong,
+    /// No JSON at all.
+    Html,
+}
+
+impl Shape {
+    /// The error's body. Unless it is about the request it names what clients must never be told: a host inside.
+    pub fn body(self, status: u16) -> String {
+        let message = match status {
+            400 | 422 => "the scripted upstream refuses this request".to_owned(),
+            _ => format!("scripted failure {status} at worker-7.internal:9999"),
+        };
+        match self {
+            Self::Nested => json!({"error": {"message": message, "type": "BadRequestError", "param": null, "code": status}}).to_string(),
+            Self::Flat => json!({"object": "error", "message": message, "type": "BadRequestError", "param": null, "code": status}).to_string(),
+            Self::TooLong => json!({"error": {"code": status, "message": "the request exceeds the available context size",
+                "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}).to_string(),
+            Self::Html => format!("<html><body>{message}</body></html>"),
+        }
+    }
+}
+
+/// Habits in which servers differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
+pub struct Style {
+    /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
+    pub usage_at_end_only: bool,
+    /// Repeats the role in every chunk, as Ollama.
+    pub role_everywhere: bool,
+    /// Never says the role.
+    pub no_role: bool,
+    /// What it calls reasoning.
+    pub reasoning: ReasoningField,
+    /// Puts the last token on the finish chunk, as vLLM may.
+    pub text_on_finish: bool,
+    /// Leaves `prompt_tokens_details` out.
+    pub no_cached_tokens: bool,
+    /// Sends a comment before every token.
+    pub comments: bool,
+    /// Ends its lines with carriage returns too.
+    pub crlf: bool,
+}
+
+/// What a server calls reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningField {
+    /// As SGLang and llama.cpp's server.
+    #[default]
+    ReasoningContent,
+    /// As vLLM and Ollama.
+    Reasoning,
+}
+
+impl ReasoningField {
+    /// The member's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+}
+
+/// Tokens of one tool call: its name, and its arguments in two pieces.
+pub(super) const TOKENS_PER_CALL: u64 = 3;
+
+/// One token of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// The reasoning's so-and-so-many-th.
+    Reasoning(u64),
+    /// The text's so-and-so-many-th.
+    Text(u64),
+    /// A piece of a tool call.
+    Tool {
+        /// Which call.
+        call: u64,
+        /// 0 is its name, the others its arguments.
+        part: u64,
+    },
+}
+
+impl Script {
+    /// A script for a prompt and a completion of so many tokens.
+    pub fn tokens(prompt: u64, completion: u64) -> Self {
+        Self { prompt_tokens: Some(prompt), completion_tokens: completion, ..Self::default() }
+    }
+
+    /// The same, going wrong.
+    #[must_use]
+    pub fn fault(self, fault: Fault) -> Self {
+        Self { fault, ..self }
+    }
+
+    /// The same, with so many milliseconds before each token.
+    #[must_use]
+    pub fn pace(self, pace_ms: u64) -> Self {
+        Self { pace_ms, ..self }
+    }
+
+    /// The user message that makes the upstream do this.
+    pub fn message(&self) -> String {
+        let (mut members, default) = (json!(self), json!(Self::default()));
+        if let Value::Object(members) = &mut members {
+            members.retain(|name, value| default.get(name) != Some(value));
+        }
+        json!({ "script": members }).to_string()
+    }
+
+    /// The script in a user message, if there is one.
+    pub fn in_message(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Holder {
+            script: Script,
+        }
+        let start = text.find("{\"script\":")?;
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Holder>();
+        match values.next()? {
+            Ok(holder) => Some(holder.script),
+            Err(e) => panic!("a script cannot be read: {e}: {text}"),
+        }
+    }
+
+    /// Tokens each choice would generate.
+    pub fn length(&self) -> u64 {
+        self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
+    }
+
+    /// The so-and-so-many-th of them.
+    pub fn token(&self, index: u64) -> Token {
+        if index < self.reasoning_tokens.min(self.completion_tokens) {
+            Token::Reasoning(index)
+        } else if index < self.completion_tokens {
+            Token::Text(index - self.reasoning_tokens)
+        } else {
+            let piece = index - self.completion_tokens;
+            Token::Tool { call: piece / TOKENS_PER_CALL, part: piece % TOKENS_PER_CALL }
+        }
+    }
+}
+
+const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " lazy", " dogs"];
+
+/// The text of a token.
+pub(super) fn word(index: u64) -> &'static str {
+    WORDS[usize::try_from(index % 8).unwrap_or_default()]
+}
+
+/// The text of so many tokens.
+pub fn text(tokens: u64) -> String {
+    (0..tokens).map(word).collect()
+}

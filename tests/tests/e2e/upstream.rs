@@ -1,0 +1,211 @@
+//! The scripted upstream does what it is told: everything else rests on that.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tests::{
+    harness::{Answer, Event, Events, Http},
+    upstream::{End, Fault, ReasoningField, Script, Shape, Style, Told, Upstream, Usage, text},
+};
+
+fn request(upstream: &Upstream, script: &Script, more: &Value) -> Request<Full<Bytes>> {
+    let mut body = json!({"model": "m", "messages": [{"role": "user", "content": script.message()}]});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let url = format!("{}/chat/completions", upstream.url());
+    Request::post(url).body(Full::new(Bytes::from(body.to_string()))).unwrap()
+}
+
+async fn whole(upstream: &Upstream, script: &Script, more: Value) -> Result<Answer, String> {
+    Answer::read(Http::new().open(request(upstream, script, &more)).await?).await
+}
+
+async fn stream(upstream: &Upstream, script: &Script, more: Value) -> Vec<Result<Event, String>> {
+    let mut more = more;
+    more["stream"] = true.into();
+    let mut events =
+        Events::new(Http::new().open(request(upstream, script, &more)).await.unwrap().into_body());
+    let mut all = Vec::new();
+    while let Some(event) = events.next().await {
+        let broken = event.is_err();
+        all.push(event);
+        if broken {
+            break;
+        }
+    }
+    all
+}
+
+fn data(events: &[Result<Event, String>]) -> Vec<&Value> {
+    events
+        .iter()
+        .filter_map(|event| if let Ok(Event::Data(data)) = event { Some(data) } else { None })
+        .collect()
+}
+
+fn streamed_text(events: &[Result<Event, String>], field: &str) -> String {
+    data(events).iter().filter_map(|chunk| chunk["choices"][0]["delta"][field].as_str()).collect()
+}
+
+fn tagged(script: Script) -> Script {
+    Script { tag: "it".into(), ..script }
+}
+
+#[tokio::test]
+async fn it_answers_whole_with_the_tokens_it_is_told() {
+    let upstream = Upstream::start();
+    let script = tagged(Script { cached_tokens: 3, ..Script::tokens(12, 7) });
+    let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
+    assert_eq!(answer["choices"][0]["message"]["content"], text(7).as_str());
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert_eq!(answer["usage"]["total_tokens"], 19);
+    assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
+    let record = upstream.tagged("it").pop().unwrap();
+    assert_eq!(record.served, Usage { prompt: 12, cached: 3, completion: 7 });
+    assert!(record.ended_by(End::Finished) && !record.streamed);
+    assert_eq!(record.json()["model"], "m");
+}
+
+#[tokio::test]
+async fn it_streams_the_same_and_says_usage_only_when_asked() {
+    let upstream = Upstream::start();
+    let script = tagged(Script::tokens(12, 7));
+    let quiet = stream(&upstream, &script, json!({})).await;
+    assert_eq!(streamed_text(&quiet, "content"), text(7));
+    assert_eq!(quiet.last(), Some(&Ok(Event::Done)));
+    assert!(data(&quiet).iter().all(|chunk| chunk.get("usage").is_none()));
+
+    let asked = json!({"stream_options": {"include_usage": true, "continuous_usage_stats": true}});
+    let told = stream(&upstream, &script, asked).await;
+    let counts: Vec<u64> =
+        data(&told).iter().map(|chunk| chunk["usage"]["completion_tokens"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [0, 1, 2, 3, 4, 5, 6, 7, 7, 7]);
+    assert_eq!(data(&told).last().unwrap()["choices"], json!([]));
+}
+
+#[tokio::test]
+async fn it_obeys_max_tokens_unless_told_otherwise() {
+    let upstream = Upstream::start();
+    let answer = whole(&upstream, &Script::tokens(1, 9), json!({"max_tokens": 4})).await.unwrap().json();
+    assert_eq!(
+        (&answer["usage"]["completion_tokens"], &answer["choices"][0]["finish_reason"]),
+        (&json!(4), &json!("length"))
+    );
+    let deaf = Script { ignores_max_tokens: true, ..Script::tokens(1, 9) };
+    let answer = whole(&upstream, &deaf, json!({"max_tokens": 4})).await.unwrap().json();
+    assert_eq!(
+        (&answer["usage"]["completion_tokens"], &answer["choices"][0]["finish_reason"]),
+        (&json!(9), &json!("stop"))
+    );
+}
+
+#[tokio::test]
+async fn it_generates_so_many_choices_and_counts_them_all() {
+    let upstream = Upstream::start();
+    let answer = whole(&upstream, &Script::tokens(1, 3), json!({"n": 4})).await.unwrap().json();
+    assert_eq!(
+        (answer["choices"].as_array().unwrap().len(), &answer["usage"]["completion_tokens"]),
+        (4, &json!(12))
+    );
+    let events = stream(&upstream, &Script::tokens(1, 3), json!({"n": 2})).await;
+    let of_second = data(&events).iter().filter(|chunk| chunk["choices"][0]["index"] == 1).count();
+    assert_eq!(of_second, 5, "a role, three tokens, a finish");
+}
+
+#[tokio::test]
+async fn it_reasons_and_calls_tools_in_either_dialect() {
+    let upstream = Upstream::start();
+    let style = Style { reasoning: ReasoningField::Reasoning, role_everywhere: true, ..Style::default() };
+    let script = Script { reasoning_tokens: 2, tool_calls: 1, style, ..Script::tokens(1, 3) };
+    let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
+    let message = &answer["choices"][0]["message"];
+    assert_eq!((&message["reasoning"], &message["content"]), (&json!(text(2)), &json!(text(1))));
+    assert_eq!(message["tool_calls"][0]["function"]["arguments"], r#"{"q":"x"}"#);
+    assert_eq!(answer["usage"]["completion_tokens"], 6);
+    let events = stream(&upstream, &script, json!({})).await;
+    assert_eq!(streamed_text(&events, "reasoning"), text(2));
+    let calls = data(&events).iter().filter(|c| c["choices"][0]["delta"]["tool_calls"].is_array()).count();
+    assert_eq!(calls, 3);
+    let roles = data(&events).iter().filter(|c| c["choices"][0]["delta"]["role"] == "assistant").count();
+    assert_eq!(roles, 7, "the first chunk and every token");
+}
+
+#[tokio::test]
+async fn it_lies_about_usage_or_keeps_it_to_itself() {
+    let upstream = Upstream::start();
+    let lie = Usage { prompt: 1, cached: 9, completion: 1_000_000 };
+    let script = Script { told: Told::Lie(lie), ..Script::tokens(5, 5) };
+    let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
+    assert_eq!(answer["usage"]["completion_tokens"], 1_000_000);
+    let silent = Script { told: Told::Nothing, ..Script::tokens(5, 5) };
+    assert!(whole(&upstream, &silent, json!({})).await.unwrap().json().get("usage").is_none());
+    let events = stream(&upstream, &silent, json!({"stream_options": {"include_usage": true}})).await;
+    assert!(data(&events).iter().all(|chunk| chunk.get("usage").is_none()));
+}
+
+#[tokio::test]
+async fn it_fails_before_it_answers() {
+    let upstream = Upstream::start();
+    for (shape, inside) in [(Shape::Nested, true), (Shape::Flat, false)] {
+        let script = Script::default().fault(Fault::Error { status: 418, shape });
+        let answer = whole(&upstream, &script, json!({})).await.unwrap();
+        assert_eq!(answer.status, 418);
+        assert_eq!(answer.json()["error"].is_object(), inside);
+    }
+    assert!(whole(&upstream, &Script::default().fault(Fault::CutBeforeHead), json!({})).await.is_err());
+    let nonsense = Script::default().fault(Fault::Nonsense { after: 0 });
+    assert!(
+        serde_json::from_slice::<Value>(&whole(&upstream, &nonsense, json!({})).await.unwrap().body).is_err()
+    );
+}
+
+#[tokio::test]
+async fn it_fails_in_the_middle() {
+    let upstream = Upstream::start();
+    let broken = |fault| Script::tokens(1, 9).fault(fault);
+    let cut = stream(&upstream, &broken(Fault::Cut { after: 3 }), json!({})).await;
+    assert!(cut.last().unwrap().is_err() && streamed_text(&cut, "content") == text(3), "{cut:?}");
+    let ended = stream(&upstream, &broken(Fault::End { after: 3 }), json!({})).await;
+    assert!(ended.len() == 4 && ended.iter().all(Result::is_ok), "{ended:?}");
+    let error = Fault::ErrorEvent { after: 2, shape: Shape::Nested };
+    let error = stream(&upstream, &broken(error), json!({})).await;
+    assert_eq!(data(&error).last().unwrap()["error"]["code"], 500);
+    let finishes = |events: &[Result<Event, String>]| {
+        data(events).iter().filter(|c| c["choices"][0]["finish_reason"].is_string()).count()
+    };
+    let unfinished = stream(&upstream, &broken(Fault::NoFinishReason), json!({})).await;
+    assert_eq!((finishes(&unfinished), unfinished.last()), (0, Some(&Ok(Event::Done))));
+    let undone = stream(&upstream, &broken(Fault::NoDone), json!({})).await;
+    assert!(finishes(&undone) == 1 && undone.last() != Some(&Ok(Event::Done)), "{undone:?}");
+    let abort = Script { finish_reason: Some("abort".into()), ..Script::default() };
+    let abort = stream(&upstream, &abort, json!({})).await;
+    assert!(data(&abort).iter().any(|c| c["choices"][0]["finish_reason"] == "abort"), "{abort:?}");
+}
+
+#[tokio::test]
+async fn it_notices_at_once_when_a_client_leaves() {
+    let upstream = Upstream::start();
+    let script = tagged(Script::tokens(1, 1_000).fault(Fault::Stall { after: 3 }));
+    let response = Http::new().open(request(&upstream, &script, &json!({"stream": true}))).await.unwrap();
+    let mut events = Events::new(response.into_body());
+    for _ in 0..4 {
+        events.next().await.unwrap().unwrap();
+    }
+    assert_eq!(upstream.open_connections(), 1);
+    let left = Instant::now();
+    drop(events);
+    let record = upstream.wait_for("it", "end", |record| record.ended.is_some()).await;
+    assert!(record.ended_by(End::ClientLeft) && record.served.completion == 3, "{record:?}");
+    assert!(left.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn it_waits_where_it_is_told_to() {
+    let upstream = Upstream::start();
+    let script = Script { head_after_ms: 50, ..Script::tokens(1, 5).pace(20) };
+    let started = Instant::now();
+    stream(&upstream, &script, json!({})).await;
+    assert!(started.elapsed() >= Duration::from_millis(150), "{:?}", started.elapsed());
+}
