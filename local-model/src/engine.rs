@@ -1,0 +1,250 @@
+//! The engine: the model on a thread of its own, answering many requests at once.
+
+mod prefixes;
+mod run;
+mod worker;
+
+use std::{
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as events};
+
+use self::worker::Worker;
+use crate::{
+    answer::Piece,
+    decoder::Decoder,
+    prompt::Template,
+    sampler::{Likelihood, Sampling},
+    vocabulary::Vocabulary,
+    weights::LoadError,
+};
+
+/// How to run the model. Time and chance come from outside, so that tests can replay them.
+#[derive(Clone)]
+pub struct Options {
+    /// The current time in whole seconds since 1970.
+    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// 64 random bits, for requests without a seed and for ids.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// So many requests are held, being answered or waiting for it; one more is refused.
+    pub max_requests: usize,
+    /// So many tokens of finished requests are kept for others that begin alike; 0 reads every prompt anew.
+    pub max_cached_tokens: usize,
+}
+
+/// The running model. Clones share it; it stops when the last one is dropped, and unfinished answers break off.
+#[derive(Clone)]
+pub struct Engine(Arc<Running>);
+
+struct Running {
+    options: Options,
+    vocabulary: Arc<Vocabulary>,
+    template: Template,
+    context: usize,
+    slots: Arc<Semaphore>,
+    /// Taken on drop: the worker ends when nobody can send it requests any more.
+    requests: Option<mpsc::Sender<Request>>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// What is asked of the model, with the means to answer it.
+struct Request {
+    job: Job,
+    events: events::UnboundedSender<Event>,
+    /// Held until the request ends, however it ends.
+    _slot: OwnedSemaphorePermit,
+}
+
+/// What is asked of the model. The prompt leaves room for at least one more token.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) prompt: Vec<u32>,
+    /// So many independent answers, at least one.
+    pub(crate) choices: usize,
+    /// So many tokens per answer, at least one.
+    pub(crate) max_tokens: usize,
+    pub(crate) sampling: Sampling,
+    pub(crate) stops: Vec<String>,
+    /// Names the tool calls, which are recognised only if there is such a seed.
+    pub(crate) tool_seed: Option<u64>,
+    /// Whether to say how likely each token was, and beside it how many of the likeliest.
+    pub(crate) top_logprobs: Option<usize>,
+}
+
+/// What became of one choice.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) choice: usize,
+    pub(crate) news: News,
+    /// How likely the tokens were that were written since the choice's last event.
+    pub(crate) likelihoods: Vec<(Likelihood, Vec<Likelihood>)>,
+    /// Of the whole request, up to now.
+    pub(crate) usage: Usage,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum News {
+    Piece(Piece),
+    Finished(FinishReason),
+}
+
+/// Why an answer ended. The names are wire format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinishReason {
+    Stop,
+    Length,
+    ToolCalls,
+}
+
+/// Tokens, counted by the model itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) prompt: usize,
+    /// Tokens of the prompt that did not have to be read, as an earlier request began with them.
+    pub(crate) cached: usize,
+    /// Tokens written, over all choices. The one that ends an answer is one of them.
+    pub(crate) completion: usize,
+    /// Tokens of the completion that were spent on thinking.
+    pub(crate) reasoning: usize,
+}
+
+/// The events of one request. Dropping it tells the engine that nobody waits for the rest.
+pub(crate) struct Generation {
+    events: events::UnboundedReceiver<Event>,
+    unfinished: usize,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// As many requests as the engine holds are there already.
+    #[error("too many requests are in flight")]
+    Full,
+    /// The engine has ended, which only a fault in it can cause while someone holds it.
+    #[error("the model has stopped")]
+    Stopped,
+}
+
+/// The engine ended before the answer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the model stopped before its answer was complete")]
+pub(crate) struct BrokenOff;
+
+impl Options {
+    /// The usual bounds, with this source of time (seconds since 1970) and of chance (64 random bits).
+    pub fn new(
+        now: impl Fn() -> u64 + Send + Sync + 'static,
+        random: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            now: Arc::new(now),
+            random: Arc::new(random),
+            // At some thousand tokens a second in all, a longer queue would only make everyone wait longer.
+            max_requests: 64,
+            // One token's keys and values take 4.6 kB, so these take 38 MB.
+            max_cached_tokens: 8192,
+        }
+    }
+}
+
+impl Engine {
+    /// Loads the model, which takes some milliseconds, and starts its thread.
+    pub fn start(options: Options) -> Result<Self, LoadError> {
+        let vocabulary = Arc::new(Vocabulary::shipped()?);
+        let template = Template::shipped()?;
+        let decoder = Decoder::shipped()?;
+        let context = decoder.context();
+        let (requests, arrivals) = mpsc::channel();
+        let mut worker = Worker::new(decoder, Arc::clone(&vocabulary), arrivals, options.max_cached_tokens);
+        let worker =
+            thread::Builder::new().name("local-model".to_owned()).spawn(move || while worker.turn() {})?;
+        Ok(Self(Arc::new(Running {
+            slots: Arc::new(Semaphore::new(options.max_requests)),
+            options,
+            vocabulary,
+            template,
+            context,
+            requests: Some(requests),
+            worker: Some(worker),
+        })))
+    }
+
+    /// So many more requests would be taken now.
+    pub fn free_slots(&self) -> usize {
+        self.0.slots.available_permits()
+    }
+
+    /// Whether the model still answers.
+    pub fn is_alive(&self) -> bool {
+        self.0.worker.as_ref().is_some_and(|worker| !worker.is_finished())
+    }
+
+    /// Takes a request in, to be answered beside the others.
+    pub(crate) fn submit(&self, job: Job) -> Result<Generation, Refused> {
+        let slot = Arc::clone(&self.0.slots).try_acquire_owned().map_err(|_| Refused::Full)?;
+        // Unbounded, so that a slow reader holds nobody up; what a request can write is bounded by the context.
+        let (sender, events) = events::unbounded_channel();
+        let unfinished = job.choices;
+        let request = Request { job, events: sender, _slot: slot };
+        let requests = self.0.requests.as_ref().ok_or(Refused::Stopped)?;
+        requests.send(request).map_err(|_| Refused::Stopped)?;
+        Ok(Generation { events, unfinished })
+    }
+
+    pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.0.vocabulary
+    }
+
+    pub(crate) fn template(&self) -> &Template {
+        &self.0.template
+    }
+
+    /// Prompt and answer together hold at most so many tokens.
+    pub(crate) fn context(&self) -> usize {
+        self.0.context
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        (self.0.options.now)()
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        (self.0.options.random)()
+    }
+}
+
+impl Drop for Running {
+    /// Waits for the thread, which ends after the turn it is in: some milliseconds.
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(worker) = self.worker.take()
+            && worker.join().is_err()
+        {
+            tracing::error!("the local model's thread has panicked");
+        }
+    }
+}
+
+impl Generation {
+    /// The events that came since, at least one and at most `limit`; none when all choices are finished.
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Event>, BrokenOff> {
+        let mut events = Vec::new();
+        if self.unfinished > 0 && self.events.recv_many(&mut events, limit).await == 0 {
+            return Err(BrokenOff);
+        }
+        self.unfinished -= events.iter().filter(|event| matches!(event.news, News::Finished(_))).count();
+        Ok(events)
+    }
+}
+
+impl FinishReason {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One request on its way: its prompt is read in pieces, then its answers are written in turns.
+
+use std::{collections::VecDeque, mem, sync::Arc};
+
+use super::{Event, FinishReason, News, Request, Usage, prefixes::Prefixes};
+use crate::{
+    answer::{Answer, Piece},
+    decoder::{Decoder, Past},
+    dice::Dice,
+    sampler::{Likelihood, Sampler, likelihoods},
+    vocabulary::Vocabulary,
+};
+
+/// So many tokens of a prompt are read in one turn: 10 to 30 ms, which is how long the others wait for their next token.
+const TOKENS_READ_PER_TURN: usize = 64;
+
+/// A request that is being answered.
+pub(crate) struct Run {
+    request: Request,
+    vocabulary: Arc<Vocabulary>,
+    usage: Usage,
+    phase: Phase,
+}
+
+enum Phase {
+    Reading(Past),
+    /// The choices that are not finished, in the order of their turns. Each turn writes one token of one choice, so
+    /// that a request for many has no more of the model than a request for one.
+    Writing(VecDeque<Choice>),
+}
+
+struct Choice {
+    index: usize,
+    sampler: Sampler,
+    answer: Answer,
+    /// The tokens that `past` has read.
+    tokens: Vec<u32>,
+    past: Past,
+    /// The model's scores for the next token.
+    scores: Vec<f32>,
+    written: usize,
+    /// Not told to the client yet, as the tokens' text is still held back.
+    likelihoods: Vec<(Likelihood, Vec<Likelihood>)>,
+}
+
+impl Run {
+    /// `past` is a beginning of the prompt that has been read already.
+    pub(crate) fn new(request: Request, past: Past, vocabulary: &Arc<Vocabulary>) -> Self {
+        let usage = Usage { prompt: request.job.prompt.len(), cached: past.positions(), ..Usage::default() };
+        Self { request, vocabulary: Arc::clone(vocabulary), usage, phase: Phase::Reading(past) }
+    }
+
+    /// So many answers are asked for.
+    pub(crate) fn choices(&self) -> usize {
+        self.request.job.choices
+    }
+
+    /// Takes one turn. False means that this was the last one: all is written, or the client has left.
+    pub(crate) fn advance(&mut self, decoder: &Decoder, prefixes: &mut Prefixes) -> bool {
+        if self.request.events.is_closed() {
+            return false;
+        }
+        match &mut self.phase {
+            Phase::Reading(past) => {
+                let unread = &self.request.job.prompt[past.positions()..];
+                let piece = &unread[..unread.len().min(TOKENS_READ_PER_TURN)];
+                let scores = decoder.read(piece, past);
+                if past.positions() == self.request.job.prompt.len() {
+                    let past = mem::take(past);
+                    self.begin_writing(&past, &scores);
+                }
+                true
+            }
+            Phase::Writing(choices) => {
+                let Some(choice) = choices.pop_front() else { return false };
+                self.write(choice, decoder, prefixes);
+                !matches!(&self.phase, Phase::Writing(choices) if choices.is_empty())
+            }
+        }
+    }
+
+    fn begin_writing(&mut self, past: &Past, scores: &[f32]) {
+        let job = &self.request.job;
+        let choice = |index: usize| Choice {
+            index,
+            sampler: Sampler::new(job.sampling.clone(), index),
+            answer: Answer::new(
+                Arc::clone(&self.vocabulary),
+                job.stops.clone(),
+                job.tool_seed.map(|seed| Dice::new(seed.wrapping_add(index as u64))),
+            ),
+            tokens: job.prompt.clone(),
+            past: past.clone(),
+            scores: scores.to_vec(),
+            written: 0,
+            likelihoods: Vec::new(),
+        };
+        self.phase = Phase::Writing((0..job.choices).map(choice).collect());
+    }
+
+    /// Writes one token of a choice and tells the client what became certain by it.
+    fn write(&mut self, mut choice: Choice, decoder: &Decoder, prefixes: &mut Prefixes) {
+        let token = choice.sampler.take(&choice.scores);
+        choice.written += 1;
+        self.usage.completion += 1;
+
+        let ends = self.vocabulary.markers.ends_answer(token);
+        if !ends {
+            if let Some(count) = self.request.job.top_logprobs {
+                choice.likelihoods.push(likelihoods(&choice.scores, token, count));
+            }
+            let thoughts = choice.answer.reasoning_tokens();
+            let pieces = choice.answer.push(token);
+            self.usage.reasoning += choice.answer.reasoning_tokens() - thoughts;
+            self.tell(&mut choice, pieces);
+        }
+
+        if ends || choice.answer.is_stopped() {
+            let reason = if choice.answer.has_calls() { FinishReason::ToolCalls } else { FinishReason::Stop };
+            self.finish(choice, reason, prefixes);
+        } else if choice.written == self.request.job.max_tokens
+            || choice.tokens.len() + 1 == decoder.context()
+        {
+            self.finish(choice, FinishReason::Length, prefixes);
+        } else {
+            choice.scores = decoder.read(&[token], &mut choice.past);
+            choice.tokens.push(token);
+            if let Phase::Writing(choices) = &mut self.phase {
+                choices.push_back(choice);
+            }
+        }
+    }
+
+    fn finish(&self, mut choice: Choice, reason: FinishReason, prefixes: &mut Prefixes) {
+        let pieces = choice.answer.finish();
+        self.tell(&mut choice, pieces);
+        self.send(&mut choice, News::Finished(reason));
+        prefixes.keep(choice.tokens, choice.past);
+    }
+
+    fn tell(&self, choice: &mut Choice, pieces: Vec<Piece>) {
+        for piece in pieces {
+            self.send(choice, News::Piece(piece));
+        }
+    }
+
+    fn send(&self, choice: &mut Choice, news: News) {
+        let likelihoods = mem::take(&mut choice.likelihoods);
+        let event = Event { choice: choice.index, news, likelihoods, usage: self.usage };
+        // A client that has left is noticed at the next turn.
+        let _ = self.request.events.send(event);
+    }
+}

@@ -1,0 +1,105 @@
+//! Why a request got no answer, as the OpenAI API tells it.
+
+use axum::{
+    http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::reply;
+use crate::engine::{BrokenOff, Refused};
+
+/// An error response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    /// The place in the request that is at fault.
+    param: Option<String>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), param: None }
+    }
+
+    fn about(self, param: impl Into<String>) -> Self {
+        Self { param: Some(param.into()), ..self }
+    }
+
+    /// The body is not what the API takes.
+    pub(crate) fn unreadable(error: &serde_json::Error) -> Self {
+        let code = if error.is_data() { "invalid_type" } else { "invalid_json" };
+        Self::new(StatusCode::BAD_REQUEST, code, format!("The request body is not a chat request: {error}."))
+    }
+
+    /// A value is not one of those that are allowed.
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_value", message).about(param)
+    }
+
+    /// The model cannot do what is asked.
+    pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "unsupported_value", message).about(param)
+    }
+
+    /// The prompt leaves no room for an answer.
+    pub(crate) fn too_long(prompt: usize, context: usize) -> Self {
+        let message = format!(
+            "This model's maximum context length is {context} tokens. However, your messages resulted in {prompt} \
+             tokens, which leave no room for an answer. Please shorten the messages."
+        );
+        Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message).about("messages")
+    }
+
+    pub(crate) fn unknown_url(method: &Method, uri: &Uri) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown_url", format!("There is no {method} {}.", uri.path()))
+    }
+
+    pub(crate) fn method_not_allowed(method: &Method) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            format!("{method} is not allowed here."),
+        )
+    }
+
+    /// A fault of this program.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    }
+
+    /// The JSON that tells it, in a response or as an event of a stream.
+    pub(crate) fn to_json(&self) -> Value {
+        let kind = if self.status.is_client_error() { "invalid_request_error" } else { "server_error" };
+        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        let message = format!("The model cannot take this request: {refused}.");
+        match refused {
+            Refused::Full => Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message),
+            Refused::Stopped => Self::internal(message),
+        }
+    }
+}
+
+impl From<BrokenOff> for ApiError {
+    fn from(error: BrokenOff) -> Self {
+        Self::internal(format!("There is no answer: {error}."))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = reply::json(self.status, &self.to_json());
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            // At some thousand tokens a second, a slot becomes free soon.
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

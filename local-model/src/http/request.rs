@@ -1,0 +1,258 @@
+//! What a client asks: the body as it came, checked and turned into a job for the engine.
+
+use std::collections::BTreeMap;
+
+use minijinja::{Value, value::Serde};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    error::ApiError,
+    stream::{Form, UsageReports},
+};
+use crate::{
+    engine::{Engine, Job},
+    prompt::Conversation,
+    sampler::Sampling,
+};
+
+/// Where a client leaves it to the model: a model this small is right most often with its likeliest words.
+const DEFAULT_TEMPERATURE: f32 = 0.0;
+/// As the OpenAI API has it.
+const MAX_STOPS: usize = 4;
+/// More choices would hold more memory than a demo should.
+const MAX_CHOICES: usize = 8;
+/// As the OpenAI API has it.
+const MAX_TOP_LOGPROBS: usize = 20;
+
+/// The fields that this server knows; it ignores all others.
+#[derive(Deserialize)]
+struct ChatBody {
+    messages: Vec<Message>,
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<serde_json::Value>,
+    reasoning_effort: Option<String>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    n: Option<usize>,
+    max_tokens: Option<usize>,
+    max_completion_tokens: Option<usize>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    seed: Option<i64>,
+    frequency_penalty: Option<f32>,
+    presence_penalty: Option<f32>,
+    logit_bias: Option<BTreeMap<u32, f32>>,
+    stop: Option<Stop>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StreamOptions {
+    include_usage: bool,
+    continuous_usage_stats: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stop {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Message {
+    role: Role,
+    content: Option<Content>,
+    tool_calls: Option<Vec<Value>>,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Part {
+    r#type: String,
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TokenizeBody {
+    messages: Vec<Message>,
+    tools: Option<Vec<Value>>,
+    reasoning_effort: Option<String>,
+}
+
+/// Reads a chat request: what the engine has to do, and in what form the client wants the answer.
+pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError> {
+    let body: ChatBody = read(body)?;
+    let tools = body.offered_tools();
+    let job = Job {
+        choices: within("n", body.n, 1..=MAX_CHOICES)?.unwrap_or(1),
+        max_tokens: body.max_tokens()?,
+        top_logprobs: body.top_logprobs()?,
+        sampling: body.sampling(engine)?,
+        tool_seed: tools.is_some().then(|| engine.random()),
+        stops: stops(body.stop)?,
+        prompt: Vec::new(),
+    };
+    let form = Form {
+        streams: body.stream.unwrap_or(false),
+        logprobs: job.top_logprobs.is_some(),
+        usage: body.stream_options.as_ref().map_or(UsageReports::Nowhere, StreamOptions::usage),
+    };
+    let prompt = tokens(engine, &body.messages, tools, body.reasoning_effort)?;
+    if prompt.len() >= engine.context() {
+        return Err(ApiError::too_long(prompt.len(), engine.context()));
+    }
+    Ok((Job { prompt, ..job }, form))
+}
+
+/// The tokens of the prompt that these messages would make.
+pub(crate) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
+    let TokenizeBody { messages, tools, reasoning_effort } = read(body)?;
+    tokens(engine, &messages, tools, reasoning_effort)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| ApiError::unreadable(&error))
+}
+
+fn tokens(
+    engine: &Engine,
+    messages: &[Message],
+    tools: Option<Vec<Value>>,
+    reasoning_effort: Option<String>,
+) -> Result<Vec<u32>, ApiError> {
+    check(messages)?;
+    let conversation = Conversation {
+        messages: Value::from(Serde(messages)),
+        tools: tools.map(Value::from),
+        reasoning_effort,
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        ApiError::invalid("messages", format!("The messages and tools make no prompt: {error}."))
+    };
+    let prompt = engine.template().render(&conversation).map_err(|error| unusable(&error))?;
+    engine.vocabulary().encode(&prompt).map_err(|error| unusable(&error))
+}
+
+fn check(messages: &[Message]) -> Result<(), ApiError> {
+    if messages.is_empty() {
+        return Err(ApiError::invalid("messages", "There must be at least one message."));
+    }
+    for (index, message) in messages.iter().enumerate() {
+        let Some(Content::Parts(parts)) = &message.content else { continue };
+        for (place, part) in parts.iter().enumerate() {
+            let param = || format!("messages[{index}].content[{place}]");
+            match part.r#type.as_str() {
+                "text" if part.text.is_some() => {}
+                "text" => return Err(ApiError::invalid(param(), "A text part needs its text.")),
+                "image_url" => {
+                    let message =
+                        "This tiny demo model sees no images. Send text, or connect a model that does.";
+                    return Err(ApiError::unsupported(param(), message));
+                }
+                other => {
+                    return Err(ApiError::unsupported(
+                        param(),
+                        format!("Parts of the type {other} are not read."),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl StreamOptions {
+    /// As vLLM has it, continuous usage is a refinement: it is nothing without `include_usage`.
+    fn usage(&self) -> UsageReports {
+        match (self.include_usage, self.continuous_usage_stats) {
+            (false, _) => UsageReports::Nowhere,
+            (true, false) => UsageReports::AtTheEnd,
+            (true, true) => UsageReports::Everywhere,
+        }
+    }
+}
+
+impl ChatBody {
+    /// The tools, unless there are none or none may be called.
+    fn offered_tools(&self) -> Option<Vec<Value>> {
+        let forbidden = self.tool_choice.as_ref().is_some_and(|choice| choice == "none");
+        self.tools.clone().filter(|tools| !tools.is_empty() && !forbidden)
+    }
+
+    /// Clients often ask for more than any context holds; what is left of the context then bounds the answer.
+    fn max_tokens(&self) -> Result<usize, ApiError> {
+        let wanted = self.max_completion_tokens.or(self.max_tokens);
+        Ok(within("max_tokens", wanted, 1..=usize::MAX)?.unwrap_or(usize::MAX))
+    }
+
+    fn top_logprobs(&self) -> Result<Option<usize>, ApiError> {
+        let count = within("top_logprobs", self.top_logprobs, 0..=MAX_TOP_LOGPROBS)?;
+        Ok(self.logprobs.unwrap_or(false).then(|| count.unwrap_or(0)))
+    }
+
+    fn sampling(&self, engine: &Engine) -> Result<Sampling, ApiError> {
+        let bias = self.logit_bias.iter().flatten().map(|(&token, &bias)| (token, bias)).collect::<Vec<_>>();
+        if bias.iter().any(|&(token, bias)| token as usize >= engine.vocabulary().len() || bias.abs() > 100.0)
+        {
+            let message = "Each key must be a token of this model, each value between -100 and 100.";
+            return Err(ApiError::invalid("logit_bias", message));
+        }
+        Ok(Sampling {
+            temperature: within("temperature", self.temperature, 0.0..=2.0)?.unwrap_or(DEFAULT_TEMPERATURE),
+            top_p: within("top_p", self.top_p, 0.0..=1.0)?.unwrap_or(1.0),
+            frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?
+                .unwrap_or(0.0),
+            presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or(0.0),
+            seed: self.seed.map_or_else(|| engine.random(), i64::cast_unsigned),
+            bias,
+        })
+    }
+}
+
+fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
+    let stops = match stop {
+        None => Vec::new(),
+        Some(Stop::One(stop)) => vec![stop],
+        Some(Stop::Several(stops)) => stops,
+    };
+    if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
+        return Err(ApiError::invalid(
+            "stop",
+            format!("There may be up to {MAX_STOPS} stop strings, none empty."),
+        ));
+    }
+    Ok(stops)
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(
+    param: &str,
+    value: Option<T>,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<Option<T>, ApiError> {
+    match value {
+        Some(value) if !range.contains(&value) => {
+            let (least, most) = range.into_inner();
+            Err(ApiError::invalid(param, format!("{param} must be between {least} and {most}, not {value}.")))
+        }
+        Some(_) | None => Ok(value),
+    }
+}
