@@ -1,6 +1,7 @@
 //! What a store promises, whatever it is made of.
 
 pub mod memory;
+pub mod sqlite;
 
 use async_trait::async_trait;
 use shared::{

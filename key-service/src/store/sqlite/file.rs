@@ -1,0 +1,133 @@
+//! Opening the file: whether it is ours, which tables it has, and how SQLite is to treat it.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+/// In the header of every file of ours: "Fare".
+const APPLICATION_ID: i32 = 0x4661_7265;
+
+/// Each one brings the tables to the next version; a file's version is how many it has seen.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+
+/// How long to wait for another process (the command line beside the server) to finish its transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many statements stay prepared on a connection: all there are, with room to grow.
+const CACHED_STATEMENTS: usize = 64;
+
+/// Pages kept in memory by a connection, in KiB: recent holds and the tail of the journal fit many times over.
+const CACHE_KIB: i64 = 16 * 1024;
+
+/// Why a file cannot serve as the store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Some other program's database, or no database at all.
+    #[error("{} is not a database of this service", .0.display())]
+    NotOurs(PathBuf),
+    /// The program is older than the file.
+    #[error("{} was written by a newer version (its tables are of version {found}, this program knows up to {known})", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its tables.
+        found: usize,
+        /// The latest version that this program knows.
+        known: usize,
+    },
+    /// It cannot be opened or brought up to date.
+    #[error("{} cannot be opened", .0.display())]
+    Failed(PathBuf, #[source] rusqlite::Error),
+    /// No thread can be started to work on it.
+    #[error("no thread can be started")]
+    NoThread(#[source] std::io::Error),
+}
+
+/// The file as its writer sees it: made where there is none, and brought up to date.
+pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |e| OpenError::Failed(path.to_owned(), e);
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+    // A file that is not ours is left exactly as it is.
+    check(&connection, path)?;
+    settle(&connection).map_err(failed)?;
+    migrate(&mut connection).map_err(failed)?;
+    check(&connection, path)?;
+    Ok(connection)
+}
+
+/// One more connection to a file that is open already, to read alone.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let read_only = |connection: &Connection| {
+        settle(connection)?;
+        connection.pragma_update(None, "query_only", true)
+    };
+    let connection = connect(path, OpenFlags::empty()).and_then(|c| read_only(&c).map(|()| c));
+    connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection belongs to one thread, so SQLite need not lock it; names are paths, never URIs.
+    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    Ok(connection)
+}
+
+/// Refuses what is not ours or newer than us. A file without any table is a new one.
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let header = || -> rusqlite::Result<(i32, usize, bool)> {
+        let number = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+        let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
+        let version = usize::try_from(number("user_version")?).unwrap_or(usize::MAX);
+        Ok((number("application_id")?, version, connection.query_row(tables, [], |row| row.get(0))?))
+    };
+    match header() {
+        Ok((0, 0, false)) => Ok(()),
+        Ok((APPLICATION_ID, found, _)) if found > MIGRATIONS.len() => {
+            Err(OpenError::Newer { path: path.to_owned(), found, known: MIGRATIONS.len() })
+        }
+        Ok((APPLICATION_ID, _, _)) => Ok(()),
+        Ok(_) => Err(OpenError::NotOurs(path.to_owned())),
+        Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(OpenError::NotOurs(path.to_owned()))
+        }
+        Err(e) => Err(OpenError::Failed(path.to_owned(), e)),
+    }
+}
+
+/// How SQLite is to treat the file.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    // Readers and one writer do not block each other, over several processes.
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    // A commit returns after its sync: what was acknowledged survives the machine.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // Savepoints keep what they may have to undo in memory.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    // Nothing in the file's schema may call functions with side effects.
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Brings the tables up to date, all or nothing. Of two processes that do it at once, the second finds it done.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let seen: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (version, migration) in (1..).zip(MIGRATIONS) {
+        if version > seen {
+            transaction.execute_batch(migration)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", version)?;
+        }
+    }
+    transaction.commit()
+}
+
+/// Whether the file can be read at all.
+pub(super) fn ping(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_query(None, "user_version", |_| Ok(()))
+}

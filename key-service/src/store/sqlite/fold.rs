@@ -1,0 +1,111 @@
+//! Many commands to one account in one go: its row and its keys' rows are read once and written once.
+
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+use shared::{
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
+
+use super::tables::{accounts, keys, records};
+use crate::{
+    domain::ledger::{self, Command, Outcome, Refused, State},
+    store::Outcomes,
+};
+
+/// The commands of one caller.
+pub(super) struct Request {
+    pub(super) commands: Vec<Command>,
+    pub(super) now: Timestamp,
+}
+
+/// Applies every request in its order; outcomes for each of them.
+pub(super) fn execute(
+    connection: &Connection,
+    account: AccountId,
+    requests: &[Request],
+) -> rusqlite::Result<Vec<Outcomes>> {
+    let Some(money) = accounts::money(connection, account)? else {
+        let refused = |request: &Request| request.commands.iter().map(|_| Err(Refused::UnknownKey)).collect();
+        return Ok(requests.iter().map(refused).collect());
+    };
+    let mut fold = Fold { connection, account, money: Row::new(money), keys: HashMap::new() };
+    let outcomes = requests
+        .iter()
+        .map(|request| request.commands.iter().map(|command| fold.apply(command, request.now)).collect());
+    let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
+    fold.write()?;
+    Ok(outcomes)
+}
+
+/// What is known of an account while its commands are applied.
+struct Fold<'c> {
+    connection: &'c Connection,
+    account: AccountId,
+    money: Row<ledger::Account>,
+    /// `None` where the account has no such key.
+    keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
+}
+
+/// A row as it was read, and as it is to be.
+struct Row<T> {
+    read: T,
+    current: T,
+}
+
+impl<T: Copy + PartialEq> Row<T> {
+    fn new(read: T) -> Self {
+        Self { read, current: read }
+    }
+
+    fn changed(&self) -> bool {
+        self.read != self.current
+    }
+}
+
+impl Fold<'_> {
+    /// Load, decide, write. Holds and settlements are written at once: few are touched twice.
+    fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {
+        let (connection, account) = (self.connection, self.account);
+        let key = command.key().map(|id| self.key(id)).transpose()?.flatten();
+        let record = command.record().map(|id| records::record(connection, account, id)).transpose()?;
+        let before = record.unwrap_or_default();
+        let state = State { account: self.money.current, key, record: before.clone() };
+        let (after, outcome) = match ledger::apply(state, command, now) {
+            Ok(applied) => applied,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        self.money.current = after.account;
+        if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {
+            row.current = after.key;
+        }
+        if let Some(id) = command.record()
+            && after.record != before
+        {
+            records::put(connection, account, id, &after.record, now)?;
+        }
+        Ok(Ok(outcome))
+    }
+
+    fn key(&mut self, id: KeyId) -> rusqlite::Result<Option<ledger::Key>> {
+        if let Some(row) = self.keys.get(&id) {
+            return Ok(row.current);
+        }
+        let key = keys::spend(self.connection, self.account, id)?;
+        self.keys.insert(id, Row::new(key));
+        Ok(key)
+    }
+
+    fn write(self) -> rusqlite::Result<()> {
+        if self.money.changed() {
+            accounts::put_money(self.connection, self.account, self.money.current)?;
+        }
+        for (id, row) in self.keys {
+            if let Some(key) = row.current.filter(|_| row.changed()) {
+                keys::put_spend(self.connection, self.account, id, &key)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Calls on their way to the store's threads, and answers on their way back.
+
+use std::{
+    io,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::store::Unavailable;
+
+/// Calls that may wait in a queue; more wait outside of it. A full queue is a few milliseconds of work.
+const QUEUED_CALLS: usize = 1024;
+
+/// How long a call waits for its answer. Twice what the writer waits for another process, so that one slow
+/// transaction over there is not felt here.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who waits for the answer to a call.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
+
+/// The end of a queue that its thread takes calls from.
+pub(super) type Calls<C> = mpsc::Receiver<C>;
+
+/// A bounded queue of calls, and the threads that serve it until it is dropped and empty.
+pub(super) struct Queue<C> {
+    /// Taken on drop, which tells the threads that nothing more will come.
+    calls: Option<mpsc::Sender<C>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A queue that nobody serves yet.
+pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
+    let (sender, receiver) = mpsc::channel(QUEUED_CALLS);
+    (Queue { calls: Some(sender), threads: Vec::new() }, receiver)
+}
+
+impl<C> Queue<C> {
+    /// Starts a thread that serves the queue, and that is waited for when the queue is dropped.
+    pub(super) fn serve(&mut self, name: &str, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
+        Ok(())
+    }
+
+    /// Queues a call and waits for its answer, both within one deadline.
+    pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Unavailable> {
+        let stopped = || Unavailable("its thread has stopped".into());
+        let asked = async {
+            let (reply, answer) = oneshot::channel();
+            let calls = self.calls.as_ref().ok_or_else(stopped)?;
+            calls.send(call(reply)).await.map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())?
+        };
+        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        answered.unwrap_or_else(|_| Err(Unavailable(format!("no answer within {} s", PATIENCE.as_secs()))))
+    }
+}
+
+impl<C> Drop for Queue<C> {
+    fn drop(&mut self) {
+        self.calls.take();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}

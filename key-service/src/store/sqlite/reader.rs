@@ -1,0 +1,63 @@
+//! The threads that read, so that a long listing keeps nobody from writing.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rusqlite::Connection;
+
+use super::{
+    file::{OpenError, open_reader},
+    queue::{Calls, Queue, queue},
+    unavailable,
+};
+use crate::store::Unavailable;
+
+/// Two, so that a short question need not wait behind a long listing.
+const THREADS: usize = 2;
+
+/// Something to look up, with the way to answer it inside.
+type Question = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Answers questions from connections of its own.
+pub(super) struct Readers {
+    questions: Queue<Question>,
+}
+
+impl Readers {
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let (mut questions, waiting) = queue();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..THREADS {
+            let (connection, waiting) = (open_reader(path)?, Arc::clone(&waiting));
+            questions
+                .serve("store-reader", move || serve(&connection, &waiting))
+                .map_err(OpenError::NoThread)?;
+        }
+        Ok(Self { questions })
+    }
+
+    /// What the look-up finds in what was last committed.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        self.questions
+            .ask(|reply| -> Question {
+                Box::new(move |connection| {
+                    // Nobody may be waiting any more.
+                    let _ = reply.send(look_up(connection).map_err(|e| unavailable(&e)));
+                })
+            })
+            .await
+    }
+}
+
+/// Whoever is idle holds the lock and waits for the next question; it is let go before the question is answered.
+fn serve(connection: &Connection, waiting: &Mutex<Calls<Question>>) {
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+    while let Some(question) = next() {
+        question(connection);
+    }
+}

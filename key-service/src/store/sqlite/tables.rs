@@ -1,0 +1,36 @@
+//! Every statement there is, by what it is about. Nothing here decides anything.
+
+pub(super) mod accounts;
+pub(super) mod keys;
+pub(super) mod management_keys;
+pub(super) mod records;
+
+use rusqlite::{Row, types::Type};
+use shared::{money::NanoUsd, time::Timestamp};
+
+/// An id in a column; `from` is its `from_slice`.
+fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
+    let bytes = row.get_ref(column)?.as_blob()?;
+    from(bytes).ok_or_else(|| damaged(column, Type::Blob, "an id has 16 bytes"))
+}
+
+fn money(row: &Row<'_>, column: usize) -> rusqlite::Result<NanoUsd> {
+    row.get(column).map(NanoUsd::from_nanos)
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::from_millis)
+}
+
+fn time_if_any(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis))
+}
+
+/// SQLite has no unsigned integers. The same 64 bits come back, even where an upstream counts absurdly.
+fn tokens(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, found, reason.into())
+}

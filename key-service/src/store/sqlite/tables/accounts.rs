@@ -1,0 +1,86 @@
+//! Accounts, their money, and whose credential is whose.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use shared::{
+    digest::Digest,
+    ids::{AccountId, KeyId, ManagementKeyId},
+};
+
+use super::{damaged, id, money as nano_usd, time};
+use crate::{
+    domain::ledger::Account,
+    store::{AccountSummary, NewAccount, Owner},
+};
+
+/// Whether the account is there now: made just now, or by an earlier attempt of the same caller.
+pub(crate) fn create(connection: &Connection, account: &NewAccount) -> rusqlite::Result<bool> {
+    let sql = "INSERT INTO accounts (id, name, credit, held, created_at) VALUES (?1, ?2, 0, 0, ?3)
+               ON CONFLICT (name) DO NOTHING";
+    let row = params![account.id.as_bytes(), account.name, account.created_at.millis()];
+    connection.prepare_cached(sql)?.execute(row)?;
+    let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE name = ?1 AND id = ?2)";
+    connection.prepare_cached(sql)?.query_row(params![account.name, account.id.as_bytes()], |row| row.get(0))
+}
+
+/// All accounts, oldest first.
+pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSummary>> {
+    let sql = "SELECT id, name, credit, held, created_at,
+                      (SELECT count(*) FROM api_keys WHERE api_keys.account = accounts.id)
+               FROM accounts ORDER BY id";
+    let summary = |row: &rusqlite::Row<'_>| {
+        Ok(AccountSummary {
+            id: id(row, 0, AccountId::from_slice)?,
+            name: row.get(1)?,
+            credit: nano_usd(row, 2)?,
+            held: nano_usd(row, 3)?,
+            created_at: time(row, 4)?,
+            keys: row.get::<_, i64>(5)?.unsigned_abs(),
+        })
+    };
+    connection.prepare_cached(sql)?.query_map([], summary)?.collect()
+}
+
+/// An account's money; `None` where there is no such account.
+pub(crate) fn money(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Account>> {
+    let sql = "SELECT credit, held FROM accounts WHERE id = ?1";
+    let account_of =
+        |row: &rusqlite::Row<'_>| Ok(Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)? });
+    connection.prepare_cached(sql)?.query_row([account.as_bytes()], account_of).optional()
+}
+
+/// Writes an account's money.
+pub(crate) fn put_money(connection: &Connection, account: AccountId, money: Account) -> rusqlite::Result<()> {
+    let Account { credit, held } = money;
+    let sql = "UPDATE accounts SET credit = ?2, held = ?3 WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![account.as_bytes(), credit.nanos(), held.nanos()])?;
+    Ok(())
+}
+
+/// Whose credential has this digest.
+pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Owner>> {
+    let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
+    let owner = |row: &rusqlite::Row<'_>| {
+        let account = id(row, 1, AccountId::from_slice)?;
+        match row.get_ref(0)?.as_str()? {
+            API => Ok(Owner::ApiKey(account, id(row, 2, KeyId::from_slice)?)),
+            MANAGEMENT => Ok(Owner::ManagementKey(account, id(row, 2, ManagementKeyId::from_slice)?)),
+            _ => Err(damaged(0, rusqlite::types::Type::Text, "a credential's class is not known")),
+        }
+    };
+    connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
+}
+
+/// Notes whose credential this is; again is the same.
+pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Owner) -> rusqlite::Result<()> {
+    let (class, account, id) = match &owner {
+        Owner::ApiKey(account, key) => (API, account.as_bytes(), key.as_bytes()),
+        Owner::ManagementKey(account, key) => (MANAGEMENT, account.as_bytes(), key.as_bytes()),
+    };
+    let sql = "INSERT INTO credentials (digest, class, account, id) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT (digest) DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![digest.as_bytes(), class, account, id])?;
+    Ok(())
+}
+
+const API: &str = "api";
+const MANAGEMENT: &str = "management";

@@ -1,0 +1,245 @@
+//! API keys, and the promises to make them only once.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use shared::{
+    digest::Digest,
+    ids::{AccountId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::{accounts, damaged, id as column_id, money, time, time_if_any};
+use crate::{
+    domain::{
+        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+        ledger,
+    },
+    store::{Created, Idempotency, Order, Owner, Page},
+};
+
+/// Ended promises that one call may remove: more than it can add, so that none pile up, and few enough that no caller
+/// pays for a busy yesterday.
+const PRUNED_AT_ONCE: i64 = 64;
+
+/// Makes a key, unless its idempotency key is taken; again is the same.
+pub(crate) fn create(
+    connection: &Connection,
+    new: &NewKey,
+    attempt: Option<&Idempotency>,
+) -> rusqlite::Result<Created> {
+    if let Some(attempt) = attempt {
+        prune_promises(connection, attempt.now)?;
+        if let Some((request, made)) = promise(connection, new.account, attempt)? {
+            if request != attempt.request {
+                return Ok(Created::Reused);
+            }
+            let key = get(connection, new.account, made)?.ok_or_else(missing)?;
+            return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
+        }
+    }
+    insert(connection, new.account, &new.key)?;
+    accounts::put_owner(connection, &new.digest, Owner::ApiKey(new.account, new.key.id))?;
+    if let Some(attempt) = attempt {
+        put_promise(connection, new.account, attempt, new.key.id)?;
+    }
+    get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
+}
+
+fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
+    let ApiKey { id, label, hint, created_at, spend } = key;
+    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = spend;
+    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
+                                     spend_limit, used, held, expires_at, revoked_at, last_used_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+               ON CONFLICT (account, id) DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        id.as_bytes(),
+        label,
+        hint,
+        created_at.millis(),
+        limit.map(NanoUsd::nanos),
+        used.nanos(),
+        held.nanos(),
+        expires_at.map(Timestamp::millis),
+        revoked_at.map(Timestamp::millis),
+        last_used_at.map(Timestamp::millis),
+    ])?;
+    Ok(())
+}
+
+/// One key of the account.
+pub(crate) fn get(
+    connection: &Connection,
+    account: AccountId,
+    id: KeyId,
+) -> rusqlite::Result<Option<ApiKey>> {
+    let sql = "SELECT id, label, hint, created_at,
+                      spend_limit, used, held, expires_at, revoked_at, last_used_at
+               FROM api_keys WHERE account = ?1 AND id = ?2";
+    let (account, id) = (account.as_bytes(), id.as_bytes());
+    connection.prepare_cached(sql)?.query_row([account, id], api_key).optional()
+}
+
+/// Keys of the account in the order of their ids.
+pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
+    // Shorter than every id sorts before it; longer than every id and nothing but ones sorts behind it.
+    let (sql, end): (&str, &[u8]) = match page.order {
+        Order::Ascending => (
+            "SELECT id, label, hint, created_at,
+                    spend_limit, used, held, expires_at, revoked_at, last_used_at
+             FROM api_keys WHERE account = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+            &[],
+        ),
+        Order::Descending => (
+            "SELECT id, label, hint, created_at,
+                    spend_limit, used, held, expires_at, revoked_at, last_used_at
+             FROM api_keys WHERE account = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+            &[0xff; 17],
+        ),
+    };
+    let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), after, limit], api_key)?.collect()
+}
+
+/// Changes a key; what it is then.
+pub(crate) fn update(
+    connection: &Connection,
+    account: AccountId,
+    id: KeyId,
+    patch: &KeyPatch,
+) -> rusqlite::Result<Option<Result<ApiKey, AlreadyRevoked>>> {
+    let Some(key) = get(connection, account, id)? else { return Ok(None) };
+    let updated = key.updated(patch);
+    if let Ok(key) = &updated {
+        put_terms(connection, account, key)?;
+    }
+    Ok(Some(updated))
+}
+
+/// Revokes a key; what it is then.
+pub(crate) fn revoke(
+    connection: &Connection,
+    account: AccountId,
+    id: KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<ApiKey>> {
+    let Some(key) = get(connection, account, id)? else { return Ok(None) };
+    let revoked = key.revoked(now);
+    put_terms(connection, account, &revoked)?;
+    Ok(Some(revoked))
+}
+
+/// Writes what owners change; what the ledger changes stays as it is.
+fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
+    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, expires_at = ?5, revoked_at = ?6
+               WHERE account = ?1 AND id = ?2";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        key.id.as_bytes(),
+        key.label,
+        key.spend.limit.map(NanoUsd::nanos),
+        key.spend.expires_at.map(Timestamp::millis),
+        key.spend.revoked_at.map(Timestamp::millis),
+    ])?;
+    Ok(())
+}
+
+/// What the ledger knows of a key; `None` where the account has no such key.
+pub(crate) fn spend(
+    connection: &Connection,
+    account: AccountId,
+    id: KeyId,
+) -> rusqlite::Result<Option<ledger::Key>> {
+    let sql = "SELECT spend_limit, used, held, expires_at, revoked_at, last_used_at
+               FROM api_keys WHERE account = ?1 AND id = ?2";
+    let (account, id) = (account.as_bytes(), id.as_bytes());
+    connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
+}
+
+/// Writes what the ledger changes of a key; what owners change stays as it is.
+pub(crate) fn put_spend(
+    connection: &Connection,
+    account: AccountId,
+    id: KeyId,
+    key: &ledger::Key,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5
+               WHERE account = ?1 AND id = ?2";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        id.as_bytes(),
+        key.used.nanos(),
+        key.held.nanos(),
+        key.last_used_at.map(Timestamp::millis),
+    ])?;
+    Ok(())
+}
+
+/// What an idempotency key stands for, while it lives: the request, and the key it made.
+fn promise(
+    connection: &Connection,
+    account: AccountId,
+    attempt: &Idempotency,
+) -> rusqlite::Result<Option<(Digest, KeyId)>> {
+    let sql = "SELECT request, api_key FROM idempotency
+               WHERE account = ?1 AND key = ?2 AND expires_at > ?3";
+    let params = params![account.as_bytes(), attempt.key, attempt.now.millis()];
+    let promise =
+        |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
+    connection.prepare_cached(sql)?.query_row(params, promise).optional()
+}
+
+fn put_promise(
+    connection: &Connection,
+    account: AccountId,
+    attempt: &Idempotency,
+    key: KeyId,
+) -> rusqlite::Result<()> {
+    // One that has ended may not have been pruned yet.
+    let sql = "INSERT OR REPLACE INTO idempotency (account, key, request, api_key, expires_at)
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        attempt.key,
+        attempt.request.as_bytes(),
+        key.as_bytes(),
+        attempt.expires_at.millis(),
+    ])?;
+    Ok(())
+}
+
+fn prune_promises(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM idempotency WHERE (account, key) IN
+                   (SELECT account, key FROM idempotency WHERE expires_at <= ?1
+                    ORDER BY expires_at LIMIT ?2)";
+    connection.prepare_cached(sql)?.execute([now.millis(), PRUNED_AT_ONCE])?;
+    Ok(())
+}
+
+fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
+    Ok(ApiKey {
+        id: column_id(row, 0, KeyId::from_slice)?,
+        label: row.get(1)?,
+        hint: row.get(2)?,
+        created_at: time(row, 3)?,
+        spend: spend_from(row, 4)?,
+    })
+}
+
+fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
+    Ok(ledger::Key {
+        limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
+        used: money(row, first + 1)?,
+        held: money(row, first + 2)?,
+        expires_at: time_if_any(row, first + 3)?,
+        revoked_at: time_if_any(row, first + 4)?,
+        last_used_at: time_if_any(row, first + 5)?,
+    })
+}
+
+/// Foreign keys make this impossible in a sound file.
+fn missing() -> rusqlite::Error {
+    damaged(0, rusqlite::types::Type::Null, "a key that was made is missing")
+}

@@ -1,0 +1,69 @@
+//! Management keys.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use shared::{
+    ids::{AccountId, ManagementKeyId},
+    time::Timestamp,
+};
+
+use super::{accounts, id as column_id, time, time_if_any};
+use crate::store::{ManagementKey, NewManagementKey, Owner};
+
+/// Makes a management key; again is the same.
+pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<()> {
+    let NewManagementKey { account, key, digest } = new;
+    let ManagementKey { id, name, hint, created_at, revoked_at } = key;
+    let sql = "INSERT INTO management_keys (account, id, name, hint, created_at, revoked_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (account, id) DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        id.as_bytes(),
+        name,
+        hint,
+        created_at.millis(),
+        revoked_at.map(Timestamp::millis),
+    ])?;
+    accounts::put_owner(connection, digest, Owner::ManagementKey(*account, *id))
+}
+
+/// The account's management keys, oldest first.
+pub(crate) fn list(connection: &Connection, account: AccountId) -> rusqlite::Result<Vec<ManagementKey>> {
+    let sql = "SELECT id, name, hint, created_at, revoked_at
+               FROM management_keys WHERE account = ?1 ORDER BY id";
+    connection.prepare_cached(sql)?.query_map([account.as_bytes()], management_key)?.collect()
+}
+
+/// One management key of the account.
+pub(crate) fn get(
+    connection: &Connection,
+    account: AccountId,
+    id: ManagementKeyId,
+) -> rusqlite::Result<Option<ManagementKey>> {
+    let sql = "SELECT id, name, hint, created_at, revoked_at
+               FROM management_keys WHERE account = ?1 AND id = ?2";
+    let (account, id) = (account.as_bytes(), id.as_bytes());
+    connection.prepare_cached(sql)?.query_row([account, id], management_key).optional()
+}
+
+/// Revokes a management key of whatever account, unless it is revoked already; what it is then.
+pub(crate) fn revoke(
+    connection: &Connection,
+    id: ManagementKeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<ManagementKey>> {
+    let sql = "UPDATE management_keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1
+               RETURNING id, name, hint, created_at, revoked_at";
+    let params = params![id.as_bytes(), now.millis()];
+    connection.prepare_cached(sql)?.query_row(params, management_key).optional()
+}
+
+fn management_key(row: &Row<'_>) -> rusqlite::Result<ManagementKey> {
+    Ok(ManagementKey {
+        id: column_id(row, 0, ManagementKeyId::from_slice)?,
+        name: row.get(1)?,
+        hint: row.get(2)?,
+        created_at: time(row, 3)?,
+        revoked_at: time_if_any(row, 4)?,
+    })
+}

@@ -1,0 +1,192 @@
+//! The one thread that writes: it takes what is waiting, does all of it in one transaction, and answers after the sync.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+use shared::{ids::AccountId, time::Timestamp};
+
+use super::{
+    file::{OpenError, open},
+    fold::{self, Request},
+    queue::{Calls, Queue, Reply, queue},
+    unavailable,
+};
+use crate::{
+    domain::ledger::Command,
+    store::{Outcomes, Unavailable},
+};
+
+/// Most calls that share a transaction: what the first of them waits for the last, and what one failed sync undoes.
+const CALLS_PER_TRANSACTION: usize = 256;
+
+/// Does changes in the order that suits it, many at once, and answers when they are safe.
+pub(super) struct Writer {
+    calls: Queue<Call>,
+}
+
+/// Something to write.
+enum Call {
+    /// Commands to an account; those to the same account are done in one go.
+    Execute { account: AccountId, request: Request, reply: Reply<Outcomes> },
+    /// Anything else.
+    Change(Box<dyn Change>),
+}
+
+impl Writer {
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let mut connection = open(path)?;
+        let (mut calls, waiting) = queue();
+        calls.serve("store-writer", move || serve(&mut connection, waiting)).map_err(OpenError::NoThread)?;
+        Ok(Self { calls })
+    }
+
+    /// Applies commands to an account.
+    pub(super) async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, Unavailable> {
+        let request = Request { commands, now };
+        self.calls.ask(|reply| Call::Execute { account, request, reply }).await
+    }
+
+    /// Makes a change that happens whole or not at all.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
+    }
+}
+
+fn serve(connection: &mut Connection, mut waiting: Calls<Call>) {
+    let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
+    while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
+        commit(connection, grouped(calls.drain(..)));
+    }
+}
+
+/// Something that happens whole or not at all, and those who wait to hear of it.
+trait Change: Send {
+    /// Does it, and keeps what came of it.
+    fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
+
+    /// Tells what came of it, now that it is safe, or why it is not.
+    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
+}
+
+/// All commands to one account together. They came at the same time, so any order among them is right.
+fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
+    let mut changes: Vec<Box<dyn Change>> = Vec::new();
+    let mut executes: Vec<Execute> = Vec::new();
+    for call in calls {
+        match call {
+            Call::Change(change) => changes.push(change),
+            Call::Execute { account, request, reply } => {
+                let same = executes.iter_mut().find(|execute| execute.account == account);
+                if let Some(execute) = same {
+                    execute.requests.push(request);
+                    execute.replies.push(reply);
+                } else {
+                    let (requests, replies) = (vec![request], vec![reply]);
+                    executes.push(Execute { account, requests, replies, done: Vec::new() });
+                }
+            }
+        }
+    }
+    changes.extend(executes.into_iter().map(|execute| Box::new(execute) as Box<dyn Change>));
+    changes
+}
+
+/// Does all changes, syncs once, and only then tells anyone.
+fn commit(connection: &mut Connection, mut changes: Vec<Box<dyn Change>>) {
+    let verdicts = match run_all(connection, &mut changes) {
+        Ok(verdicts) => verdicts,
+        Err(e) => vec![Err(unavailable(&e)); changes.len()],
+    };
+    for (change, verdict) in changes.into_iter().zip(verdicts) {
+        change.answer(verdict);
+    }
+}
+
+/// One transaction; a savepoint for each change, so that one that fails harms no other.
+fn run_all(
+    connection: &mut Connection,
+    changes: &mut [Box<dyn Change>],
+) -> rusqlite::Result<Vec<Result<(), Unavailable>>> {
+    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut verdicts = Vec::with_capacity(changes.len());
+    for change in changes {
+        let savepoint = transaction.savepoint()?;
+        match change.run(&savepoint) {
+            Ok(()) => {
+                savepoint.commit()?;
+                verdicts.push(Ok(()));
+            }
+            // SQLite gave up the whole transaction: the disk is full or broken.
+            Err(e) if savepoint.is_autocommit() => return Err(e),
+            Err(e) => verdicts.push(Err(unavailable(&e))),
+        }
+    }
+    transaction.commit()?;
+    Ok(verdicts)
+}
+
+/// The change of one caller.
+struct Single<W, T> {
+    /// Taken when it is done.
+    work: Option<W>,
+    done: Option<T>,
+    reply: Reply<T>,
+}
+
+impl<W, T> Change for Single<W, T>
+where
+    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if let Some(work) = self.work.take() {
+            self.done = Some(work(connection)?);
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+        let Self { done, reply, .. } = *self;
+        // Nobody may be waiting any more.
+        let _ = reply.send(verdict.and_then(|()| done.ok_or_else(not_done)));
+    }
+}
+
+/// The commands that all callers had for one account.
+struct Execute {
+    account: AccountId,
+    requests: Vec<Request>,
+    /// One for each request.
+    replies: Vec<Reply<Outcomes>>,
+    /// Likewise, once they are done.
+    done: Vec<Outcomes>,
+}
+
+impl Change for Execute {
+    fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.done = fold::execute(connection, self.account, &self.requests)?;
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+        let mut done = self.done.into_iter();
+        for reply in self.replies {
+            let outcomes = done.next().ok_or_else(not_done);
+            // Nobody may be waiting any more.
+            let _ = reply.send(verdict.clone().and(outcomes));
+        }
+    }
+}
+
+/// Of what a verdict says that it succeeded, there is always something to tell.
+fn not_done() -> Unavailable {
+    Unavailable("it was not done".into())
+}
