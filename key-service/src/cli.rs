@@ -1,0 +1,290 @@
+//! The operator's commands: accounts, credit and management keys.
+
+use std::io::Write;
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use serde::Serialize;
+use shared::{
+    ids::{AccountId, ManagementKeyId},
+    money::NanoUsd,
+    secret::ExposeSecret,
+    time::Timestamp,
+};
+
+use crate::{
+    management::{Error, Management, accounts::AccountRefused},
+    store::{AccountSummary, ManagementKey, Unavailable},
+};
+
+mod table;
+
+/// Most characters of a name: what fits a line of a listing.
+const MAX_NAME_CHARS: usize = 80;
+
+/// What an operator may do; the same in every binary that has a store.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Accounts, which own keys and credit
+    #[command(subcommand)]
+    Accounts(Accounts),
+    /// Prepaid credit
+    #[command(subcommand)]
+    Credits(Credits),
+    /// Management keys, which govern the API keys of an account
+    #[command(subcommand)]
+    ManagementKeys(ManagementKeys),
+}
+
+/// What may be done with accounts.
+#[derive(Debug, Subcommand)]
+pub enum Accounts {
+    /// Make an account, and print its id
+    Create {
+        /// Its name, unique
+        #[arg(long, value_parser = name)]
+        name: String,
+        /// Its first credit, in USD
+        #[arg(long, value_name = "USD", value_parser = credit, default_value = "0", allow_negative_numbers = true)]
+        credit: NanoUsd,
+    },
+    /// List all accounts, oldest first
+    List {
+        /// As a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What may be done with credit.
+#[derive(Debug, Subcommand)]
+pub enum Credits {
+    /// Add to the credit of an account
+    Add {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// How much, in USD
+        #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
+        amount: NanoUsd,
+        /// Why; kept in the log
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+}
+
+/// What may be done with management keys.
+#[derive(Debug, Subcommand)]
+pub enum ManagementKeys {
+    /// Make a management key, and print it: it cannot be shown again
+    Create {
+        /// The name of the account to govern
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// What to call the key
+        #[arg(long, value_parser = name)]
+        name: String,
+    },
+    /// List the management keys of an account, oldest first
+    List {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// As a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a management key for good
+    Revoke {
+        /// Its id: mk_…
+        #[arg(long)]
+        id: ManagementKeyId,
+    },
+}
+
+/// Does what was asked, and writes the answer (nothing else) to `out`.
+pub async fn run(
+    command: Command,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        Command::Accounts(command) => accounts(command, management, out).await,
+        Command::Credits(command) => credits(command, management, out).await,
+        Command::ManagementKeys(command) => management_keys(command, management, out).await,
+    }
+}
+
+async fn accounts(
+    command: Accounts,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        Accounts::Create { name, credit } => {
+            let id = management.create_account(&name, credit).await.map_err(told)?;
+            writeln!(out, "{id}")?;
+        }
+        Accounts::List { json: true } => {
+            let accounts = management.accounts().await?;
+            write_json(out, accounts.iter().map(AccountLine::of))?;
+        }
+        Accounts::List { json: false } => {
+            let accounts = management.accounts().await?;
+            let rows = accounts.iter().map(|account| {
+                let AccountSummary { id, name, credit, held, keys, created_at } = account;
+                [
+                    id.to_string(),
+                    name.clone(),
+                    credit.to_string(),
+                    held.to_string(),
+                    keys.to_string(),
+                    created_at.to_string(),
+                ]
+            });
+            table::write(out, ["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
+        }
+    }
+    Ok(())
+}
+
+async fn credits(
+    command: Credits,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let Credits::Add { account, amount, note } = command;
+    let id = management.account(&account).await.map_err(told)?;
+    let credit = management.deposit(id, amount).await.map_err(told)?;
+    tracing::info!(account = %id, usd = %amount, note, "credit added");
+    writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
+    Ok(())
+}
+
+async fn management_keys(
+    command: ManagementKeys,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        ManagementKeys::Create { account, name } => {
+            let id = management.account(&account).await.map_err(told)?;
+            let plaintext = management.create_management_key(id, &name).await?;
+            writeln!(out, "{}", plaintext.expose_secret())?;
+        }
+        ManagementKeys::List { account, json: true } => {
+            let id = management.account(&account).await.map_err(told)?;
+            let keys = management.management_keys(id).await?;
+            write_json(out, keys.iter().map(ManagementKeyLine::of))?;
+        }
+        ManagementKeys::List { account, json: false } => {
+            let id = management.account(&account).await.map_err(told)?;
+            let keys = management.management_keys(id).await?;
+            let rows = keys.iter().map(|key| {
+                let ManagementKey { id, name, hint, created_at, revoked_at } = key;
+                let revoked = revoked_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+                [id.to_string(), name.clone(), hint.clone(), created_at.to_string(), revoked]
+            });
+            table::write(out, ["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
+        }
+        ManagementKeys::Revoke { id } => {
+            let revoked = management.revoke_management_key(id).await.map_err(told)?;
+            let at = revoked.revoked_at.map_or_else(String::new, |at| format!(" since {at}"));
+            writeln!(out, "{id} ({}) is revoked{at}", revoked.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the operator reads; a refusal names the flag that caused it.
+fn told(error: Error<AccountRefused>) -> anyhow::Error {
+    match error {
+        Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
+        Error::Unavailable(Unavailable(cause)) => anyhow!(
+            "the store is unavailable: {cause}\nWhether it was done is unknown: look at `accounts list` before trying again."
+        ),
+    }
+}
+
+const fn flag(refused: AccountRefused) -> &'static str {
+    match refused {
+        AccountRefused::NameTaken => "--name",
+        AccountRefused::NotFound => "--account",
+        AccountRefused::ManagementKeyNotFound => "--id",
+        AccountRefused::BadAmount => "--amount",
+    }
+}
+
+/// An account in JSON. The names are relied on by scripts: add, never rename.
+#[derive(Serialize)]
+struct AccountLine<'a> {
+    id: AccountId,
+    name: &'a str,
+    credit: NanoUsd,
+    held: NanoUsd,
+    keys: u64,
+    created_at: Timestamp,
+}
+
+impl<'a> AccountLine<'a> {
+    fn of(account: &'a AccountSummary) -> Self {
+        let AccountSummary { id, ref name, credit, held, keys, created_at } = *account;
+        Self { id, name, credit, held, keys, created_at }
+    }
+}
+
+/// A management key in JSON. The names are relied on by scripts: add, never rename.
+#[derive(Serialize)]
+struct ManagementKeyLine<'a> {
+    id: ManagementKeyId,
+    name: &'a str,
+    key_hint: &'a str,
+    created_at: Timestamp,
+    revoked_at: Option<Timestamp>,
+}
+
+impl<'a> ManagementKeyLine<'a> {
+    fn of(key: &'a ManagementKey) -> Self {
+        let ManagementKey { id, ref name, hint: ref key_hint, created_at, revoked_at } = *key;
+        Self { id, name, key_hint, created_at, revoked_at }
+    }
+}
+
+fn write_json<T: Serialize>(
+    out: &mut (dyn Write + Send),
+    lines: impl Iterator<Item = T>,
+) -> anyhow::Result<()> {
+    let lines: Vec<T> = lines.collect();
+    writeln!(out, "{}", serde_json::to_string_pretty(&lines)?)?;
+    Ok(())
+}
+
+/// A name that a listing can show on its line.
+fn name(text: &str) -> Result<String, String> {
+    let blank = text.trim().is_empty() || text.trim() != text;
+    if blank || text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
+        return Err(format!(
+            "must be 1 to {MAX_NAME_CHARS} characters, without blanks around them and without control characters"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// An amount in USD that an account may have.
+fn credit(text: &str) -> Result<NanoUsd, String> {
+    match NanoUsd::parse(text) {
+        Ok(credit) if (NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) => Ok(credit),
+        Ok(_) => Err(format!("must be 0 to {} USD", NanoUsd::MAX)),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// An amount in USD that may be added to an account.
+fn amount(text: &str) -> Result<NanoUsd, String> {
+    credit(text).and_then(
+        |amount| if amount > NanoUsd::ZERO { Ok(amount) } else { Err("must be above 0 USD".into()) },
+    )
+}
+
+#[cfg(test)]
+mod tests;

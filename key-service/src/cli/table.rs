@@ -1,0 +1,23 @@
+//! Listings for people: every column as wide as its widest cell.
+
+use std::io::{self, Write};
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// Writes a table with a head.
+pub(super) fn write<const N: usize>(
+    out: &mut dyn Write,
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> io::Result<()> {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join(GAP).trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+use crate::management::testing::Office;
+
+/// A binary as the two that have these commands are.
+#[derive(Debug, Parser)]
+struct Binary {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What the command prints, or what it complains about.
+async fn say(office: &Office, line: &[&str]) -> Result<String, String> {
+    let parsed = Binary::try_parse_from([&["faregate"], line].concat()).map_err(|e| e.to_string())?;
+    let mut out = Vec::new();
+    let done = run(parsed.command.unwrap(), &office.management, &mut out).await;
+    done.map(|()| String::from_utf8(out).unwrap()).map_err(|e| format!("{e:#}"))
+}
+
+#[tokio::test]
+async fn an_account_is_made_with_its_credit_and_listed() {
+    let office = Office::open();
+    let id = say(&office, &["accounts", "create", "--name", "acme", "--credit", "12.5"]).await.unwrap();
+    let poor = say(&office, &["accounts", "create", "--name", "a much longer name"]).await.unwrap();
+    let listed = say(&office, &["accounts", "list"]).await.unwrap();
+    let (id, poor) = (id.trim_end(), poor.trim_end());
+    assert_eq!(
+        listed,
+        format!(
+            "{:<37}  NAME                CREDIT  HELD  KEYS  CREATED\n\
+             {id}  acme                12.5    0     0     2026-11-20T02:11:05Z\n\
+             {poor}  a much longer name  0       0     0     2026-11-20T02:11:05Z\n",
+            "ID"
+        )
+    );
+    let json: Value =
+        serde_json::from_str(&say(&office, &["accounts", "list", "--json"]).await.unwrap()).unwrap();
+    assert_eq!(
+        json[0],
+        serde_json::json!({
+            "id": id, "name": "acme", "credit": 12.5, "held": 0, "keys": 0, "created_at": "2026-11-20T02:11:05Z"
+        })
+    );
+}
+
+#[tokio::test]
+async fn credit_adds_up_exactly() {
+    let office = Office::open();
+    say(&office, &["accounts", "create", "--name", "acme"]).await.unwrap();
+    let add = ["credits", "add", "--account", "acme", "--note", "invoice 7", "--amount"];
+    say(&office, &[&add[..], &["0.1"]].concat()).await.unwrap();
+    let said = say(&office, &[&add[..], &["0.2"]].concat()).await.unwrap();
+    assert_eq!(said, "added 0.2 USD to acme; its credit is 0.3 USD now\n");
+    let beyond = say(&office, &[&add[..], &["9000000"]].concat()).await.unwrap_err();
+    assert!(beyond.starts_with("--amount: "), "{beyond}");
+    assert_eq!(office.management.accounts().await.unwrap()[0].credit.nanos(), 300_000_000);
+}
+
+#[tokio::test]
+async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
+    let office = Office::open();
+    let (account, _) = office.account("acme").await;
+    let create = ["management-keys", "create", "--account", "acme", "--name", "deploy"];
+    let plaintext = say(&office, &create).await.unwrap();
+    let key = plaintext.strip_suffix('\n').unwrap();
+    assert!(key.starts_with("fg_mgmt_") && !key.contains(char::is_whitespace), "{key}");
+    assert_eq!(office.management.authenticate(key).await.unwrap(), account);
+
+    let listed = say(&office, &["management-keys", "list", "--account", "acme", "--json"]).await.unwrap();
+    assert!(!listed.contains(key));
+    let json: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&json[1]["name"], &json[1]["revoked_at"]), (&Value::from("deploy"), &Value::Null));
+    assert_eq!(json[1].as_object().unwrap().len(), 5);
+
+    let id = json[1]["id"].as_str().unwrap();
+    let revoked = say(&office, &["management-keys", "revoke", "--id", id]).await.unwrap();
+    assert_eq!(revoked, format!("{id} (deploy) is revoked since 2026-11-20T02:11:05Z\n"));
+    office.clock.set("2027-01-01T00:00:00Z");
+    assert_eq!(say(&office, &["management-keys", "revoke", "--id", id]).await.unwrap(), revoked);
+    assert!(office.management.authenticate(key).await.is_err());
+    let listed = say(&office, &["management-keys", "list", "--account", "acme"]).await.unwrap();
+    assert!(
+        listed.lines().nth(2).unwrap().ends_with("2026-11-20T02:11:05Z  2026-11-20T02:11:05Z"),
+        "{listed}"
+    );
+}
+
+#[tokio::test]
+async fn a_mistake_names_its_flag_and_changes_nothing() {
+    let office = Office::open();
+    let (_, _) = office.account("acme").await;
+    let before = office.management.accounts().await.unwrap();
+    let long = "x".repeat(81);
+    for (line, flag) in [
+        (&["accounts", "create"][..], "--name"),
+        (&["accounts", "create", "--name", ""], "--name"),
+        (&["accounts", "create", "--name", " a"], "--name"),
+        (&["accounts", "create", "--name", "a\nb"], "--name"),
+        (&["accounts", "create", "--name", &long], "--name"),
+        (&["accounts", "create", "--name", "acme"], "--name"),
+        (&["accounts", "create", "--name", "b", "--credit", "-1"], "--credit"),
+        (&["accounts", "create", "--name", "b", "--credit", "9000000.000000001"], "--credit"),
+        (&["accounts", "create", "--name", "b", "--credit", "0.0000000001"], "--credit"),
+        (&["accounts", "create", "--name", "b", "--credit", "ten"], "--credit"),
+        (&["credits", "add", "--account", "nobody", "--amount", "1"], "--account"),
+        (&["credits", "add", "--account", "acme"], "--amount"),
+        (&["credits", "add", "--account", "acme", "--amount", "0"], "--amount"),
+        (&["credits", "add", "--account", "acme", "--amount", "-5"], "--amount"),
+        (&["credits", "add", "--account", "acme", "--amount", "$5"], "--amount"),
+        (&["management-keys", "create", "--account", "nobody", "--name", "x"], "--account"),
+        (&["management-keys", "create", "--account", "acme", "--name", ""], "--name"),
+        (&["management-keys", "list", "--account", "nobody"], "--account"),
+        (&["management-keys", "revoke", "--id", "mk_1"], "--id"),
+        (&["management-keys", "revoke", "--id", "mk_00000000000070008000000000000000"], "--id"),
+    ] {
+        let complaint = say(&office, line).await.unwrap_err();
+        assert!(complaint.contains(flag), "{line:?}: {complaint}");
+    }
+    assert_eq!(office.management.accounts().await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
+    let office = Office::open();
+    office.account("acme").await;
+    office.store.fail_after(1);
+    let complaint =
+        say(&office, &["credits", "add", "--account", "acme", "--amount", "1"]).await.unwrap_err();
+    assert!(complaint.contains("unavailable") && complaint.contains("accounts list"), "{complaint}");
+}

@@ -1,0 +1,136 @@
+//! The management API over HTTP.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use shared::{
+    clock::Clock,
+    error::ApiError,
+    http::{method_not_allowed, ok, request_id, unknown_url},
+    ids::RequestId,
+};
+use tracing::Instrument;
+
+use crate::management::{Created, Management};
+
+mod body;
+mod error;
+mod listing;
+mod object;
+mod parts;
+mod query;
+
+use object::KeyObject;
+use parts::{Caller, KeyPath};
+
+/// Where the API keys of an account are.
+const KEYS: &str = "/v1/management/keys";
+
+/// Says that the answer is about a key which an earlier request made.
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// What every handler needs.
+#[derive(Clone)]
+struct Api {
+    management: Arc<Management>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The public routes of the key-service.
+pub fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Router {
+    let api = Api { management, clock: clock.clone() };
+    Router::new()
+        .route(KEYS, get(list).post(create))
+        .route(&format!("{KEYS}/{{id}}"), get(fetch).patch(update).delete(revoke))
+        .fallback(unknown_url)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api)
+        .layer(middleware::map_response(no_store))
+        .layer(middleware::from_fn_with_state(clock.clone(), log_request))
+        .layer(middleware::from_fn_with_state(clock, request_id))
+}
+
+async fn list(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = query::read(request.uri().query())?;
+    listing::respond(api, account, query).await
+}
+
+async fn create(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers())?;
+    let draft = body::read_draft(request).await?;
+    let created = api.management.create(account, draft, idempotency_key).await?;
+    let now = api.clock.now();
+    let (key, response) = match &created {
+        Created::New { key, plaintext } => (key, ok(&KeyObject::of(key, now).with_plaintext(plaintext))),
+        Created::Replayed(key) => {
+            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&KeyObject::of(key, now))).into_response())
+        }
+    };
+    let location = format!("{KEYS}/{}", key.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], response).into_response())
+}
+
+async fn fetch(State(api): State<Api>, Caller(account): Caller, path: KeyPath) -> Result<Response, ApiError> {
+    let key = api.management.get(account, path.id()?).await?;
+    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+}
+
+async fn update(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    path: KeyPath,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let change = body::read_patch(request).await?;
+    let key = api.management.update(account, path.id()?, change).await?;
+    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+}
+
+async fn revoke(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    path: KeyPath,
+) -> Result<Response, ApiError> {
+    let key = api.management.revoke(account, path.id()?).await?;
+    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+}
+
+/// Middleware: nothing said here may be kept by a cache, least of all the plaintext of a key.
+async fn no_store(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Middleware: one line a request, and its id on whatever is logged on the way.
+async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().map(ToString::to_string);
+    let span = tracing::info_span!(
+        "management",
+        request_id = id,
+        method = %request.method(),
+        path = request.uri().path(),
+    );
+    let started = clock.now();
+    let response = next.run(request).instrument(span.clone()).await;
+    let milliseconds = clock.now().millis() - started.millis();
+    span.in_scope(|| tracing::info!(status = response.status().as_u16(), milliseconds, "answered"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! The edge from what management refuses to what clients hear.
+
+use shared::{
+    error::{ApiError, Code},
+    refusal::Refusal,
+};
+
+use crate::management::{Error, KeyRefused};
+
+impl From<KeyRefused> for ApiError {
+    fn from(refused: KeyRefused) -> Self {
+        match refused {
+            KeyRefused::NotFound => Self::new(Code::KeyNotFound, "The account has no such API key."),
+            KeyRefused::Revoked => Self::new(Code::KeyRevoked, "A revoked API key cannot be changed."),
+            KeyRefused::UnknownCursor => {
+                Self::at(Code::InvalidValue, "after", "`after` must be the id of an API key of the account.")
+            }
+            KeyRefused::IdempotencyKeyReused => Self::new(
+                Code::IdempotencyKeyReuse,
+                "This Idempotency-Key was used with another request; choose a new one.",
+            ),
+        }
+    }
+}
+
+impl From<Error<KeyRefused>> for ApiError {
+    fn from(error: Error<KeyRefused>) -> Self {
+        said(error)
+    }
+}
+
+impl From<Error<Refusal>> for ApiError {
+    fn from(error: Error<Refusal>) -> Self {
+        said(error)
+    }
+}
+
+/// What the client hears; a failure's cause is for the log alone.
+fn said<R: Into<ApiError>>(error: Error<R>) -> ApiError {
+    match error {
+        Error::Refused(refused) => refused.into(),
+        Error::Unavailable(cause) => {
+            tracing::error!(error = %cause, "a management request failed");
+            ApiError::service_unavailable()
+        }
+    }
+}

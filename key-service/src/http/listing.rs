@@ -1,0 +1,130 @@
+//! The response to a listing: one page, or every key in constant memory.
+
+use std::sync::Arc;
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
+use http::{HeaderValue, header};
+use shared::{
+    error::ApiError,
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
+use tracing::Span;
+
+use super::{Api, object::KeyObject, query::ListQuery};
+use crate::{
+    domain::key::ApiKey,
+    management::{KeyPage, Listing, Management},
+};
+
+/// Keys in memory at a time while all are listed: some 200 KiB of JSON.
+const STREAMED_PAGE: usize = 500;
+
+/// Answers a listing. Where one page holds all that was asked for, the answer has a length; else it is streamed page by
+/// page, as fast as the client reads.
+pub(super) async fn respond(api: Api, account: AccountId, query: ListQuery) -> Result<Response, ApiError> {
+    let ListQuery { limit, after, order, status } = query;
+    let listing = Listing { after, order, status, limit: limit.unwrap_or(STREAMED_PAGE) };
+    // The first page is read before the status is sent: what is refused, or fails already, is told as an error.
+    let page = api.management.list(account, listing).await?;
+    let mut json = ListJson::new(api.clock.now());
+    let body = if limit.is_some() || !page.has_more {
+        Body::from(json.piece(&page.keys, Some(page.has_more)).map_err(|e| unwritable(&e))?)
+    } else {
+        let (page, span) = (Some(page), Span::current());
+        let rest = Rest { management: api.management, account, listing, json, page, span };
+        Body::from_stream(try_unfold(Some(rest), Rest::next_piece))
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn unwritable(error: &serde_json::Error) -> ApiError {
+    tracing::error!(%error, "a listing could not be written as JSON");
+    ApiError::internal()
+}
+
+/// The listing broke off in the middle. As the error of a body this cuts the connection, so that no client takes what
+/// came for all there is.
+#[derive(Debug, thiserror::Error)]
+#[error("the listing broke off")]
+struct Broken;
+
+/// What is still to be sent.
+struct Rest {
+    management: Arc<Management>,
+    account: AccountId,
+    listing: Listing,
+    json: ListJson,
+    /// A page that was read and not sent yet.
+    page: Option<KeyPage>,
+    /// The request's, which would else have ended with its head.
+    span: Span,
+}
+
+impl Rest {
+    /// The next piece of the body, and what is left after it.
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Broken> {
+        let Some(mut rest) = rest else { return Ok(None) };
+        let page = if let Some(page) = rest.page.take() {
+            page
+        } else {
+            let read = rest.management.list(rest.account, rest.listing).await;
+            read.map_err(|error| rest.broken(&error))?
+        };
+        let end = (!page.has_more).then_some(false);
+        let piece = rest.json.piece(&page.keys, end).map_err(|error| rest.broken(&error))?;
+        rest.listing.after = rest.json.last;
+        Ok(Some((piece, page.has_more.then_some(rest))))
+    }
+
+    fn broken(&self, error: &dyn std::fmt::Debug) -> Broken {
+        self.span.in_scope(|| tracing::error!(?error, "a listing broke off"));
+        Broken
+    }
+}
+
+/// The JSON of a list, written piece by piece.
+struct ListJson {
+    /// When the listing began: every key's status is of this instant.
+    now: Timestamp,
+    begun: bool,
+    first: Option<KeyId>,
+    last: Option<KeyId>,
+}
+
+impl ListJson {
+    const fn new(now: Timestamp) -> Self {
+        Self { now, begun: false, first: None, last: None }
+    }
+
+    /// These keys; the list ends behind them where `end` says whether there are more.
+    fn piece(&mut self, keys: &[ApiKey], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
+        let mut json = Vec::new();
+        if !self.begun {
+            json.extend_from_slice(br#"{"object":"list","data":["#);
+            self.begun = true;
+        }
+        for key in keys {
+            if self.last.is_some() {
+                json.push(b',');
+            }
+            serde_json::to_writer(&mut json, &KeyObject::of(key, self.now))?;
+            self.first.get_or_insert(key.id);
+            self.last = Some(key.id);
+        }
+        if let Some(has_more) = end {
+            json.extend_from_slice(br#"],"first_id":"#);
+            serde_json::to_writer(&mut json, &self.first)?;
+            json.extend_from_slice(br#","last_id":"#);
+            serde_json::to_writer(&mut json, &self.last)?;
+            json.extend_from_slice(br#","has_more":"#);
+            serde_json::to_writer(&mut json, &has_more)?;
+            json.push(b'}');
+        }
+        Ok(json.into())
+    }
+}

@@ -1,0 +1,74 @@
+//! The query of a listing: `limit`, `after`, `order`, `status`. Other parameters are ignored.
+
+use std::borrow::Cow;
+
+use shared::{
+    error::{ApiError, Code},
+    ids::KeyId,
+};
+
+use crate::{domain::key::Status, management::KeyRefused, store::Order};
+
+/// Most keys on one page.
+const MAX_LIMIT: usize = 1000;
+
+/// What a listing was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListQuery {
+    /// The size of the page; `None` is all keys.
+    pub(super) limit: Option<usize>,
+    /// Only keys behind this one.
+    pub(super) after: Option<KeyId>,
+    /// Which end comes first.
+    pub(super) order: Order,
+    /// Only keys of this status.
+    pub(super) status: Option<Status>,
+}
+
+/// Reads and checks a query.
+pub(super) fn read(query: Option<&str>) -> Result<ListQuery, ApiError> {
+    let pairs: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
+    let limit = one(&pairs, "limit")?.map(limit).transpose()?;
+    let after = one(&pairs, "after")?.map(|text| text.parse().map_err(|_| KeyRefused::UnknownCursor));
+    let order = match one(&pairs, "order")? {
+        None | Some("desc") => Order::Descending,
+        Some("asc") => Order::Ascending,
+        Some(_) => return Err(invalid("order", "`order` must be `asc` or `desc`.")),
+    };
+    let status = one(&pairs, "status")?
+        .map(|text| Status::parse(text).ok_or_else(|| invalid("status", BAD_STATUS)))
+        .transpose()?;
+    Ok(ListQuery { limit, after: after.transpose()?, order, status })
+}
+
+const BAD_STATUS: &str = "`status` must be `active`, `expired` or `revoked`.";
+
+/// The value of a parameter. Given twice it has none that both sides agree on.
+fn one<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Result<Option<&'a str>, ApiError> {
+    let mut values = pairs.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(invalid(name, format!("`{name}` is given more than once."))),
+    }
+}
+
+fn limit(text: &str) -> Result<usize, ApiError> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_LIMIT}.")));
+    }
+    // Digits that fit no usize are many.
+    let magnitude = digits.parse().unwrap_or(usize::MAX);
+    if negative || magnitude == 0 {
+        return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));
+    }
+    if magnitude > MAX_LIMIT {
+        let message = format!("`limit` must be at most {MAX_LIMIT}; leave it out to get every key.");
+        return Err(ApiError::at(Code::IntegerAboveMaxValue, "limit", message));
+    }
+    Ok(magnitude)
+}
+
+fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
+    ApiError::at(Code::InvalidValue, param, message)
+}

@@ -1,0 +1,131 @@
+//! The management API as clients meet it, over the store in memory.
+
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use shared::ids::AccountId;
+use tower::ServiceExt;
+
+use super::*;
+use crate::management::testing::Office;
+
+mod change;
+mod create;
+mod credentials;
+mod listing;
+mod refusals;
+
+/// The API, an account `acme`, and a management key of it.
+struct Desk {
+    office: Office,
+    app: Router,
+    account: AccountId,
+    credential: String,
+}
+
+/// A response, read to its end.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+    json: Value,
+}
+
+impl Desk {
+    async fn open() -> Self {
+        let office = Office::open();
+        let app = router(office.management.clone(), office.clock.clone());
+        let (account, credential) = office.account("acme").await;
+        Self { office, app, account, credential }
+    }
+
+    /// A request with the credential and a body that says it is JSON.
+    fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {}", self.credential))
+            .header("content-type", "application/json")
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let id = head.headers["x-request-id"].to_str().unwrap();
+        assert!(id.starts_with("req_") && id.len() == 36, "{id}");
+        assert_eq!(head.headers["cache-control"], "no-store");
+        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: head.status, headers: head.headers, text, json }
+    }
+
+    async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
+        self.send(self.request(method, path).body(body.into()).unwrap()).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, "").await
+    }
+
+    async fn create(&self, body: &str) -> Answer {
+        self.call(Method::POST, KEYS, body.to_owned()).await
+    }
+
+    async fn patch(&self, id: &str, body: &str) -> Answer {
+        self.call(Method::PATCH, &format!("{KEYS}/{id}"), body.to_owned()).await
+    }
+
+    async fn delete(&self, id: &str) -> Answer {
+        self.call(Method::DELETE, &format!("{KEYS}/{id}"), "").await
+    }
+
+    /// The object of a new key.
+    async fn created(&self, body: &str) -> Value {
+        let answer = self.create(body).await;
+        assert_eq!(answer.status, 201, "{body}: {}", answer.text);
+        answer.json
+    }
+
+    /// The id of a new key.
+    async fn created_id(&self, body: &str) -> String {
+        id_of(&self.created(body).await)
+    }
+
+    /// Everything there is, to tell whether something changed.
+    async fn everything(&self) -> String {
+        let answer = self.get(KEYS).await;
+        assert_eq!(answer.status, 200);
+        answer.text
+    }
+}
+
+fn id_of(key: &Value) -> String {
+    key["id"].as_str().unwrap().to_owned()
+}
+
+impl Answer {
+    /// Asserts that this is an error of the contract, whole: status, code, type and param.
+    #[track_caller]
+    fn is_error(&self, status: u16, code: &str, param: Option<&str>) {
+        assert_eq!(
+            (self.status.as_u16(), &self.json["error"]["code"]),
+            (status, &json!(code)),
+            "{}",
+            self.text
+        );
+        assert_eq!(self.json["error"]["param"], json!(param), "{}", self.text);
+        let kind = match status {
+            401 => "authentication_error",
+            403 => "permission_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        assert_eq!(self.json["error"]["type"], kind);
+        let message = self.json["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with('.') && message.len() > 10, "{message}");
+        assert_eq!(self.headers["content-type"], "application/json");
+        assert_eq!(self.json["error"].as_object().unwrap().len(), 4);
+    }
+}

@@ -1,0 +1,165 @@
+//! Fetching, updating and revoking keys (contract §4.4).
+
+use shared::{
+    ids::{GenerationId, KeyId},
+    money::NanoUsd,
+    tokens::Usage,
+};
+
+use super::*;
+use crate::{
+    domain::ledger::{Command, Progress},
+    store::Store,
+};
+
+impl Desk {
+    /// Bills the key so much.
+    async fn bill(&self, id: &str, nanos: i64) {
+        let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
+        let now = self.office.clock.now();
+        let generation = GenerationId::new(now, [1; 10]);
+        let usage = Usage { prompt: 12, cached: 0, completion: 5 };
+        let hold = Command::Hold {
+            key,
+            generation,
+            model: "Model Flash".into(),
+            least: cost,
+            enough: cost,
+            most: cost,
+            lease_until: now,
+        };
+        let total = Progress { usage, cost };
+        let capture = Command::Capture { key, generation, total, estimated: false };
+        let outcomes = self.office.store.execute(self.account, vec![hold, capture], now).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_does_not_exist_is_not_found_however_it_is_spelled() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    let (upper, other) = (id.to_uppercase(), id.replace("ak_", "mk_"));
+    for unknown in ["ak_00000000000070008000000000000000", "nonsense", "%FF", "%20", &upper, &other] {
+        desk.get(&format!("{KEYS}/{unknown}")).await.is_error(404, "key_not_found", None);
+        desk.patch(unknown, "{}").await.is_error(404, "key_not_found", None);
+        desk.delete(unknown).await.is_error(404, "key_not_found", None);
+    }
+}
+
+#[tokio::test]
+async fn what_a_patch_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_set() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"label":"a","limit":25,"expires_at":"2027-12-31T23:59:59Z"}"#).await;
+    let end = json!("2027-12-31T23:59:59Z");
+    for (patch, label, limit, expires_at) in [
+        ("{}", "a", json!(25), end.clone()),
+        (r#"{"label":"b"}"#, "b", json!(25), end.clone()),
+        (r#"{"limit":0.5}"#, "b", json!(0.5), end.clone()),
+        (r#"{"limit":null}"#, "b", json!(null), end),
+        (r#"{"expires_at":null}"#, "b", json!(null), json!(null)),
+        (
+            r#"{"label":"","limit":1,"expires_at":"2028-01-01T00:00Z"}"#,
+            "",
+            json!(1),
+            json!("2028-01-01T00:00:00Z"),
+        ),
+    ] {
+        let answer = desk.patch(&id, patch).await;
+        assert_eq!(answer.status, 200, "{patch}: {}", answer.text);
+        assert_eq!(answer.json["label"], label, "{patch}");
+        assert_eq!((&answer.json["limit"], &answer.json["expires_at"]), (&limit, &expires_at), "{patch}");
+        assert!(answer.json.get("key").is_none());
+        assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.text, answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_patch_may_say_that_it_is_a_merge_patch() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    let typed = |method, path: &str, body| {
+        let mut request = desk.request(method, path).body(Body::from(body)).unwrap();
+        let merge_patch = HeaderValue::from_static("application/merge-patch+json");
+        request.headers_mut().insert(header::CONTENT_TYPE, merge_patch);
+        desk.send(request)
+    };
+    let patched = typed(Method::PATCH, &format!("{KEYS}/{id}"), r#"{"label":"x"}"#).await;
+    assert_eq!((patched.status.as_u16(), &patched.json["label"]), (200, &json!("x")));
+    typed(Method::POST, KEYS, "{}").await.is_error(415, "unsupported_media_type", None);
+}
+
+#[tokio::test]
+async fn an_expiry_can_be_moved_into_the_past_and_back() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    for (expires_at, status) in [
+        ("2026-11-20T02:11:05Z", "expired"),
+        ("2026-11-20T02:11:06Z", "active"),
+        ("2020-01-01T00:00Z", "expired"),
+    ] {
+        let answer = desk.patch(&id, &format!(r#"{{"expires_at":"{expires_at}"}}"#)).await;
+        assert_eq!(answer.json["status"], status);
+    }
+    assert_eq!(desk.patch(&id, r#"{"expires_at":null}"#).await.json["status"], "active");
+}
+
+#[tokio::test]
+async fn a_key_expires_when_its_time_comes_without_anyone_writing_it_down() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"expires_at":"2026-11-20T03:00:00Z"}"#).await;
+    for (now, status) in [("2026-11-20T02:59:59.999Z", "active"), ("2026-11-20T03:00:00Z", "expired")] {
+        desk.office.clock.set(now);
+        assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.json["status"], status);
+    }
+}
+
+#[tokio::test]
+async fn use_is_shown_exactly_and_what_remains_may_be_negative() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"limit":25}"#).await;
+    desk.office.clock.set("2026-11-20T04:05:06.789Z");
+    desk.bill(&id, 4_215_000).await;
+    let used = desk.get(&format!("{KEYS}/{id}")).await;
+    assert!(
+        used.text.contains(r#""limit":25,"used":0.004215,"limit_remaining":24.995785,"#),
+        "{}",
+        used.text
+    );
+    assert_eq!(used.json["last_used_at"], "2026-11-20T04:05:06Z");
+    let lowered = desk.patch(&id, r#"{"limit":0.001}"#).await;
+    assert!(
+        lowered.text.contains(r#""limit":0.001,"used":0.004215,"limit_remaining":-0.003215,"#),
+        "{}",
+        lowered.text
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_key_stays_revoked_since_the_first_time() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"label":"a","expires_at":"2020-01-01T00:00Z"}"#).await;
+    let first = desk.delete(&id).await;
+    assert_eq!((first.status.as_u16(), &first.json["status"]), (200, &json!("revoked")));
+    assert_eq!(first.json["revoked_at"], "2026-11-20T02:11:05Z");
+    desk.office.clock.set("2026-12-01T00:00:00Z");
+    let again = desk.delete(&id).await;
+    assert_eq!((again.status.as_u16(), &again.text), (200, &first.text));
+    assert_eq!(desk.get(&format!("{KEYS}/{id}")).await.text, first.text);
+}
+
+#[tokio::test]
+async fn a_revoked_key_cannot_be_changed() {
+    let desk = Desk::open().await;
+    let id = desk.created_id(r#"{"label":"a"}"#).await;
+    desk.delete(&id).await;
+    let before = desk.everything().await;
+    for patch in ["{}", r#"{"label":"b"}"#, r#"{"expires_at":null}"#] {
+        let answer = desk.patch(&id, patch).await;
+        answer.is_error(409, "key_revoked", None);
+        assert_eq!(answer.headers["x-should-retry"], "false");
+    }
+    // The body's own errors come first.
+    desk.patch(&id, r#"{"limit":-1}"#).await.is_error(400, "decimal_below_min_value", Some("limit"));
+    assert_eq!(desk.everything().await, before);
+}

@@ -1,0 +1,171 @@
+//! Making keys (contract §4.1, §4.3, §4.5).
+
+use super::*;
+use crate::management::testing::BEGIN;
+
+impl Desk {
+    async fn create_once(&self, idempotency_key: &str, body: &str) -> Answer {
+        let request = self.request(Method::POST, KEYS).header("idempotency-key", idempotency_key);
+        self.send(request.body(Body::from(body.to_owned())).unwrap()).await
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_answered_whole_and_its_plaintext_once() {
+    let desk = Desk::open().await;
+    let body = r#"{"label":"Customer A","limit":25,"expires_at":"2027-12-31T23:59:59Z"}"#;
+    let answer = desk.create(body).await;
+    let (id, key) = (id_of(&answer.json), answer.json["key"].as_str().unwrap().to_owned());
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.headers["location"], format!("{KEYS}/{id}"));
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    assert!(key.starts_with("fg_api_") && key.len() == 56, "{key}");
+    let hint = format!("{}…{}", &key[..11], &key[52..]);
+    let object = format!(
+        r#"{{"id":"{id}","object":"api_key","label":"Customer A","key_hint":"{hint}","status":"active","limit":25,"used":0,"limit_remaining":25,"created_at":"2026-11-20T02:11:05Z","expires_at":"2027-12-31T23:59:59Z","last_used_at":null,"revoked_at":null"#
+    );
+    assert_eq!(answer.text, format!(r#"{object},"key":"{key}"}}"#));
+    let fetched = desk.get(&format!("{KEYS}/{id}")).await;
+    assert_eq!((fetched.status.as_u16(), fetched.text), (200, format!("{object}}}")));
+}
+
+#[tokio::test]
+async fn what_is_left_out_or_null_has_its_default() {
+    let desk = Desk::open().await;
+    for body in ["{}", r#"{"limit":null,"expires_at":null}"#, r#"{"label":""}"#] {
+        let key = desk.created(body).await;
+        assert_eq!(
+            (&key["label"], &key["limit"], &key["limit_remaining"]),
+            (&json!(""), &json!(null), &json!(null))
+        );
+        assert_eq!(key["expires_at"], json!(null));
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_type_is_read_as_json_and_a_charset_is_no_matter() {
+    let desk = Desk::open().await;
+    for content_type in [None, Some("application/json; charset=utf-8"), Some("Application/JSON")] {
+        let mut request = desk.request(Method::POST, KEYS);
+        let headers = request.headers_mut().unwrap();
+        headers.remove("content-type");
+        headers.extend(content_type.map(|v| (header::CONTENT_TYPE, HeaderValue::from_static(v))));
+        assert_eq!(desk.send(request.body(Body::from("{}")).unwrap()).await.status, 201);
+    }
+}
+
+#[tokio::test]
+async fn a_label_has_at_most_80_code_points() {
+    let desk = Desk::open().await;
+    for label in ["é".repeat(80), "🦀".repeat(80), "a \\\" \\u00e9".into()] {
+        let key = desk.created(&format!(r#"{{"label":"{label}"}}"#)).await;
+        let expected: Value = serde_json::from_str(&format!("\"{label}\"")).unwrap();
+        assert_eq!(key["label"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_limit_is_read_exactly_and_echoed_in_plain_decimals() {
+    let desk = Desk::open().await;
+    for (limit, echoed) in [
+        ("25", "25"),
+        ("25.0", "25"),
+        ("2.5e1", "25"),
+        ("0", "0"),
+        ("-0", "0"),
+        ("-0.0", "0"),
+        ("1000000", "1000000"),
+        ("1e6", "1000000"),
+        ("1000000.0000000001", "1000000"),
+        ("0.1", "0.1"),
+        ("0.000000001", "0.000000001"),
+        ("1e-9", "0.000000001"),
+        ("0.0000000015", "0.000000002"),
+        ("0.0000000025", "0.000000002"),
+        ("999999.999999999", "999999.999999999"),
+        ("0.30000000000000004", "0.3"),
+    ] {
+        let answer = desk.create(&format!(r#"{{"limit":{limit}}}"#)).await;
+        assert_eq!(answer.status, 201, "{limit}: {}", answer.text);
+        let written = format!(r#""limit":{echoed},"used":0,"limit_remaining":{echoed},"#);
+        assert!(answer.text.contains(&written), "{limit}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn an_expiry_is_echoed_in_utc_and_a_past_one_makes_a_key_that_is_born_expired() {
+    let desk = Desk::open().await;
+    for (expires_at, echoed, status) in [
+        ("2027-12-31T23:59:59+02:00", "2027-12-31T21:59:59Z", "active"),
+        ("2027-12-31t23:59z", "2027-12-31T23:59:00Z", "active"),
+        ("2027-12-31 23:59:59.123456", "2027-12-31T23:59:59.123Z", "active"),
+        (BEGIN, BEGIN, "expired"),
+        ("2026-11-20T02:11:05.679Z", "2026-11-20T02:11:05.679Z", "active"),
+        ("2001-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "expired"),
+    ] {
+        let key = desk.created(&format!(r#"{{"expires_at":"{expires_at}"}}"#)).await;
+        assert_eq!((&key["expires_at"], &key["status"]), (&json!(echoed), &json!(status)), "{expires_at}");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_sent_again_makes_no_second_key() {
+    let desk = Desk::open().await;
+    let first = desk.create_once("attempt-1", r#"{"label":"a","limit":25}"#).await;
+    assert!(!first.headers.contains_key("idempotent-replayed"));
+    desk.office.clock.set("2026-11-21T02:11:05.677Z");
+    let again = desk.create_once("attempt-1", r#"{ "limit": 25.0, "label": "a" }"#).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.headers["idempotent-replayed"]),
+        (201, &HeaderValue::from_static("true"))
+    );
+    assert_eq!(again.headers["location"], first.headers["location"]);
+    let mut object = first.json.clone();
+    object.as_object_mut().unwrap().remove("key");
+    assert_eq!(again.json, object);
+    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_with_another_body_is_refused_for_24_hours() {
+    let desk = Desk::open().await;
+    desk.create_once("attempt-1", r#"{"label":"a"}"#).await;
+    for other in [r#"{"label":"b"}"#, "{}", r#"{"label":"a","limit":1}"#] {
+        let answer = desk.create_once("attempt-1", other).await;
+        answer.is_error(409, "idempotency_key_reuse", None);
+        assert_eq!(answer.headers["x-should-retry"], "false");
+    }
+    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 1);
+    desk.office.clock.set("2026-11-21T02:11:05.678Z");
+    assert_eq!(desk.create_once("attempt-1", r#"{"label":"b"}"#).await.status, 201);
+    assert_eq!(desk.get(KEYS).await.json["data"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn accounts_do_not_share_idempotency_keys() {
+    let mut desk = Desk::open().await;
+    desk.create_once("attempt-1", r#"{"label":"a"}"#).await;
+    desk.credential = desk.office.account("other").await.1;
+    let answer = desk.create_once("attempt-1", r#"{"label":"b"}"#).await;
+    assert_eq!((answer.status.as_u16(), &answer.json["label"]), (201, &json!("b")));
+}
+
+#[tokio::test]
+async fn an_idempotency_key_is_1_to_255_printable_characters() {
+    let desk = Desk::open().await;
+    assert_eq!(desk.create_once(&"x".repeat(255), "{}").await.status, 201);
+    let before = desk.everything().await;
+    for (key, code) in [
+        (String::new(), "empty_string"),
+        ("x".repeat(256), "string_above_max_length"),
+        ("a\tb".into(), "invalid_value"),
+        ("é".into(), "invalid_value"),
+    ] {
+        desk.create_once(&key, "{}").await.is_error(400, code, Some("Idempotency-Key"));
+    }
+    let twice =
+        desk.request(Method::POST, KEYS).header("idempotency-key", "a").header("idempotency-key", "b");
+    let answer = desk.send(twice.body(Body::from("{}")).unwrap()).await;
+    answer.is_error(400, "invalid_value", Some("Idempotency-Key"));
+    assert_eq!(desk.everything().await, before);
+}

@@ -1,0 +1,110 @@
+//! Who may call (contract §3).
+
+use super::*;
+use crate::management::testing::BEGIN;
+
+impl Desk {
+    async fn with_authorization(&self, values: &[&str]) -> Answer {
+        let mut request = Request::builder().uri(KEYS);
+        for value in values {
+            request = request.header("authorization", *value);
+        }
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn presenting(&self, credential: &str) -> Answer {
+        self.with_authorization(&[&format!("Bearer {credential}")]).await
+    }
+}
+
+fn plaintext(key: &Value) -> &str {
+    key["key"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_management_key_is_taken_whatever_the_case_of_its_scheme() {
+    let desk = Desk::open().await;
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let answer = desk.with_authorization(&[&format!("{scheme} {}", desk.credential)]).await;
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_is_no_single_bearer_token_is_told_so() {
+    let desk = Desk::open().await;
+    let good = format!("Bearer {}", desk.credential);
+    let missing = desk.with_authorization(&[]).await;
+    missing.is_error(401, "missing_api_key", None);
+    assert_eq!(missing.headers["www-authenticate"], r#"Bearer realm="api""#);
+    for values in [&["Basic eDp5"][..], &["Bearer"], &[&desk.credential], &[&good, &good]] {
+        let answer = desk.with_authorization(values).await;
+        answer.is_error(401, "invalid_authorization_header", None);
+        assert_eq!(answer.headers["www-authenticate"], r#"Bearer realm="api", error="invalid_request""#);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_malformed_or_revoked_management_key_is_invalid() {
+    let desk = Desk::open().await;
+    let unknown = Office::open().account("elsewhere").await.1;
+    let other_prefix = unknown.replacen("fg_", "mdl_", 1);
+    for credential in [&unknown[..unknown.len() - 1], &other_prefix, "x"] {
+        desk.presenting(credential).await.is_error(401, "invalid_management_key", None);
+    }
+    let keys = desk.office.management.management_keys(desk.account).await.unwrap();
+    assert_eq!(desk.presenting(&desk.credential).await.status, 200);
+    desk.office.management.revoke_management_key(keys[0].id).await.unwrap();
+    let answer = desk.presenting(&desk.credential).await;
+    answer.is_error(401, "invalid_management_key", None);
+    assert_eq!(answer.headers["www-authenticate"], r#"Bearer realm="api", error="invalid_token""#);
+}
+
+#[tokio::test]
+async fn a_valid_api_key_is_told_that_it_governs_nothing_and_a_revoked_one_nothing() {
+    let desk = Desk::open().await;
+    let key = desk.created("{}").await;
+    let answer = desk.presenting(plaintext(&key)).await;
+    answer.is_error(403, "management_key_required", None);
+    assert_eq!(answer.headers["www-authenticate"], r#"Bearer realm="api", error="insufficient_scope""#);
+    let expired = desk.created(&format!(r#"{{"expires_at":"{BEGIN}"}}"#)).await;
+    desk.presenting(plaintext(&expired)).await.is_error(403, "management_key_required", None);
+    desk.delete(&id_of(&key)).await;
+    desk.presenting(plaintext(&key)).await.is_error(401, "invalid_management_key", None);
+}
+
+#[tokio::test]
+async fn a_caller_who_may_not_call_hears_that_before_anything_else() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    let before = desk.everything().await;
+    let huge = "x".repeat(1 << 20);
+    for (method, path) in [
+        (Method::GET, format!("{KEYS}?limit=0")),
+        (Method::POST, KEYS.to_owned()),
+        (Method::GET, format!("{KEYS}/nonsense")),
+        (Method::PATCH, format!("{KEYS}/{id}")),
+        (Method::DELETE, format!("{KEYS}/{id}")),
+    ] {
+        let request = Request::builder().method(method).uri(&path).header("content-type", "text/plain");
+        let answer = desk.send(request.body(Body::from(huge.clone())).unwrap()).await;
+        answer.is_error(401, "missing_api_key", None);
+    }
+    assert_eq!(desk.everything().await, before);
+}
+
+#[tokio::test]
+async fn an_account_sees_and_touches_its_own_keys_alone() {
+    let mut desk = Desk::open().await;
+    let id = desk.created_id(r#"{"label":"mine"}"#).await;
+    let (mine, before) = (desk.credential.clone(), desk.everything().await);
+    desk.credential = desk.office.account("other").await.1;
+    let path = format!("{KEYS}/{id}");
+    desk.get(&path).await.is_error(404, "key_not_found", None);
+    desk.patch(&id, r#"{"label":"theirs"}"#).await.is_error(404, "key_not_found", None);
+    desk.delete(&id).await.is_error(404, "key_not_found", None);
+    desk.get(&format!("{KEYS}?after={id}")).await.is_error(400, "invalid_value", Some("after"));
+    assert_eq!(desk.get(KEYS).await.json["data"], json!([]));
+    desk.credential = mine;
+    assert_eq!(desk.everything().await, before);
+}

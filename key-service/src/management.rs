@@ -1,0 +1,235 @@
+//! The use-cases of management: who may govern keys, and what becomes of them.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    clock::{Clock, random_bytes},
+    digest::Digest,
+    ids::{AccountId, KeyId},
+    key::{self, Class},
+    money::NanoUsd,
+    refusal::Refusal,
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+};
+
+use crate::{
+    credentials::Credentials,
+    domain::{
+        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
+        ledger,
+    },
+    store::{self, Idempotency, Order, Owner, Page, Store, Unavailable},
+};
+
+pub mod accounts;
+#[cfg(test)]
+pub(crate) mod testing;
+
+/// Keys read from the store at a time while a listing looks for those of one status.
+const FILTERED_READ: usize = 500;
+
+/// How long an idempotency key is remembered.
+const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
+
+/// Governs keys and accounts. Cheap to share behind an `Arc`.
+pub struct Management {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    credentials: Arc<Credentials>,
+}
+
+/// Why a use-case came to nothing, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum Error<R> {
+    /// Tell whoever asked. Nothing changed.
+    #[error("{0}")]
+    Refused(R),
+    /// Try again. The outcome is unknown.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Why something was not done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRefused {
+    /// The account has no such key.
+    NotFound,
+    /// A revoked key cannot be changed.
+    Revoked,
+    /// The key that a listing should start behind does not exist in the account.
+    UnknownCursor,
+    /// The idempotency key was used with another request.
+    IdempotencyKeyReused,
+}
+
+/// Which keys to list.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    /// Only those behind this key.
+    pub after: Option<KeyId>,
+    /// Which end comes first.
+    pub order: Order,
+    /// Only those whose status is this now.
+    pub status: Option<Status>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Some of an account's keys.
+#[derive(Debug)]
+pub struct KeyPage {
+    /// The keys, in the order that was asked for.
+    pub keys: Vec<ApiKey>,
+    /// Whether the same listing goes on behind them.
+    pub has_more: bool,
+}
+
+/// What the owner of a new key decides about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyDraft {
+    /// What its owner calls it.
+    pub label: String,
+    /// Most that may ever be spent with it; `None` is no limit.
+    pub limit: Option<NanoUsd>,
+    /// From this instant on it is refused; `None` is never.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What came of creating a key.
+#[derive(Debug)]
+pub enum Created {
+    /// The key was made.
+    New {
+        /// The key.
+        key: ApiKey,
+        /// Its plaintext, which nothing can tell again.
+        plaintext: SecretString,
+    },
+    /// The same attempt made this key before. Its plaintext is gone.
+    Replayed(ApiKey),
+}
+
+impl Management {
+    /// Management of what is in this store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
+        Self { store, clock, credentials }
+    }
+
+    /// The account that a presented management key governs.
+    pub async fn authenticate(&self, presented: &str) -> Result<AccountId, Error<Refusal>> {
+        match self.credentials.find(presented).await? {
+            Some(Owner::ManagementKey(account, id)) => match self.store.management_key(account, id).await? {
+                Some(key) if key.revoked_at.is_none() => Ok(account),
+                Some(_) | None => Err(Error::Refused(Refusal::InvalidManagementKey)),
+            },
+            // Whoever holds a dead key of the wrong class learns no more than that it is dead.
+            Some(Owner::ApiKey(account, id)) => match self.store.key(account, id).await? {
+                Some(key) if key.spend.revoked_at.is_none() => {
+                    Err(Error::Refused(Refusal::ManagementKeyRequired))
+                }
+                Some(_) | None => Err(Error::Refused(Refusal::InvalidManagementKey)),
+            },
+            None => Err(Error::Refused(Refusal::InvalidManagementKey)),
+        }
+    }
+
+    /// Some of the account's keys. Statuses are looked for here, so that stores need not know them: a listing of one
+    /// status reads all keys between its matches.
+    pub async fn list(&self, account: AccountId, listing: Listing) -> Result<KeyPage, Error<KeyRefused>> {
+        let Listing { mut after, order, status, limit } = listing;
+        if let Some(id) = after
+            && self.store.key(account, id).await?.is_none()
+        {
+            return Err(Error::Refused(KeyRefused::UnknownCursor));
+        }
+        let now = self.clock.now();
+        // One more than is answered tells whether there are more.
+        let wanted = limit.saturating_add(1);
+        let read = if status.is_some() { FILTERED_READ } else { wanted };
+        let mut keys = Vec::new();
+        while keys.len() < wanted {
+            let page = self.store.keys(account, Page { after, order, limit: read }).await?;
+            let was_last = page.len() < read;
+            after = page.last().map(|key| key.id);
+            keys.extend(page.into_iter().filter(|key| status.is_none_or(|status| key.status(now) == status)));
+            if was_last {
+                break;
+            }
+        }
+        let has_more = keys.len() > limit;
+        keys.truncate(limit);
+        Ok(KeyPage { keys, has_more })
+    }
+
+    /// Makes a key, once per idempotency key where one is given.
+    pub async fn create(
+        &self,
+        account: AccountId,
+        draft: KeyDraft,
+        idempotency_key: Option<String>,
+    ) -> Result<Created, Error<KeyRefused>> {
+        let now = self.clock.now();
+        let idempotency = idempotency_key.map(|key| Idempotency {
+            key,
+            request: draft.digest(),
+            now,
+            expires_at: now.plus(IDEMPOTENCY_TTL),
+        });
+        let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
+        let key = ApiKey {
+            id: KeyId::new(now, random_bytes(&*self.clock)),
+            label: draft.label,
+            hint: key::hint(plaintext.expose_secret()),
+            created_at: now.to_whole_seconds(),
+            spend: ledger::Key { limit: draft.limit, expires_at: draft.expires_at, ..ledger::Key::default() },
+        };
+        match self.store.create_key(NewKey { account, key, digest }, idempotency).await? {
+            store::Created::New(key) => Ok(Created::New { key, plaintext }),
+            store::Created::Replayed(key) => Ok(Created::Replayed(key)),
+            store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
+        }
+    }
+
+    /// One of the account's keys.
+    pub async fn get(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
+        self.store.key(account, id).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    }
+
+    /// Changes a key, whole or not at all, and answers what it is then.
+    pub async fn update(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        match self.store.update_key(account, id, patch).await? {
+            Some(Ok(key)) => Ok(key),
+            Some(Err(AlreadyRevoked)) => Err(Error::Refused(KeyRefused::Revoked)),
+            None => Err(Error::Refused(KeyRefused::NotFound)),
+        }
+    }
+
+    /// Revokes a key for good; again is the same.
+    pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
+        let now = self.clock.now().to_whole_seconds();
+        self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    }
+}
+
+impl KeyDraft {
+    /// Tells drafts apart by what they mean: `25` and `25.0` are the same limit.
+    fn digest(&self) -> Digest {
+        let limit = self.limit.map_or_else(String::new, |limit| limit.to_string());
+        let expires_at = self.expires_at.map_or_else(String::new, |at| at.to_string());
+        // The label stands last, where nothing in it can be taken for another field.
+        Digest::of(format!("{limit}\n{expires_at}\n{}", self.label).as_bytes())
+    }
+}
+
+/// What a patch sets is what a draft has; what it leaves out or clears has its default.
+impl From<KeyPatch> for KeyDraft {
+    fn from(KeyPatch { label, limit, expires_at }: KeyPatch) -> Self {
+        Self { label: label.unwrap_or_default(), limit: limit.flatten(), expires_at: expires_at.flatten() }
+    }
+}

@@ -1,0 +1,119 @@
+//! What only the operator does: accounts, their credit, and the management keys that govern them.
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, DepositId, ManagementKeyId},
+    key::{self, Class},
+    money::NanoUsd,
+    secret::{ExposeSecret, SecretString},
+};
+
+use super::{Error, Management};
+use crate::{
+    domain::ledger::{Command, Outcome, Refused},
+    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, Unavailable},
+};
+
+/// Why something was not done to an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountRefused {
+    /// There is an account of this name.
+    #[error("there is an account of this name already")]
+    NameTaken,
+    /// There is no account of this name.
+    #[error("there is no account of this name")]
+    NotFound,
+    /// There is no such management key.
+    #[error("there is no such management key")]
+    ManagementKeyNotFound,
+    /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
+    BadAmount,
+}
+
+impl Management {
+    /// Makes an account with this much credit. After [`Error::Unavailable`] it may exist without its credit.
+    pub async fn create_account(
+        &self,
+        name: &str,
+        credit: NanoUsd,
+    ) -> Result<AccountId, Error<AccountRefused>> {
+        if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
+            return Err(Error::Refused(AccountRefused::BadAmount));
+        }
+        let now = self.clock.now();
+        let id = AccountId::new(now, random_bytes(&*self.clock));
+        let account = NewAccount { id, name: name.to_owned(), created_at: now.to_whole_seconds() };
+        if !self.store.create_account(account).await? {
+            return Err(Error::Refused(AccountRefused::NameTaken));
+        }
+        if credit > NanoUsd::ZERO {
+            self.deposit(id, credit).await?;
+        }
+        Ok(id)
+    }
+
+    /// All accounts, oldest first.
+    pub async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+        self.store.accounts().await
+    }
+
+    /// The account of this name.
+    pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
+        // Names are asked for by an operator now and then: no store needs an index for that.
+        let accounts = self.store.accounts().await?;
+        let named = accounts.iter().find(|account| account.name == name);
+        named.map(|account| account.id).ok_or(Error::Refused(AccountRefused::NotFound))
+    }
+
+    /// Adds credit to an account, and answers what it is then.
+    pub async fn deposit(
+        &self,
+        account: AccountId,
+        amount: NanoUsd,
+    ) -> Result<NanoUsd, Error<AccountRefused>> {
+        let now = self.clock.now();
+        let id = DepositId::new(now, random_bytes(&*self.clock));
+        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount }], now).await?;
+        match outcomes.into_iter().next() {
+            Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
+            Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
+            Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
+            other => Err(Unavailable(format!("a deposit was answered with {other:?}")).into()),
+        }
+    }
+
+    /// Makes a management key; the answer is its plaintext, which nothing can tell again.
+    pub async fn create_management_key(
+        &self,
+        account: AccountId,
+        name: &str,
+    ) -> Result<SecretString, Unavailable> {
+        let now = self.clock.now();
+        let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
+        let key = ManagementKey {
+            id: ManagementKeyId::new(now, random_bytes(&*self.clock)),
+            name: name.to_owned(),
+            hint: key::hint(plaintext.expose_secret()),
+            created_at: now.to_whole_seconds(),
+            revoked_at: None,
+        };
+        self.store.create_management_key(NewManagementKey { account, key, digest }).await?;
+        Ok(plaintext)
+    }
+
+    /// The account's management keys, oldest first.
+    pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+        self.store.management_keys(account).await
+    }
+
+    /// Revokes a management key for good; again is the same.
+    pub async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<AccountRefused>> {
+        let now = self.clock.now().to_whole_seconds();
+        let revoked = self.store.revoke_management_key(id, now).await?;
+        revoked.ok_or(Error::Refused(AccountRefused::ManagementKeyNotFound))
+    }
+}
