@@ -10,14 +10,14 @@ const TOKENS_PER_PRICE: i128 = 1_000_000;
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let cached = usage.cached.min(usage.prompt);
     let scaled = times(usage.prompt - cached, price.input)
-        + times(cached, price.cached_input)
-        + times(usage.completion, price.output);
+        .saturating_add(times(cached, price.cached_input))
+        .saturating_add(times(usage.completion, price.output));
     round_up(scaled)
 }
 
 /// The most that a prompt and so much output can cost, whatever of the prompt turns out to be cached.
 pub fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
-    round_up(times(prompt, dearer_input(price)) + times(output, price.output))
+    round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.output)))
 }
 
 /// The most output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; all of `wanted` if
@@ -37,13 +37,13 @@ fn dearer_input(price: &Price) -> NanoUsd {
     price.input.max(price.cached_input)
 }
 
-/// Exact: 2^64 tokens at 2^63 nano-USD fit 128 bits.
+/// Exact: 2^64 tokens at 2^63 nano-USD fit 128 bits. Sums of such products saturate, far beyond what anyone can own.
 fn times(tokens: u64, price: NanoUsd) -> i128 {
     i128::from(tokens) * i128::from(price.nanos())
 }
 
 fn round_up(scaled: i128) -> NanoUsd {
-    let nanos = (scaled + TOKENS_PER_PRICE - 1) / TOKENS_PER_PRICE;
+    let nanos = scaled.saturating_add(TOKENS_PER_PRICE - 1) / TOKENS_PER_PRICE;
     NanoUsd::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX)).min(NanoUsd::MAX)
 }
 
