@@ -201,7 +201,8 @@ fn told(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
         Error::Unavailable(Unavailable(cause)) => anyhow!(
-            "the store is unavailable: {cause}\nWhether it was done is unknown: look at `accounts list` before trying again."
+            "the store is unavailable: {cause}\n\
+             Whether it was done is unknown: look at `accounts list` before trying again."
         ),
     }
 }
@@ -270,20 +271,22 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// An amount in USD that an account may have.
+/// An amount in USD that an account may begin with.
 fn credit(text: &str) -> Result<NanoUsd, String> {
-    match NanoUsd::parse(text) {
-        Ok(credit) if (NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) => Ok(credit),
-        Ok(_) => Err(format!("must be 0 to {} USD", NanoUsd::MAX)),
-        Err(e) => Err(e.to_string()),
-    }
+    usd(text, NanoUsd::ZERO)
 }
 
 /// An amount in USD that may be added to an account.
 fn amount(text: &str) -> Result<NanoUsd, String> {
-    credit(text).and_then(
-        |amount| if amount > NanoUsd::ZERO { Ok(amount) } else { Err("must be above 0 USD".into()) },
-    )
+    usd(text, NanoUsd::from_nanos(1))
+}
+
+fn usd(text: &str, least: NanoUsd) -> Result<NanoUsd, String> {
+    match NanoUsd::parse(text) {
+        Ok(amount) if (least..=NanoUsd::MAX).contains(&amount) => Ok(amount),
+        Ok(_) => Err(format!("must be {least} to {} USD", NanoUsd::MAX)),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 #[cfg(test)]
