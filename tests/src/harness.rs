@@ -87,6 +87,8 @@ pub struct Stack {
 pub struct ApiKey {
     /// `ak_…`
     pub id: String,
+    /// The account that it belongs to.
+    pub account: Account,
     /// The plaintext.
     pub secret: String,
 }
@@ -147,7 +149,7 @@ impl Stack {
         assert_eq!(answer.status, 201, "{answer}");
         let object = answer.json();
         let field = |name: &str| object[name].as_str().unwrap().to_owned();
-        ApiKey { id: field("id"), secret: field("key") }
+        ApiKey { id: field("id"), account: account.clone(), secret: field("key") }
     }
 
     /// Another account, with so much credit.
@@ -185,7 +187,7 @@ impl Stack {
 
     /// The key as the management API shows it.
     pub async fn show(&self, key: &ApiKey) -> Value {
-        let answer = self.manage(Method::GET, &format!("/{}", key.id), None).await;
+        let answer = self.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
         assert_eq!(answer.status, 200, "{answer}");
         answer.json()
     }
@@ -197,7 +199,7 @@ impl Stack {
 
     /// Revokes a key.
     pub async fn revoke(&self, key: &ApiKey) {
-        let answer = self.manage(Method::DELETE, &format!("/{}", key.id), None).await;
+        let answer = self.manage_as(&key.account, Method::DELETE, &format!("/{}", key.id), None).await;
         assert_eq!(answer.status, 200, "{answer}");
     }
 

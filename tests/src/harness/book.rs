@@ -45,6 +45,8 @@ struct Line {
     tag: String,
     model: String,
     told: Option<NanoUsd>,
+    /// What the test says it may cost.
+    range: Option<(NanoUsd, NanoUsd)>,
     /// The process was killed while the request was under way, so only its last report was billed.
     interrupted: bool,
 }
@@ -77,10 +79,22 @@ impl Book {
         *paid = paid.checked_add(amount).unwrap();
     }
 
-    /// Enters a request.
-    pub(super) fn enter(&self, key: &str, tag: &str, model: &str) -> Entry {
-        let line =
-            Line { key: key.into(), tag: tag.into(), model: model.into(), told: None, interrupted: false };
+    /// Enters a request, and what a test knows better than the upstream of its cost.
+    pub(super) fn enter(
+        &self,
+        key: &str,
+        tag: &str,
+        model: &str,
+        range: Option<(NanoUsd, NanoUsd)>,
+    ) -> Entry {
+        let line = Line {
+            key: key.into(),
+            tag: tag.into(),
+            model: model.into(),
+            told: None,
+            range,
+            interrupted: false,
+        };
         let line = Arc::new(Mutex::new(line));
         self.entries.lock().unwrap().push(line.clone());
         Entry(line)
@@ -171,6 +185,9 @@ impl Line {
     fn range(&self, served: Option<&Generation>) -> (i64, i64) {
         if let Some(told) = self.told {
             return (told.nanos(), told.nanos());
+        }
+        if let Some((least, most)) = self.range {
+            return (least.nanos(), most.nanos());
         }
         let Some(served) = served else { return (0, 0) };
         let (least, most) = billed(&self.model, served);

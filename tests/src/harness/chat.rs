@@ -25,6 +25,8 @@ pub struct Call {
     url: String,
     key: ApiKey,
     headers: HeaderMap,
+    /// What it may cost where the response does not tell and the upstream's count is not what is billed.
+    range: Option<(NanoUsd, NanoUsd)>,
     /// The tag of its script.
     pub tag: String,
     /// Its body.
@@ -38,7 +40,7 @@ impl Call {
         headers.insert(header::AUTHORIZATION, credential);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = json!({"model": FLASH, "messages": [{"role": "user", "content": script.message()}]});
-        Self { http, book, url, key: key.clone(), headers, tag: script.tag.clone(), body }
+        Self { http, book, url, key: key.clone(), headers, range: None, tag: script.tag.clone(), body }
     }
 
     /// With this member in its body.
@@ -60,6 +62,12 @@ impl Call {
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(HeaderName::from_static(name), value.parse().unwrap());
         self
+    }
+
+    /// Told the harness: where the response does not say its cost, it lies between these two.
+    #[must_use]
+    pub fn costing(self, least: NanoUsd, most: NanoUsd) -> Self {
+        Self { range: Some((least, most)), ..self }
     }
 
     /// Sends it and reads the whole answer, be it an error.
@@ -106,7 +114,7 @@ impl Call {
 
     fn enter(&self) -> Entry {
         let model = self.body["model"].as_str().unwrap_or_default();
-        self.book.enter(&self.key.id, &self.tag, model)
+        self.book.enter(&self.key.id, &self.tag, model, self.range)
     }
 
     fn request(&self) -> Request<Full<Bytes>> {

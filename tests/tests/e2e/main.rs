@@ -2,4 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 
+mod bad_input;
+mod caps;
+mod crashes;
+mod credentials;
+mod doors;
+mod failures;
+mod first_request;
+mod leaving;
+mod management;
 mod upstream;
+mod wire;

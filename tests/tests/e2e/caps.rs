@@ -1,0 +1,232 @@
+//! What may be spent is never passed, and can be spent to the end.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Answer, ApiKey, Call, LOOK_EVERY, Stack, cost_of, nanos},
+    upstream::{Script, Told, Usage},
+};
+use tokio::time::sleep;
+
+/// Requests sent at once.
+const MANY: u64 = 400;
+/// How many of them can be paid for.
+const PAID: i64 = 25;
+/// Tokens of each.
+const PROMPT: u64 = 30;
+const COMPLETION: u64 = 40;
+
+fn times(amount: NanoUsd, count: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount.nanos() * count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
+    let stack = Stack::start().await;
+    let limit = times(cost_of(PROMPT, COMPLETION), PAID);
+    let key = stack.key_limited(limit).await;
+    storm(&stack, &key, limit, "key_limit_reached").await;
+    spend_the_rest(&stack, &key, limit, "key_limit_reached").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
+    let stack = Stack::start().await;
+    let credit = times(cost_of(PROMPT, COMPLETION), PAID);
+    let account = stack.open_account("tight", credit);
+    let key = stack.key_of(&account, json!({})).await;
+    storm(&stack, &key, credit, "insufficient_credits").await;
+    spend_the_rest(&stack, &key, credit, "insufficient_credits").await;
+}
+
+/// Sends many requests at once, whole and streamed in turn, and watches the key meanwhile.
+async fn storm(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
+    let script = Script { head_after_ms: 30, ..Script::tokens(PROMPT, COMPLETION).pace(2) };
+    let requests = (0..MANY).map(|index| {
+        let call = stack.call(key, script.clone()).with("max_tokens", COMPLETION);
+        async move {
+            if index % 2 == 0 {
+                let answer = call.send().await;
+                if answer.status == 200 { Ok(answer.cost()) } else { Err(answer) }
+            } else {
+                let stream = call.try_stream().await?;
+                Ok(stream.rest().await.assert_done().cost())
+            }
+        }
+    });
+    let watch = async {
+        loop {
+            let used = stack.used(key).await;
+            assert!(used <= cap, "{used} of {cap} are used");
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    let outcomes: Vec<Result<NanoUsd, Answer>> = tokio::select! {
+        outcomes = join_all(requests) => outcomes,
+        never = watch => never,
+    };
+    let mut billed = 0;
+    let mut answered = 0;
+    for outcome in outcomes {
+        match outcome {
+            Ok(cost) => {
+                billed += cost.nanos();
+                answered += 1;
+            }
+            Err(refusal) if refusal.status == 402 => {
+                refusal.assert_error(402, empty);
+            }
+            Err(refusal) => {
+                refusal.assert_error(429, "spend_reserved");
+            }
+        }
+    }
+    assert!((2..=2 * PAID).contains(&answered), "{answered} requests were answered");
+    let used = stack.used(key).await;
+    assert_eq!(used.nanos(), billed, "what was billed is what was told");
+}
+
+/// Spends on, one request after the other, until not even the least request can be paid.
+async fn spend_the_rest(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
+    for (prompt, completion) in [(PROMPT, COMPLETION), (1, 1)] {
+        let refusal = loop {
+            let call = stack.call(key, Script::tokens(prompt, completion)).with("max_tokens", completion);
+            let answer = call.send().await;
+            if answer.status != 200 {
+                break answer;
+            }
+        };
+        refusal.assert_error(402, empty);
+    }
+    let used = stack.used(key).await;
+    let rest = cap.nanos() - used.nanos();
+    assert!((0..cost_of(1, 1).nanos()).contains(&rest), "{rest} n$ of {cap} $ cannot be spent");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_request_is_lowered_to_what_can_be_paid_and_told_so() {
+    let stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(400, 100)).await;
+    let call = stack.call(&key, Script::tokens(100, 5_000)).with("max_tokens", 4_000);
+    let tag = call.tag.clone();
+    let answer = call.send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let lowered: u64 = answer.header("x-max-tokens").parse().unwrap_or_else(|_| panic!("{answer}"));
+    assert!((1..4_000).contains(&lowered), "{answer}");
+    let sent = stack.upstream.tagged(&tag).pop().unwrap().json();
+    assert_eq!(sent["max_tokens"], lowered);
+    let body = answer.json();
+    assert_eq!(body["choices"][0]["finish_reason"], "length");
+    assert_eq!(body["usage"]["completion_tokens"], lowered);
+    assert!(stack.used(&key).await <= cost_of(400, 100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_goes_on_to_the_last_token_that_can_be_paid() {
+    let stack = Stack::start().await;
+    let limit = cost_of(100, 3_000);
+    let key = stack.key_limited(limit).await;
+    let ended = stack.call(&key, Script::tokens(100, 50_000)).stream().await.rest().await;
+    ended.assert_done();
+    assert_eq!(ended.finish_reasons(), ["length"]);
+    let tokens = ended.usage().unwrap()["completion_tokens"].as_u64().unwrap();
+    assert_eq!(tokens, 3_000, "the prompt's exact count is known by then, so the whole limit is spent");
+    assert_eq!(stack.used(&key).await, limit);
+    stack.call(&key, Script::tokens(1, 1)).send().await.assert_error(402, "key_limit_reached");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_nobody_limits_draws_as_many_grants_as_it_needs() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let ended = stack.call(&key, Script::tokens(10, 20_000)).stream().await.rest().await;
+    assert_eq!((ended.assert_done().finish_reasons(), ended.tokens()), (vec!["stop"], 20_000));
+    assert_eq!(ended.cost(), cost_of(10, 20_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_others_hold_is_worth_waiting_for() {
+    let stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(600, 1_000)).await;
+    let slow = Script { head_after_ms: 1_500, ..Script::tokens(100, 10) };
+    let first = stack.call(&key, slow).with("max_tokens", 100_000);
+    let second = || stack.call(&key, Script::tokens(100, 10)).with("max_tokens", 1_000);
+    let waiting = async {
+        sleep(Duration::from_millis(500)).await;
+        second().send().await.assert_error(429, "spend_reserved");
+    };
+    let (answer, ()) = tokio::join!(first.send(), waiting);
+    assert_eq!(answer.status, 200, "{answer}");
+    let answer = second().send().await;
+    assert_eq!(answer.status, 200, "what was held and not spent is free again: {answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_that_can_never_be_paid_is_refused_for_good_and_costs_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(99, 1)).await;
+    for _ in 0..3 {
+        let answer = stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1).send().await;
+        answer.assert_error(402, "key_limit_reached");
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    assert!(stack.upstream.generations().is_empty(), "the upstream was not asked to generate");
+    let answer = stack.call(&key, Script::tokens(99, 1)).with("max_tokens", 1).send().await;
+    assert_eq!(answer.status, 200, "an exact count shows that this one fits to the last nano-USD: {answer}");
+    assert!(stack.upstream.token_counts() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_upstream_that_ignores_its_limit_is_billed_up_to_what_is_left() {
+    let stack = Stack::start().await;
+    let limit = cost_of(600, 100);
+    let rich = stack.key().await;
+    let poor = stack.key_limited(limit).await;
+    let lie = Usage { prompt: 100, cached: 0, completion: 10_000 };
+    let script = Script { told: Told::Lie(lie), ..Script::tokens(100, 10) };
+    let call = |key: &ApiKey| -> Call { stack.call(key, script.clone()).with("max_tokens", 20) };
+
+    let paid = call(&rich).send().await;
+    assert_eq!(paid.cost(), cost_of(100, 10_000), "{paid}");
+    let capped = call(&poor).send().await;
+    assert_eq!(capped.cost(), limit, "{capped}");
+    assert_eq!(stack.show(&poor).await["limit_remaining"], 0);
+    call(&poor).send().await.assert_error(402, "key_limit_reached");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn more_cached_tokens_than_prompt_tokens_are_not_believed() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let lie = Usage { prompt: 1_000, cached: 9_000, completion: 10 };
+    let script = Script { told: Told::Lie(lie), ..Script::tokens(1_000, 10) };
+    let usage = Usage { prompt: 1_000, cached: 1_000, completion: 10 };
+    let expected = tests::harness::cost(tests::harness::FLASH, usage);
+    let whole = stack.call(&key, script.clone()).send().await;
+    assert_eq!(whole.cost(), expected, "{whole}");
+    assert_eq!(whole.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 1_000, "{whole}");
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    assert_eq!(ended.assert_done().cost(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_changed_under_way_counts_from_the_next_request() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    assert_eq!(stack.call(&key, Script::tokens(1_000, 10)).send().await.status, 200);
+    let patch = |limit: Value| {
+        let (stack, key) = (&stack, &key);
+        async move {
+            let body = json!({ "limit": limit });
+            stack.manage(http::Method::PATCH, &format!("/{}", key.id), Some(body)).await.json()
+        }
+    };
+    let lowered = patch(json!(0.000_001)).await;
+    assert_eq!(nanos(&lowered["limit_remaining"]).nanos(), 1_000 - cost_of(1_000, 10).nanos());
+    stack.call(&key, Script::default()).send().await.assert_error(402, "key_limit_reached");
+    patch(Value::Null).await;
+    assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
+}

@@ -1,0 +1,132 @@
+//! The process ends, in good order or not.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Answer, LOOK_EVERY, Options, Stack, cost_of},
+    upstream::Script,
+};
+use tokio::{net::TcpStream, time::sleep};
+
+/// Streams under way when the process is killed.
+const STREAMS: usize = 50;
+/// Long enough to be renewed on a slow machine, short enough to be waited for.
+const LEASE: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn after_kill_9_every_stream_is_billed_what_it_last_reported_once() {
+    let mut stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
+    let mut keys = Vec::new();
+    for _ in 0..STREAMS {
+        keys.push(stack.key().await);
+    }
+    let script = Script::tokens(12, 100_000).pace(25);
+    let streams = join_all(keys.iter().map(|key| stack.call(key, script.clone()).stream())).await;
+    let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
+    // Every lease is renewed, and progress reported with it.
+    let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
+    sleep(LEASE + LEASE / 3).await;
+
+    stack.crash().await;
+    let killed = Instant::now();
+    for ended in join_all(reading).await {
+        let ended = ended.unwrap();
+        assert!(ended.broken.is_some() && !ended.done, "no stream may look complete: {ended:?}");
+    }
+    stack.released(LEASE + Duration::from_secs(3)).await;
+    println!("the last hold expired {:?} after the restart", killed.elapsed());
+
+    let mut billed = Vec::new();
+    for (key, tag) in keys.iter().zip(&tags) {
+        let served =
+            stack.upstream.wait_for(tag, "stop", |generation| generation.ended.is_some()).await.served;
+        let used = stack.used(key).await;
+        assert!((cost_of(12, 1)..=cost_of(12, served.completion)).contains(&used), "{used} for {served:?}");
+        billed.push(used);
+    }
+    sleep(LEASE).await;
+    for (key, before) in keys.iter().zip(billed) {
+        assert_eq!(stack.used(key).await, before, "billed once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
+    let mut stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(10_000, 10)).await;
+    stack.call(&key, Script::tokens(100, 10)).send().await;
+    stack.add_credit(&stack.account, cost_of(5, 5));
+    let (shown, balance) = (stack.show(&key).await, stack.balance(&stack.account));
+    stack.crash().await;
+    assert_eq!((stack.show(&key).await, stack.balance(&stack.account)), (shown, balance));
+    assert_eq!(stack.call(&key, Script::tokens(100, 10)).send().await.status, 200);
+    assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(100, 10).nanos());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_interrupted_server_lets_what_runs_finish_and_takes_nothing_new() {
+    let mut stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 100).pace(20)).stream().await;
+    let whole =
+        tokio::spawn(stack.call(&key, Script { head_after_ms: 1_500, ..Script::tokens(30, 7) }).send());
+    stream.read_tokens(5).await;
+
+    stack.server.interrupt();
+    assert_refused_soon(&stack).await;
+    let ended = stream.rest().await;
+    assert_eq!((ended.assert_done().tokens(), ended.cost()), (100, cost_of(12, 100)));
+    let answer: Answer = whole.await.unwrap();
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(30, 7)), "{answer}");
+    let status = stack.server.ended().await;
+    assert!(status.success(), "{status}");
+
+    let spent = cost_of(12, 100).nanos() + cost_of(30, 7).nanos();
+    let balance = stack.balance(&stack.account);
+    assert_eq!(balance.held, NanoUsd::ZERO);
+    assert_eq!(balance.credit.nanos(), 10_000_000_000 - spent, "captures were delivered before the end");
+    stack.restart().await;
+    assert_eq!(stack.used(&key).await.nanos(), spent);
+}
+
+/// New connections are refused, or told that the server drains.
+async fn assert_refused_soon(stack: &Stack) {
+    let address = stack.server.public().strip_prefix("http://").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while TcpStream::connect(address).await.is_ok() {
+        assert!(Instant::now() < deadline, "connections are still accepted");
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_idle_server_ends_at_once_when_interrupted() {
+    let mut stack = Stack::start().await;
+    let key = stack.key().await;
+    assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
+    let interrupted = Instant::now();
+    stack.server.interrupt();
+    assert!(stack.server.ended().await.success());
+    assert!(interrupted.elapsed() < Duration::from_secs(5), "it took {:?}", interrupted.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_has_an_end() {
+    let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
+    let mut stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 100_000).pace(20)).stream().await;
+    stream.read_tokens(5).await;
+    stack.server.interrupt();
+    let ended = stream.rest().await;
+    assert!(!ended.done, "a stream that was cut does not look complete: {ended:?}");
+    assert!(stack.server.ended().await.success());
+    let balance = stack.balance(&stack.account);
+    assert_eq!(balance.held, NanoUsd::ZERO);
+    assert!(
+        balance.credit.nanos() <= 10_000_000_000 - cost_of(12, 5).nanos(),
+        "what was delivered is billed"
+    );
+}

@@ -1,0 +1,172 @@
+//! Upstreams that fail: what the client is told, and what it pays.
+
+use serde_json::json;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Answer, ApiKey, Models, Options, Stack, cost_of},
+    upstream::{Fault, Script, Shape, Told, text},
+};
+
+async fn whole(stack: &Stack, key: &ApiKey, fault: Fault) -> Answer {
+    stack.call(key, Script::tokens(12, 9).fault(fault)).send().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_upstream_that_refuses_is_translated_and_costs_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let cases = [
+        (400, Shape::Nested, 400, "invalid_value"),
+        (422, Shape::Flat, 400, "invalid_value"),
+        (400, Shape::TooLong, 400, "context_length_exceeded"),
+        (413, Shape::Nested, 413, "request_too_large"),
+        (401, Shape::Flat, 502, "upstream_error"),
+        (403, Shape::Nested, 502, "upstream_error"),
+        (404, Shape::Nested, 502, "upstream_error"),
+        (429, Shape::Nested, 503, "upstream_unavailable"),
+        (500, Shape::Flat, 502, "upstream_error"),
+        (503, Shape::Html, 503, "upstream_unavailable"),
+        (504, Shape::Html, 504, "upstream_timeout"),
+        (302, Shape::Html, 502, "upstream_error"),
+    ];
+    for (status, shape, ours, code) in cases {
+        let script = Script::tokens(12, 9).fault(Fault::Error { status, shape });
+        let answer = stack.call(&key, script.clone()).send().await;
+        assert_eq!((answer.status, answer.code().as_str()), (ours, code), "{status} {shape:?}: {answer}");
+        answer.assert_error(ours, code);
+        let refused = stack.call(&key, script).try_stream().await;
+        let Err(answer) = refused else { panic!("a stream began") };
+        answer.assert_error(ours, code);
+    }
+    let shown = stack.show(&key).await;
+    assert_eq!((&shown["used"], &shown["last_used_at"]), (&json!(0), &json!(null)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_answer_that_breaks_or_makes_no_sense_costs_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    for fault in [
+        Fault::Cut { after: 3 },
+        Fault::End { after: 3 },
+        Fault::Nonsense { after: 0 },
+        Fault::CutBeforeUsage,
+        Fault::NoFinishReason,
+    ] {
+        let answer = whole(&stack, &key, fault).await;
+        assert_eq!((answer.status, answer.code().as_str()), (502, "upstream_error"), "{fault:?}: {answer}");
+        answer.assert_error(502, "upstream_error");
+    }
+    let abort = Script { finish_reason: Some("abort".into()), ..Script::tokens(12, 9) };
+    stack.call(&key, abort).send().await.assert_error(502, "upstream_error");
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_upstream_that_hangs_up_or_is_not_there_is_unavailable() {
+    let mut stack = Stack::start().await;
+    let key = stack.key().await;
+    let answer = whole(&stack, &key, Fault::CutBeforeHead).await;
+    assert!(matches!(answer.status, 502 | 503), "{answer}");
+    assert!(stack.call(&key, Script::tokens(12, 9).fault(Fault::CutBeforeHead)).try_stream().await.is_err());
+    stack.upstream.stop();
+    whole(&stack, &key, Fault::None).await.assert_error(503, "upstream_unavailable");
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    drop(stack);
+
+    let nowhere = Models::At("http://127.0.0.1:1/v1".into());
+    let stack = Stack::with(Options { models: nowhere, ..Options::default() }).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::default()).send().await.assert_error(503, "upstream_unavailable");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_breaks_says_so_and_costs_what_it_delivered() {
+    let stack = Stack::start().await;
+    for fault in [
+        Fault::Cut { after: 4 },
+        Fault::End { after: 4 },
+        Fault::ErrorEvent { after: 4, shape: Shape::Nested },
+        Fault::ErrorEvent { after: 4, shape: Shape::Flat },
+        Fault::Nonsense { after: 4 },
+    ] {
+        let key = stack.key().await;
+        let ended = stack.call(&key, Script::tokens(12, 9).fault(fault)).stream().await.rest().await;
+        assert_eq!(ended.error_code(), "upstream_error", "{fault:?}: {ended:?}");
+        ended.assert_error(502, "upstream_error");
+        assert_eq!((ended.text(), ended.finish_reasons().len()), (text(4), 0), "{fault:?}");
+        stack.released(tests::harness::PATIENCE).await;
+        assert_eq!(stack.used(&key).await, cost_of(12, 4), "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_breaks_before_its_first_token_costs_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    for fault in [
+        Fault::Cut { after: 0 },
+        Fault::End { after: 0 },
+        Fault::ErrorEvent { after: 0, shape: Shape::Nested },
+    ] {
+        match stack.call(&key, Script::tokens(12, 9).fault(fault)).try_stream().await {
+            Ok(stream) => stream.rest().await.assert_error(502, "upstream_error"),
+            Err(answer) => drop(answer.assert_error(502, "upstream_error")),
+        }
+        stack.released(tests::harness::PATIENCE).await;
+        assert_eq!(stack.used(&key).await, NanoUsd::ZERO, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_without_a_finish_reason_or_with_abort_is_a_failure_and_is_billed() {
+    let stack = Stack::start().await;
+    let abort = Script { finish_reason: Some("abort".into()), ..Script::tokens(12, 9) };
+    for script in [Script::tokens(12, 9).fault(Fault::NoFinishReason), abort] {
+        let key = stack.key().await;
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        ended.assert_error(502, "upstream_error");
+        stack.released(tests::harness::PATIENCE).await;
+        assert_eq!(stack.used(&key).await, cost_of(12, 9));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_finish_reason_completes_a_stream_whatever_is_missing_behind_it() {
+    let stack = Stack::start().await;
+    for fault in [Fault::CutBeforeUsage, Fault::NoDone] {
+        let key = stack.key().await;
+        let ended = stack.call(&key, Script::tokens(12, 9).fault(fault)).stream().await.rest().await;
+        assert_eq!(ended.assert_done().finish_reasons(), ["stop"], "{fault:?}: {ended:?}");
+        assert_eq!((ended.cost(), stack.used(&key).await), (cost_of(12, 9), cost_of(12, 9)), "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn usage_that_is_not_told_is_estimated_and_never_free() {
+    for kind in ["openai", "vllm"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let key = stack.key().await;
+        let script = Script { told: Told::Nothing, ..Script::tokens(30, 40) };
+        let answer = stack.call(&key, script.clone()).send().await;
+        assert_eq!(answer.status, 200, "{answer}");
+        assert!(answer.cost() >= cost_of(0, 40 / 2), "{answer}");
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        assert!(ended.assert_done().cost() >= cost_of(1, 40), "a token a delta at least: {ended:?}");
+        let both = answer.cost().nanos() + ended.cost().nanos();
+        assert_eq!(stack.used(&key).await.nanos(), both);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn one_request_too_many_is_told_to_come_back() {
+    let env = vec![("FAREGATE_MAX_IN_FLIGHT", "1".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 400).pace(10)).stream().await;
+    stream.read_tokens(1).await;
+    stack.call(&key, Script::default()).send().await.assert_error(503, "overloaded");
+    drop(stream);
+    stack.released(tests::harness::PATIENCE).await;
+    assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
+}

@@ -1,0 +1,153 @@
+//! From an empty folder to a billed answer.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use http::Method;
+use serde_json::{Value, json};
+use shared::{catalog::Catalog, money::NanoUsd};
+use tests::{
+    harness::{FLASH, MAX, Models, Options, Stack, cost, cost_of, nanos, usd},
+    upstream::{Script, Usage},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_answer_costs_exactly_its_tokens() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    assert_eq!(stack.show(&key).await["last_used_at"], Value::Null);
+
+    let answer = stack.call(&key, Script::tokens(12, 5)).send().await;
+
+    assert_eq!(answer.status, 200, "{answer}");
+    assert!(answer.text().contains(r#""cost":0.0000032"#), "written without an exponent: {answer}");
+    let usage = &answer.json()["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(12), &json!(5)));
+    assert_eq!(usage["total_tokens"], 17);
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
+    assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 0);
+    let shown = stack.manage(Method::GET, &format!("/{}", key.id), None).await;
+    assert!(shown.text().contains(r#""used":0.0000032"#), "{shown}");
+    assert!(shown.json()["last_used_at"].is_string(), "{shown}");
+    assert_eq!(stack.balance(&stack.account).credit, usd("9.9999968"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_is_billed_before_its_done() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let ended = stack.call(&key, Script::tokens(1_000, 50).pace(1)).stream().await.rest().await;
+    assert_eq!(ended.assert_done().cost(), cost_of(1_000, 50));
+    assert_eq!(stack.used(&key).await, cost_of(1_000, 50), "at the first look after [DONE]");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_whose_usage_nobody_asked_for_costs_the_same() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(1_000, 50)).stream_without_usage().await.rest().await.assert_done();
+    assert_eq!(stack.used(&key).await, cost_of(1_000, 50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_model_has_its_price_and_cached_tokens_theirs() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = Script { cached_tokens: 700, ..Script::tokens(1_001, 9) };
+    let usage = Usage { prompt: 1_001, cached: 700, completion: 9 };
+    let mut sum = 0;
+    for model in [FLASH, MAX] {
+        let answer = stack.call(&key, script.clone()).with("model", model).send().await;
+        assert_eq!(answer.cost(), cost(model, usage), "{answer}");
+        assert_eq!(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 700);
+        sum += answer.cost().nanos();
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::from_nanos(sum));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
+    let mut stack = Stack::start().await;
+    let printed = stack.server.stdout();
+    assert!(printed.contains("curl"), "{printed}");
+    let start = printed.find("fg_mgmt_").unwrap_or_else(|| panic!("no management key: {printed}"));
+    let management_key: String =
+        printed[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let url = stack.url("/v1/management/keys");
+    let answer = stack.http.send_as(&management_key, Method::POST, &url, Some(json!({}))).await;
+    assert_eq!(answer.status, 201, "{answer}");
+
+    stack.server.kill();
+    stack.restart().await;
+    let printed = stack.server.stdout();
+    assert!(!printed.contains("fg_mgmt_") && !printed.contains("fg_api_"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_kept_is_for_its_owner_alone_and_no_plaintext_is_kept_or_logged() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    stack.call(&key, Script::tokens(12, 5)).stream().await.rest().await;
+    let wrong = format!("{}x", key.secret);
+    stack
+        .http
+        .send_as(&wrong, Method::GET, &stack.url("/v1/models"), None)
+        .await
+        .assert_error(401, "invalid_api_key");
+
+    let log = stack.server.log();
+    for secret in [&key.secret, &stack.account.management_key, &wrong] {
+        assert!(!log.contains(secret.as_str()), "the log tells a key");
+        for file in files(&stack) {
+            let bytes = fs::read(&file).unwrap();
+            let kept = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!kept, "{} keeps a plaintext", file.display());
+        }
+    }
+    assert!(
+        !log.contains("quick brown") && !log.contains("\"script\""),
+        "the log tells prompts or completions"
+    );
+    for file in files(&stack) {
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", file.display());
+    }
+}
+
+fn files(stack: &Stack) -> Vec<std::path::PathBuf> {
+    let listed = fs::read_dir(stack.data().join("data")).unwrap();
+    let files: Vec<_> = listed.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    assert!(!files.is_empty(), "the data directory holds files");
+    files
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn without_a_catalogue_the_built_in_model_answers() {
+    let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
+    let key = stack.key().await;
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../config/models.toml")).unwrap();
+    let price = Catalog::parse(&text, "models.toml").unwrap().model(FLASH).unwrap().price;
+    let hello = json!([{"role": "user", "content": "Hello! Who are you?"}]);
+
+    let call = stack.call(&key, Script::default()).with("messages", hello.clone()).with("max_tokens", 24);
+    let whole = call.clone().with("seed", 7).send().await;
+    assert_eq!(whole.status, 200, "{whole}");
+    let said = whole.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    assert!(!said.is_empty(), "{whole}");
+    let ended = call.with("seed", 7).stream().await.rest().await;
+    assert_eq!(ended.assert_done().text(), said, "the same seed says the same, whole or streamed");
+
+    let mut sum = 0;
+    for usage in [&whole.json()["usage"], ended.usage().unwrap()] {
+        let tokens = |name: &str| i64::try_from(usage[name].as_u64().unwrap()).unwrap();
+        assert!(tokens("prompt_tokens") > 0 && (1..=24).contains(&tokens("completion_tokens")), "{usage}");
+        let cached =
+            i64::try_from(usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()).unwrap();
+        let scaled = (tokens("prompt_tokens") - cached) * price.input.nanos()
+            + cached * price.cached_input.nanos()
+            + tokens("completion_tokens") * price.output.nanos();
+        assert_eq!(nanos(&usage["cost"]).nanos(), (scaled + 999_999) / 1_000_000, "{usage}");
+        sum += nanos(&usage["cost"]).nanos();
+    }
+    assert_eq!(stack.used(&key).await.nanos(), sum);
+}

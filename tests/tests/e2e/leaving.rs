@@ -1,0 +1,103 @@
+//! Clients that leave before the end.
+
+use std::time::{Duration, Instant};
+
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Options, PATIENCE, Stack, cost_of},
+    upstream::{End, Fault, Script},
+};
+use tokio::time::timeout;
+
+/// An upstream is let go within a second; the other one is for slow machines.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_stops_the_upstream_and_pays_for_what_it_got() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 100_000).pace(10)).stream().await;
+    stream.read_tokens(20).await;
+    let (tag, left) = (stream.tag.clone(), Instant::now());
+    drop(stream);
+
+    let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    let (end, at) = served.ended.unwrap();
+    assert_eq!(end, End::ClientLeft);
+    assert!(at.duration_since(left) < AT_ONCE, "the upstream went on for {:?}", at.duration_since(left));
+    stack.released(PATIENCE).await;
+    let used = stack.used(&key).await;
+    assert!((cost_of(12, 20)..=cost_of(12, served.served.completion)).contains(&used), "{used}: {served:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_a_silent_stream_stops_it_too() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 3 })).stream().await;
+    stream.read_tokens(3).await;
+    let (tag, left) = (stream.tag.clone(), Instant::now());
+    drop(stream);
+    let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    assert!(served.ended.unwrap().1.duration_since(left) < AT_ONCE);
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_before_a_stream_begins_pays_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let call = stack.call(&key, Script::default().fault(Fault::StallBeforeHead));
+    let tag = call.tag.clone();
+    assert!(timeout(Duration::from_millis(500), call.try_stream()).await.is_err(), "it began");
+    let left = Instant::now();
+    let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    assert!(served.ended_by(End::ClientLeft) && left.elapsed() < AT_ONCE);
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_a_whole_request_pays_for_all_of_it() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let call = stack.call(&key, Script { head_after_ms: 1_000, ..Script::tokens(12, 50) });
+    let tag = call.tag.clone();
+    assert!(timeout(Duration::from_millis(300), call.send()).await.is_err(), "it was answered");
+    let served = stack.upstream.wait_for(&tag, "end", |generation| generation.ended.is_some()).await;
+    assert!(served.ended_by(End::Finished), "its usage is known only at its end: {served:?}");
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn without_usage_along_the_way_a_client_that_leaves_pays_an_estimate() {
+    let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
+    let key = stack.key().await;
+    let call =
+        stack.call(&key, Script::tokens(12, 100_000).pace(10)).costing(cost_of(1, 20), cost_of(1_000, 500));
+    let mut stream = call.stream().await;
+    stream.read_tokens(20).await;
+    let tag = stream.tag.clone();
+    drop(stream);
+    stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+    stack.released(PATIENCE).await;
+    assert!(stack.used(&key).await >= cost_of(1, 20), "a token a delta at least");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_hundred_clients_that_leave_at_once_leave_nothing_behind() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let streams = (0..100).map(|_| stack.call(&key, Script::tokens(12, 100_000).pace(20)).stream());
+    let mut streams = futures_util::future::join_all(streams).await;
+    for stream in &mut streams {
+        stream.read_tokens(1).await;
+    }
+    drop(streams);
+    stack.released(PATIENCE).await;
+    let generations = stack.upstream.generations();
+    assert!(generations.iter().all(|generation| generation.ended_by(End::ClientLeft)));
+    assert!(stack.used(&key).await >= NanoUsd::from_nanos(100 * cost_of(12, 1).nanos()));
+}
