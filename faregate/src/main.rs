@@ -1,1 +1,146 @@
-fn main() {}
+//! Prepaid API keys for language models, in one program: gateway, key-service, embedded store and demo model.
+
+mod first_run;
+mod secrets;
+mod welcome;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use clap::Parser;
+use http::Uri;
+use inference_gateway::server::{Parts as GatewayParts, Server as Gateway};
+use key_service::{
+    cli,
+    credentials::Credentials,
+    management::Management,
+    server::{Parts as KeyServiceParts, Server as KeyService, readiness},
+};
+use shared::{
+    catalog::{Catalog, UpstreamKind},
+    clock::{Clock, System, random_bytes},
+    config::Common,
+    serve::{DRAIN, serve, until_signalled},
+    telemetry,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Requests that the demo model holds at once; one more is told to come back.
+const DEMO_REQUESTS: usize = 64;
+/// Tokens of earlier prompts that the demo model keeps at hand: some 40 MB.
+const DEMO_CACHED_TOKENS: usize = 16_384;
+
+/// Prepaid API keys for language models. Without a command, serves.
+#[derive(Parser)]
+#[command(name = "faregate", version)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    gateway: inference_gateway::config::Options,
+
+    #[command(flatten)]
+    key_service: key_service::config::Options,
+
+    /// Where metrics and probes are served; never publish it
+    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    admin_listen: SocketAddr,
+
+    #[command(subcommand)]
+    command: Option<cli::Command>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { common, gateway, key_service, admin_listen, command } = Arguments::parse();
+    common.start_log()?;
+    let clock: Arc<dyn Clock> = Arc::new(System);
+    let secrets = secrets::open(&common, &key_service, &*clock)?;
+    let store = key_service.open_store()?;
+    let credentials = Arc::new(Credentials::new(store.clone(), secrets.peppers, common.key_prefix.clone()));
+    let management = Management::new(store.clone(), clock.clone(), credentials.clone());
+    if let Some(command) = command {
+        return cli::run(command, &management, &mut std::io::stdout()).await;
+    }
+
+    let metrics = telemetry::metrics()?;
+    let catalog = Arc::new(common.catalog()?);
+    let admin = TcpListener::bind(admin_listen).await;
+    let admin = admin.with_context(|| format!("FAREGATE_ADMIN_LISTEN: cannot listen on {admin_listen}"))?;
+    let admin_at = admin.local_addr()?;
+    let builtin = start_builtin(&catalog, &clock).await?;
+
+    let shutdown = CancellationToken::new();
+    let admin_router = telemetry::admin_router(metrics, readiness(store.clone()));
+    tokio::spawn(serve(admin, admin_router, shutdown.clone(), DRAIN));
+    let parts = KeyServiceParts {
+        store,
+        clock: clock.clone(),
+        credentials,
+        catalog: catalog.clone(),
+        internal_token: secrets.internal_token.clone(),
+    };
+    let key_service = KeyService::start(&key_service, parts, shutdown.clone()).await?;
+    let parts = GatewayParts {
+        clock,
+        catalog: catalog.clone(),
+        prefix: common.key_prefix.clone(),
+        internal_token: secrets.internal_token,
+        key_services: vec![loopback(key_service.grpc)?],
+        key_service_http: loopback(key_service.http)?,
+        builtin,
+    };
+    let gateway = Gateway::start(&gateway, parts).await?;
+    let first = first_run::prepare(&management).await?;
+    let addresses = welcome::Addresses {
+        public: gateway.public,
+        admin: admin_at,
+        key_http: key_service.http,
+        key_grpc: key_service.grpc,
+    };
+    welcome::print(&mut std::io::stdout().lock(), &addresses, &catalog, first.as_ref())?;
+
+    until_signalled().await;
+    tracing::info!("draining; running requests may finish");
+    gateway.stop().await?;
+    shutdown.cancel();
+    key_service.stopped().await;
+    Ok(())
+}
+
+/// Starts the demo model, on a port of its own, if the catalogue wants it.
+async fn start_builtin(catalog: &Catalog, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Uri>> {
+    let wanted = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
+    if !wanted {
+        return Ok(None);
+    }
+    let (now, random) = (clock.clone(), clock.clone());
+    let engine = local_model::Engine::start(local_model::Options {
+        now: Arc::new(move || u64::try_from(now.now().seconds()).unwrap_or(0)),
+        random: Arc::new(move || u64::from_le_bytes(random_bytes(&*random))),
+        max_requests: DEMO_REQUESTS,
+        max_cached_tokens: DEMO_CACHED_TOKENS,
+    })?;
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    // It ends with the process: whoever it serves has drained by then.
+    tokio::spawn(async move {
+        if let Err(e) = local_model::serve(listener, engine, std::future::pending()).await {
+            tracing::error!(error = %e, "the built-in model ended");
+        }
+    });
+    Ok(Some(format!("http://{address}/v1").parse()?))
+}
+
+/// How one part of this process reaches another: over loopback, also where it listens on every address.
+fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
+    let host = match address {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => "127.0.0.1".to_owned(),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => "[::1]".to_owned(),
+        SocketAddr::V4(a) => a.ip().to_string(),
+        SocketAddr::V6(a) => format!("[{}]", a.ip()),
+    };
+    Ok(format!("http://{host}:{}", address.port()).parse()?)
+}

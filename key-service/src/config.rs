@@ -18,6 +18,7 @@ use crate::store::{Store, memory::Memory, sqlite::Sqlite};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
+#[group(id = "key-service")] // `faregate` has both services' options
 pub struct Options {
     /// Where the key-service serves the management API
     #[arg(long, env = "FAREGATE_KEY_HTTP_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
@@ -27,7 +28,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 
-    /// Where keys and money are kept: sqlite:FILE or memory: [default: sqlite:<data dir>/faregate.db]
+    /// Where keys and money are kept: sqlite:FILE or memory: [default: faregate.db in the data directory]
     #[arg(long, env = "FAREGATE_STORE", value_name = "URL", global = true)]
     pub store: Option<String>,
 
@@ -86,7 +87,10 @@ impl Options {
                 let store = Sqlite::open(Path::new(path));
                 Ok(Arc::new(store.map_err(|e| ConfigError::new("FAREGATE_STORE", format!("{path}: {e}")))?))
             }
-            _ => Err(ConfigError::new("FAREGATE_STORE", format!("\"{url}\" is neither sqlite:FILE nor memory:"))),
+            _ => Err(ConfigError::new(
+                "FAREGATE_STORE",
+                format!("\"{url}\" is neither sqlite:FILE nor memory:"),
+            )),
         }
     }
 }
@@ -97,6 +101,7 @@ fn pepper(
 ) -> Result<Option<Pepper>, ConfigError> {
     let setting = if value.1.is_some() { value.0 } else { file.0 };
     let Some(hex) = either(value, file)? else { return Ok(None) };
-    let pepper = Pepper::from_hex(&hex).ok_or_else(|| ConfigError::new(setting, "must be 64 hexadecimal digits"))?;
+    let pepper =
+        Pepper::from_hex(&hex).ok_or_else(|| ConfigError::new(setting, "must be 64 hexadecimal digits"))?;
     Ok(Some(pepper))
 }

@@ -7,7 +7,7 @@ use shared::{
     clock::Clock,
     rpc::{RequireToken, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
-    serve::serve,
+    serve::{DRAIN, serve},
     telemetry::Readiness,
 };
 use tokio::{net::TcpListener, time::timeout};
@@ -18,11 +18,9 @@ use tonic::{
 };
 
 use crate::{
-    config::Options, credentials::Credentials, grpc::Grpc, http, management::Management, service::Service, store::Store, sweeper,
+    config::Options, credentials::Credentials, grpc::Grpc, http, management::Management, service::Service,
+    store::Store, sweeper,
 };
-
-/// How long requests in flight may take to finish once the service is to stop.
-pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// What the service is made of.
 pub struct Parts {
@@ -55,7 +53,8 @@ impl Server {
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
-        let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, options.hold_lease());
+        let service =
+            Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, options.hold_lease());
         let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;

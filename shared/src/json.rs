@@ -11,6 +11,10 @@ pub use serde_json::value::RawValue;
 /// Objects with more members than this check for duplicates with a set rather than by comparing each with each.
 const FEW_MEMBERS: usize = 16;
 
+/// Members of one object, at most: far beyond any that is read here, and few enough that what is kept of an object made
+/// of nothing but short names stays small.
+const MAX_MEMBERS: usize = 4096;
+
 /// What a JSON value is, told by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -115,6 +119,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                     if duplicate {
                         return Err(A::Error::custom(format_args!("duplicate member `{name}`")));
                     }
+                    if members.len() == MAX_MEMBERS {
+                        return Err(A::Error::custom(format_args!("more than {MAX_MEMBERS} members")));
+                    }
                     members.push((name, value));
                 }
                 Ok(Object(members))
@@ -166,6 +173,8 @@ mod tests {
         assert!(Object::from_slice(br#"{"a":1,"\u0061":2}"#).is_err());
         let many: String = (0..100).map(|i| format!(r#""k{i}":0,"#)).collect();
         assert!(Object::from_slice(format!(r#"{{{many}"x":0}}"#).as_bytes()).is_ok());
+        let too_many: String = (0..=MAX_MEMBERS).map(|i| format!(r#""k{i}":0,"#)).collect();
+        assert!(Object::from_slice(format!(r#"{{{too_many}"x":0}}"#).as_bytes()).is_err());
         for again in [0, 50, 99] {
             assert!(Object::from_slice(format!(r#"{{{many}"k{again}":0}}"#).as_bytes()).is_err());
         }

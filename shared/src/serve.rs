@@ -18,6 +18,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
+/// How long requests in flight may take to finish once a server is to stop, where nothing says otherwise.
+pub const DRAIN: Duration = Duration::from_secs(10);
 /// Connections open at once; a further one waits in the kernel's queue.
 const MAX_CONNECTIONS: usize = 16_384;
 /// How long a client may take to send the head of a request.

@@ -1,0 +1,80 @@
+//! The secrets of an installation: configured, or made on the first run and kept beside the data.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use key_service::config::Options;
+use shared::{
+    clock::{Clock, random_bytes},
+    config::Common,
+    digest::{Pepper, Peppers},
+    secret::{self, SecretString},
+};
+
+/// What the services keep from everyone else.
+pub(crate) struct Secrets {
+    /// Keys are hashed with them.
+    pub(crate) peppers: Peppers,
+    /// Calls between the services carry it.
+    pub(crate) internal_token: SecretString,
+}
+
+/// The configured secrets; those that are not configured are read from the data directory, or made there.
+pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
+    let folder = Folder::create(&options.data_dir)?;
+    let peppers = match options.peppers()? {
+        Some(peppers) => peppers,
+        None => {
+            let hex = folder.secret("pepper", clock)?;
+            let current =
+                Pepper::from_hex(&hex).context("data directory: `pepper` must hold 64 hexadecimal digits")?;
+            Peppers { current, previous: None }
+        }
+    };
+    let internal_token = match common.internal_token()? {
+        Some(token) => token,
+        None => folder.secret("internal-token", clock)?,
+    };
+    Ok(Secrets { peppers, internal_token })
+}
+
+/// The data directory.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, for its owner alone, unless it exists.
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.with_context(|| format!("FAREGATE_DATA_DIR: cannot make {}", path.display()))?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// The secret in this file; made of 256 random bits, readable by its owner alone, if there is none.
+    fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
+        let path = self.0.join(name);
+        if !path.exists() {
+            let hex: String = random_bytes::<32>(clock).iter().map(|byte| format!("{byte:02x}")).collect();
+            publish(&path, &hex).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        secret::read_file(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+/// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands.
+fn publish(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    let published = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match published {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        published => published,
+    }
+}

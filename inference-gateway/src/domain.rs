@@ -1,0 +1,5 @@
+//! What a chat request is, and what its answer says: pure functions from bytes to bytes.
+
+pub mod answer;
+pub mod chat;
+pub mod sse;

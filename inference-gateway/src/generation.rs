@@ -1,0 +1,263 @@
+//! One chat request, from its authorization to its settlement.
+//!
+//! A generation runs in a task of its own: a client that leaves cannot interrupt it between opening a hold and taking
+//! on the obligation to resolve it.
+
+mod allowance;
+mod lease;
+mod streamed;
+mod tally;
+mod whole;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{body::Body, http::HeaderValue, response::Response};
+use bytes::Bytes;
+use hyper::body::Incoming;
+use shared::{
+    error::ApiError,
+    ids::{GenerationId, KeyId, RequestId},
+    money::NanoUsd,
+    refusal::Refusal,
+    tokens::Usage,
+};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    domain::{answer, chat::Forward},
+    http::{App, X_GENERATION_ID, X_MAX_TOKENS},
+    keys::{Ask, Charge, Grant},
+    meter::Meter,
+    settler::Slot,
+    upstream::{Failure, Pool, Running},
+};
+use lease::Lease;
+
+/// Output tokens that a stream holds at first, and by which it extends: some tens of seconds of generation, and little
+/// enough that an idle rest of it keeps nobody else waiting for long.
+const GRANT_TOKENS: u64 = 1024;
+/// With what is left held by others, a stream shorter than this is not worth beginning.
+const ENOUGH_STREAMED: u64 = 64;
+/// The same for a whole answer, which cannot be extended.
+const ENOUGH_WHOLE: u64 = 512;
+
+/// A checked request.
+pub struct Job {
+    /// The generation.
+    pub id: GenerationId,
+    /// The HTTP request, for the log.
+    pub request: RequestId,
+    /// When it came, in seconds since 1970.
+    pub created: i64,
+    /// The presented key.
+    pub credential: String,
+    /// The model's id.
+    pub model: String,
+    /// What goes to the upstream, and what of it matters here.
+    pub forward: Forward,
+}
+
+impl Job {
+    /// Output tokens wanted of all choices together.
+    fn wanted(&self) -> u64 {
+        self.forward.max_tokens.saturating_mul(self.forward.n)
+    }
+
+    /// What every object of the answer says of itself.
+    fn generation(&self) -> answer::Generation<'_> {
+        answer::Generation { id: self.id, created: self.created, model: &self.model }
+    }
+
+    /// What the prompt may have, where nobody counted it: a token of text is about four bytes.
+    fn prompt_estimate(&self) -> u64 {
+        self.forward.prompt_bound.div_ceil(4)
+    }
+}
+
+/// Where the response is waited for.
+pub type Reply = oneshot::Sender<Result<Response, ApiError>>;
+
+/// What a generation is doing, told once in the log.
+struct Story {
+    began: Instant,
+    key: Option<KeyId>,
+    usage: Usage,
+    charge: Option<Charge>,
+    first_token: Option<Duration>,
+    ending: &'static str,
+}
+
+/// Runs the generation. `reply` hears of the response as soon as its head is known; for a stream that is long before
+/// its end.
+pub async fn run(app: Arc<App>, job: Job, slot: Slot, mut reply: Reply) {
+    let mut story = Story {
+        began: Instant::now(),
+        key: None,
+        usage: Usage::default(),
+        charge: None,
+        first_token: None,
+        ending: "",
+    };
+    match begin(&app, &job, slot, &mut reply, &mut story).await {
+        Err(error) => {
+            story.ending = error.code.as_str();
+            // Nobody listens where the client has gone.
+            let _ = reply.send(Err(error));
+        }
+        Ok(None) => story.ending = "client_gone",
+        Ok(Some(begun)) if job.forward.stream => streamed::run(&app, &job, begun, reply, &mut story).await,
+        Ok(Some(begun)) => {
+            let answered = whole::run(&app, &job, begun, &mut story).await;
+            story.ending = answered.as_ref().map_or_else(|e| e.code.as_str(), |_| "ok");
+            let _ = reply.send(answered);
+        }
+    }
+    tell(&job, &story);
+}
+
+/// A generation whose upstream has answered 200.
+struct Begun {
+    meter: Meter,
+    lease: Lease,
+    /// Output tokens covered by the hold, over all choices.
+    granted: u64,
+    /// What the upstream was told that each choice may have.
+    max_tokens: u64,
+    running: Running,
+    body: Incoming,
+}
+
+/// Authorizes the generation and brings it to an upstream. `None`: the client of a stream left before it began.
+async fn begin(
+    app: &Arc<App>,
+    job: &Job,
+    slot: Slot,
+    reply: &mut Reply,
+    story: &mut Story,
+) -> Result<Option<Begun>, ApiError> {
+    let pool = app.pools.get(&job.model).ok_or_else(ApiError::internal)?;
+    let asked = if job.forward.stream { job.wanted().min(GRANT_TOKENS) } else { job.wanted() };
+    let grant = authorize(app, job, pool, asked).await?;
+    let meter = Meter::new(grant.hold.clone(), slot);
+    story.key = Some(grant.key);
+    // Less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
+    let short = grant.output_tokens < asked;
+    let max_tokens =
+        if short { (grant.output_tokens / job.forward.n).max(1) } else { job.forward.max_tokens };
+    let lease = Lease::new(app.keys.clone(), &grant, job.forward.prompt_bound);
+    let sending = send(pool, job, max_tokens);
+    let sent = tokio::select! {
+        sent = sending => sent,
+        never = lease.keep() => match never {},
+        () = app.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
+        () = reply.closed(), if job.forward.stream => {
+            meter.release().await;
+            return Ok(None);
+        }
+    };
+    match sent {
+        Ok((running, body)) => {
+            Ok(Some(Begun { meter, lease, granted: grant.output_tokens, max_tokens, running, body }))
+        }
+        Err(failure) => {
+            tracing::warn!(generation = %job.id, model = job.model, ?failure, "the upstream did not answer");
+            metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
+            meter.release().await;
+            Err(failure.into())
+        }
+    }
+}
+
+/// Opens the hold. Where the prompt's bound cannot be paid but an exact count may be, that is tried before refusing.
+async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Grant, ApiError> {
+    let enough = if job.forward.stream { ENOUGH_STREAMED } else { ENOUGH_WHOLE };
+    let ask = Ask {
+        credential: job.credential.clone(),
+        generation: job.id,
+        model: job.model.clone(),
+        prompt_tokens: job.forward.prompt_bound,
+        output_tokens: asked,
+        enough_output_tokens: enough.min(asked),
+    };
+    let refusal = match app.keys.authorize(ask.clone()).await? {
+        Ok(grant) => return Ok(grant),
+        Err(refusal) => refusal,
+    };
+    match refusal {
+        Refusal::KeyLimitReached | Refusal::InsufficientCredits | Refusal::SpendReserved => {}
+        Refusal::InvalidApiKey
+        | Refusal::InvalidManagementKey
+        | Refusal::KeyExpired
+        | Refusal::ManagementKeyNotAllowed
+        | Refusal::ManagementKeyRequired
+        | Refusal::ModelNotFound => return Err(refusal.into()),
+    }
+    // A key that has nothing left is refused without troubling the upstream.
+    app.keys.authenticate(&job.credential).await??;
+    let counter = pool.choose(None).ok_or_else(ApiError::internal)?;
+    let Some(exact) = count(&counter, job).await.filter(|exact| *exact < job.forward.prompt_bound) else {
+        return Err(refusal.into());
+    };
+    let ask = Ask { prompt_tokens: exact, ..ask };
+    Ok(app.keys.authorize(ask).await??)
+}
+
+/// The exact tokens of the prompt, where the upstream can count them.
+async fn count(running: &Running, job: &Job) -> Option<u64> {
+    let (head, rest) = job.forward.body(&running.upstream.model, 1, false);
+    running.upstream.count(head, rest).await
+}
+
+/// Sends the request to an upstream, and to another one if the first could not take it.
+async fn send(pool: &Pool, job: &Job, max_tokens: u64) -> Result<(Running, Incoming), Failure> {
+    let first = pool.choose(None).ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
+    let failure = match attempt(&first, job, max_tokens).await {
+        Ok(body) => return Ok((first, body)),
+        Err(failure) => failure,
+    };
+    match pool.choose(Some(&first.upstream)).filter(|_| failure.elsewhere()) {
+        Some(other) => attempt(&other, job, max_tokens).await.map(|body| (other, body)),
+        None => Err(failure),
+    }
+}
+
+async fn attempt(running: &Running, job: &Job, max_tokens: u64) -> Result<Incoming, Failure> {
+    let upstream = &running.upstream;
+    let (head, rest): (Bytes, Bytes) =
+        job.forward.body(&upstream.model, max_tokens, upstream.reports_continuous_usage());
+    Ok(upstream.send(head, rest).await?.into_body())
+}
+
+/// A 200 with what every answer's head says.
+fn head(job: &Job, max_tokens: u64, body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::try_from(job.id.to_string()) {
+        headers.insert(X_GENERATION_ID, id);
+    }
+    if max_tokens < job.forward.max_tokens {
+        headers.insert(X_MAX_TOKENS, max_tokens.into());
+    }
+    response
+}
+
+/// One line a generation, without a word of what was said.
+fn tell(job: &Job, story: &Story) {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        request = %job.request,
+        generation = %job.id,
+        key = story.key.map(tracing::field::display),
+        model = job.model,
+        stream = job.forward.stream,
+        outcome = story.ending,
+        prompt_tokens = story.usage.prompt,
+        cached_tokens = story.usage.cached,
+        completion_tokens = story.usage.completion,
+        cost_usd = story.charge.map(|charge| tracing::field::display(charge.charged)),
+        shortfall_usd = story.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO).map(tracing::field::display),
+        first_token_ms = story.first_token.map(millis),
+        duration_ms = millis(story.began.elapsed()),
+        "chat",
+    );
+}

@@ -1,0 +1,57 @@
+//! Keeps a hold alive while its request waits.
+
+use std::{convert::Infallible, time::Duration};
+
+use shared::{rpc::v1, tokens::Usage};
+use tokio::time::sleep;
+
+use crate::keys::{Extension, Grant, Keys, Unavailable};
+
+/// Renewals that may fail in a row before a lease runs out.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// An open hold's lease.
+#[derive(Clone)]
+pub(super) struct Lease {
+    keys: Keys,
+    hold: v1::HoldRef,
+    every: Duration,
+    prompt_bound: u64,
+}
+
+impl Lease {
+    /// The lease of this grant, whose prompt has at most so many tokens.
+    pub(super) fn new(keys: Keys, grant: &Grant, prompt_bound: u64) -> Self {
+        Self { keys, hold: grant.hold.clone(), every: grant.lease / RENEWALS_PER_LEASE, prompt_bound }
+    }
+
+    /// Tokens that the prompt cannot have more of.
+    pub(super) const fn prompt_bound(&self) -> u64 {
+        self.prompt_bound
+    }
+
+    /// How often it has to be renewed.
+    pub(super) const fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// Renews it for as long as it is polled. A key that is revoked meanwhile still gets its whole answer.
+    pub(super) async fn keep(&self) -> Infallible {
+        loop {
+            sleep(self.every).await;
+            if let Err(e) = self.extend(Usage::default(), 0, 0).await {
+                tracing::warn!(generation = self.hold.generation_id, error = %e, "a lease was not renewed; trying again");
+            }
+        }
+    }
+
+    /// Renews it once, reports `usage`, and asks for `output_tokens` in total beside a prompt of `prompt_tokens`.
+    pub(super) async fn extend(
+        &self,
+        usage: Usage,
+        prompt_tokens: u64,
+        output_tokens: u64,
+    ) -> Result<Extension, Unavailable> {
+        self.keys.extend(&self.hold, usage, prompt_tokens, output_tokens).await
+    }
+}

@@ -1,0 +1,95 @@
+//! What a stream has used so far: as its upstream says, or else counted as it passes by.
+
+use shared::tokens::Usage;
+
+/// Bytes of text that count as a token where the upstream does not count as it goes.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The tokens of a stream so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    prompt_estimate: u64,
+    counted: u64,
+    reported: Option<Usage>,
+    /// Output was delivered after the last report.
+    behind: bool,
+}
+
+impl Tally {
+    /// Nothing was delivered; the prompt is taken to have this many tokens until the upstream says.
+    pub(super) const fn new(prompt_estimate: u64) -> Self {
+        Self { prompt_estimate, counted: 0, reported: None, behind: true }
+    }
+
+    /// The tally after a chunk with so many bytes of output, for so many choices (at least a token each), and what the
+    /// upstream says to have used by then.
+    #[must_use]
+    pub(super) fn with(mut self, output_bytes: u64, outputs: u64, reported: Option<Usage>) -> Self {
+        if outputs > 0 {
+            self.counted += (output_bytes / BYTES_PER_TOKEN).max(outputs);
+            self.behind = true;
+        }
+        if let Some(reported) = reported {
+            let before = self.reported.unwrap_or_default();
+            self.reported = Some(before.max(reported));
+            self.counted = 0;
+            self.behind = false;
+        }
+        self
+    }
+
+    /// The exact number of the prompt's tokens.
+    #[must_use]
+    pub(super) fn with_prompt(mut self, exact: u64) -> Self {
+        self.prompt_estimate = exact;
+        self
+    }
+
+    /// Output tokens so far, over all choices.
+    pub(super) fn completion(&self) -> u64 {
+        self.reported.unwrap_or_default().completion + self.counted
+    }
+
+    /// The prompt's tokens, if the upstream has said.
+    pub(super) fn prompt(&self) -> Option<u64> {
+        self.reported.map(|usage| usage.prompt)
+    }
+
+    /// What would be billed now.
+    pub(super) fn usage(&self) -> Usage {
+        let reported =
+            self.reported.unwrap_or(Usage { prompt: self.prompt_estimate, cached: 0, completion: 0 });
+        Usage { completion: self.completion(), ..reported }
+    }
+
+    /// Whether that is an estimate.
+    pub(super) const fn estimated(&self) -> bool {
+        self.behind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: Usage = Usage { prompt: 12, cached: 4, completion: 3 };
+
+    #[test]
+    fn what_the_upstream_says_replaces_what_was_counted() {
+        let tally = Tally::new(100).with(40, 1, None).with(1, 1, None);
+        assert_eq!(
+            (tally.usage(), tally.estimated()),
+            (Usage { prompt: 100, cached: 0, completion: 11 }, true)
+        );
+        let tally = tally.with(4, 1, Some(REPORT));
+        assert_eq!((tally.usage(), tally.estimated()), (REPORT, false));
+        let tally = tally.with(9, 1, None);
+        assert_eq!((tally.usage(), tally.estimated()), (Usage { completion: 5, ..REPORT }, true));
+    }
+
+    #[test]
+    fn a_report_that_shrinks_is_not_believed() {
+        let tally = Tally::new(1).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
+        assert_eq!(tally.usage(), REPORT);
+    }
+}

@@ -1,0 +1,74 @@
+//! A whole answer: read to its end, billed, and only then given out.
+
+use std::time::Duration;
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, header},
+    response::Response,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use shared::error::{ApiError, Code};
+use tokio::time::timeout;
+
+use super::{Begun, Job, Story, head, tally::Tally};
+use crate::{
+    domain::answer::{Completion, Reported},
+    http::App,
+    meter::Meter,
+    upstream::MAX_ANSWER_BYTES,
+};
+
+/// How long an answer that has begun may take to arrive: upstreams generate before they begin.
+const BODY_DEADLINE: Duration = Duration::from_mins(2);
+
+/// The answer to the client; the hold is settled by then.
+pub(super) async fn run(app: &App, job: &Job, begun: Begun, story: &mut Story) -> Result<Response, ApiError> {
+    let Begun { mut meter, lease, granted: _, max_tokens, running, body } = begun;
+    let read = tokio::select! {
+        read = read(body) => read,
+        never = lease.keep() => match never {},
+        () = app.cut.cancelled() => Err("cut off, since the gateway stops".to_owned()),
+    };
+    drop(running);
+    let completion = match read.as_ref().map(|body| Completion::read(body)) {
+        Ok(Ok(completion)) => completion,
+        Ok(Err(nonsense)) => return broken(meter, &nonsense.to_string()).await,
+        Err(e) => return broken(meter, e).await,
+    };
+    let estimated = completion.usage.is_none();
+    let usage = completion.usage.unwrap_or_else(|| {
+        let tally = Tally::new(job.prompt_estimate()).with(completion.text_bytes, job.forward.n, None);
+        Reported { tokens: tally.usage(), reasoning: 0 }
+    });
+    if estimated {
+        tracing::warn!(generation = %job.id, "the upstream did not report usage; billing an estimate");
+        metrics::counter!("gateway_usage_estimates_total").increment(1);
+    }
+    meter.record(usage.tokens, estimated);
+    story.usage = usage.tokens;
+    story.charge = meter.capture().await;
+    let cost = story.charge.map(|charge| charge.charged);
+    let body = completion.write(job.generation(), usage, cost);
+    let mut response = head(job, max_tokens, Body::from(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+async fn read(body: Incoming) -> Result<Bytes, String> {
+    match timeout(BODY_DEADLINE, Limited::new(body, MAX_ANSWER_BYTES).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(_) => Err("the answer did not arrive in time".into()),
+    }
+}
+
+/// A whole answer that fails costs nothing.
+async fn broken(meter: Meter, reason: &str) -> Result<Response, ApiError> {
+    tracing::warn!(reason, "an upstream's answer is unusable");
+    metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
+    meter.release().await;
+    Err(ApiError::new(Code::UpstreamError, "The model failed to answer."))
+}

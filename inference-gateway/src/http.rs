@@ -1,0 +1,124 @@
+//! The public routes.
+
+mod chat;
+mod describe;
+mod passthrough;
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{any, get, post},
+};
+use http::Uri;
+use shared::{
+    catalog::Catalog,
+    clock::Clock,
+    error::{ApiError, Code},
+    http::{X_REQUEST_ID, X_SHOULD_RETRY, bearer, method_not_allowed, request_id, unknown_url},
+    key::{Class, Prefix},
+    refusal::Refusal,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
+
+use crate::{keys::Keys, settler::Settler, upstream::Pool};
+
+/// What the routes are made of.
+pub struct App {
+    /// Time and chance.
+    pub clock: Arc<dyn Clock>,
+    /// The key-service.
+    pub keys: Keys,
+    /// Where slots come from.
+    pub settler: Settler,
+    /// The models.
+    pub catalog: Arc<Catalog>,
+    /// The upstreams of each model, by its id.
+    pub pools: HashMap<String, Pool>,
+    /// What every key starts with.
+    pub prefix: Prefix,
+    /// The largest body of a chat request, in bytes.
+    pub max_body: usize,
+    /// Where the key-service's HTTP is.
+    pub key_service_http: Uri,
+    /// Carries requests there.
+    pub management: passthrough::Client,
+    /// Every generation that runs.
+    pub generations: TaskTracker,
+    /// Cancelled when the gateway is to stop: nothing new is begun.
+    pub draining: CancellationToken,
+    /// Cancelled when what still runs has to end.
+    pub cut: CancellationToken,
+}
+
+/// The public routes.
+pub fn router(app: Arc<App>) -> Router {
+    let cors = CorsLayer::new()
+        .allow_origin(Any)
+        .allow_headers(AllowHeaders::mirror_request())
+        .allow_methods(AllowMethods::mirror_request())
+        .expose_headers([X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS]);
+    let public = Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/models", get(describe::models))
+        .route("/v1/models/{id}", get(describe::model))
+        .route("/v1", get(describe::service))
+        .route("/", get(describe::service))
+        .route("/health", get(describe::health))
+        .layer(cors);
+    let management = Router::new()
+        .route("/v1/management/{*rest}", any(passthrough::forward))
+        .method_not_allowed_fallback(method_not_allowed);
+    Router::new()
+        .merge(public)
+        .merge(management)
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(unknown_url)
+        .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))
+        .layer(middleware::from_fn_with_state(app.clock.clone(), request_id))
+        .with_state(app)
+}
+
+/// The generation of a chat response, also its billing id.
+pub const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
+/// What `max_tokens` was lowered to, since more could not be paid.
+pub const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
+
+/// A gateway client for management routes.
+pub use passthrough::client as management_client;
+
+/// Middleware: while the gateway drains, whoever comes is told to go to another one.
+async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if !app.draining.is_cancelled() {
+        return next.run(request).await;
+    }
+    let mut response = match request.uri().path() {
+        "/health" => describe::draining(),
+        _ => ApiError::new(Code::Overloaded, "This gateway is shutting down; try again.").into_response(),
+    };
+    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    response
+}
+
+/// The presented key, if it can be an API key at all. Others are looked at more closely only to tell the caller why.
+async fn credential(app: &App, request_headers: &http::HeaderMap) -> Result<String, ApiError> {
+    let presented = bearer(request_headers)?;
+    match app.prefix.classify(presented) {
+        None => Err(Refusal::InvalidApiKey.into()),
+        Some(Class::Api) => Ok(presented.to_owned()),
+        Some(Class::Management) => {
+            authenticate(app, presented).await?;
+            Err(Refusal::InvalidApiKey.into())
+        }
+    }
+}
+
+/// Whether the key may make model calls right now.
+async fn authenticate(app: &App, credential: &str) -> Result<(), ApiError> {
+    Ok(app.keys.authenticate(credential).await??)
+}

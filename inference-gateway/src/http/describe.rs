@@ -1,0 +1,87 @@
+//! What is offered, and whether it is up.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use shared::{catalog, error::ApiError, http::ok};
+
+use super::{App, authenticate, credential};
+
+/// A model in a listing.
+#[derive(Serialize)]
+struct Model<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    owned_by: &'a str,
+}
+
+#[derive(Serialize)]
+struct Models<'a> {
+    object: &'static str,
+    data: Vec<Model<'a>>,
+}
+
+#[derive(Serialize)]
+struct About<'a> {
+    service: &'a str,
+    provider: &'a str,
+    version: &'static str,
+    endpoints: [&'static str; 3],
+    docs: &'a str,
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// `GET /v1/models`
+pub(super) async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    authenticate(&app, &credential(&app, &headers).await?).await?;
+    Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
+}
+
+/// `GET /v1/models/{id}`
+pub(super) async fn model(
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    authenticate(&app, &credential(&app, &headers).await?).await?;
+    // A path that is no UTF-8 names no model.
+    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
+    Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
+}
+
+fn describe(model: &catalog::Model) -> Model<'_> {
+    Model { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+}
+
+/// `GET /v1`, `GET /`
+pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
+    let catalog::Service { name, provider, docs } = &app.catalog.service;
+    ok(&About {
+        service: name,
+        provider,
+        version: env!("CARGO_PKG_VERSION"),
+        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
+        docs,
+    })
+}
+
+/// `GET /health`: this process serves; says nothing of what it depends on.
+pub(super) async fn health() -> Response {
+    ok(&Health { status: "ok" })
+}
+
+/// `GET /health` of a gateway that is to stop.
+pub(super) fn draining() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "draining" })).into_response()
+}

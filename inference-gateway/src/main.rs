@@ -1,0 +1,89 @@
+//! The inference-gateway as a process of its own.
+
+use std::{io::Write, net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use clap::Parser;
+use http::Uri;
+use inference_gateway::{
+    config::Options,
+    server::{Parts, Server},
+};
+use shared::{
+    clock::System,
+    config::Common,
+    serve::{DRAIN, serve, until_signalled},
+    telemetry,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Carries requests to a model and back, and meters them on the way.
+#[derive(Parser)]
+#[command(name = "inference-gateway", version)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// Where key-services speak gRPC; several are tried in turn
+    #[arg(
+        long,
+        env = "FAREGATE_KEY_SERVICE_URL",
+        value_name = "URL",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:50051"
+    )]
+    key_service_url: Vec<Uri>,
+
+    /// Where a key-service speaks HTTP
+    #[arg(
+        long,
+        env = "FAREGATE_KEY_SERVICE_HTTP_URL",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8081"
+    )]
+    key_service_http_url: Uri,
+
+    /// Where metrics and probes are served; never publish it
+    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    admin_listen: SocketAddr,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { common, options, key_service_url, key_service_http_url, admin_listen } =
+        Arguments::parse();
+    common.start_log()?;
+    let metrics = telemetry::metrics()?;
+    let token = common.internal_token()?;
+    let parts = Parts {
+        clock: Arc::new(System),
+        catalog: Arc::new(common.catalog()?),
+        prefix: common.key_prefix.clone(),
+        internal_token: token
+            .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
+        key_services: key_service_url,
+        key_service_http: key_service_http_url,
+        builtin: None,
+    };
+    let admin = TcpListener::bind(admin_listen).await;
+    let admin = admin.with_context(|| format!("FAREGATE_ADMIN_LISTEN: cannot listen on {admin_listen}"))?;
+    let admin_at = admin.local_addr()?;
+    let shutdown = CancellationToken::new();
+    let server = Server::start(&options, parts).await?;
+    let admin_router = telemetry::admin_router(metrics, server.readiness());
+    let admin = tokio::spawn(serve(admin, admin_router, shutdown.clone(), DRAIN));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening public http://{}", server.public)?;
+    writeln!(out, "listening admin http://{admin_at}")?;
+    drop(out);
+
+    until_signalled().await;
+    tracing::info!("draining; running requests may finish");
+    server.stop().await?;
+    shutdown.cancel();
+    admin.await.context("the admin server")
+}

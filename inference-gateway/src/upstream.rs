@@ -1,0 +1,237 @@
+//! The servers that run the models: choosing one, sending it a request, and understanding how it fails.
+
+mod failure;
+
+use std::{
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes, buf::Chain};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use serde::Deserialize;
+use shared::{
+    catalog::{self, Model, UpstreamKind},
+    config::ConfigError,
+};
+use tokio::time::timeout;
+
+pub use failure::Failure;
+
+/// How long a connection may take to come about.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// How long an upstream may take to answer: for a whole answer, until it is generated. The SDKs' own default.
+const HEADERS_DEADLINE: Duration = Duration::from_secs(600);
+/// How long an exact count may take, which holds up a request that would else be refused.
+const COUNT_DEADLINE: Duration = Duration::from_secs(10);
+/// Idle connections per upstream; the system's default of 90 s ends them.
+const IDLE_CONNECTIONS: usize = 1024;
+/// The largest whole answer that is read.
+pub const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// A client for upstreams, http and https. Cheap to clone.
+pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Chain<Bytes, Bytes>>>;
+
+/// A client that connects within a bound and never waits to fill packets.
+pub fn http_client() -> HttpClient {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
+    tcp.enforce_http(false);
+    let connector =
+        HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .build(connector)
+}
+
+/// The upstreams of one model.
+pub struct Pool {
+    upstreams: Vec<Arc<Upstream>>,
+}
+
+/// One server of a model.
+pub struct Upstream {
+    /// Which software it is, where that makes a difference.
+    pub kind: UpstreamKind,
+    /// The name it knows the model by.
+    pub model: String,
+    chat: Uri,
+    tokenize: Uri,
+    authorization: Option<HeaderValue>,
+    weight: u32,
+    in_flight: AtomicUsize,
+    client: HttpClient,
+}
+
+/// A request that is under way at an upstream; counted there until it is dropped.
+pub struct Running {
+    /// Who serves it.
+    pub upstream: Arc<Upstream>,
+}
+
+impl Pool {
+    /// The upstreams of a model of the catalogue; `builtin` is where the built-in model listens, if it runs.
+    pub fn new(model: &Model, client: &HttpClient, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+        let upstreams = model.upstreams.iter().map(|u| Upstream::new(u, client, builtin).map(Arc::new));
+        Ok(Self { upstreams: upstreams.collect::<Result<_, _>>()? })
+    }
+
+    /// The upstream with the fewest requests in flight for its weight, other than `not`; `None` if there is no other.
+    pub fn choose(&self, not: Option<&Arc<Upstream>>) -> Option<Running> {
+        let others = self.upstreams.iter().filter(|u| not.is_none_or(|not| !Arc::ptr_eq(u, not)));
+        // One's load is compared as if the request ran there: in-flight + 1 over weight, without division.
+        let upstream = others.min_by(|a, b| {
+            let load = |u: &Upstream, other: &Upstream| {
+                (u.in_flight.load(Ordering::Relaxed) as u64 + 1) * u64::from(other.weight)
+            };
+            load(a, b).cmp(&load(b, a))
+        })?;
+        upstream.in_flight.fetch_add(1, Ordering::Relaxed);
+        Some(Running { upstream: upstream.clone() })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Upstream {
+    fn new(
+        upstream: &catalog::Upstream,
+        client: &HttpClient,
+        builtin: Option<&Uri>,
+    ) -> Result<Self, ConfigError> {
+        let base = match (&upstream.url, builtin) {
+            (Some(url), _) | (None, Some(url)) => url,
+            (None, None) => {
+                let reason = "kind \"builtin\" is served by the `faregate` binary alone; give the model an upstream with a url";
+                return Err(ConfigError::new("FAREGATE_MODELS", reason));
+            }
+        };
+        let at = |path: &str| -> Result<Uri, ConfigError> {
+            format!("{base}{path}")
+                .parse()
+                .map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
+        };
+        Ok(Self {
+            kind: upstream.kind,
+            model: upstream.model.clone(),
+            chat: at("/chat/completions")?,
+            tokenize: root(base).map_or_else(|| at("/tokenize"), Ok)?,
+            authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
+            weight: upstream.weight,
+            in_flight: AtomicUsize::new(0),
+            client: client.clone(),
+        })
+    }
+
+    /// Whether a stream's chunks can carry the usage so far.
+    pub const fn reports_continuous_usage(&self) -> bool {
+        match self.kind {
+            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Builtin => true,
+            UpstreamKind::Openai | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => false,
+        }
+    }
+
+    /// Sends a chat request; answers once the upstream has said 200.
+    pub async fn send(&self, head: Bytes, rest: Bytes) -> Result<Response<Incoming>, Failure> {
+        let response = self.post(&self.chat, head, rest, HEADERS_DEADLINE).await?;
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        Err(failure::of_response(response, &self.model).await)
+    }
+
+    /// The exact tokens of the request's prompt, where this upstream can count them.
+    pub async fn count(&self, head: Bytes, rest: Bytes) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Counted {
+            count: u64,
+        }
+        match self.kind {
+            UpstreamKind::Vllm | UpstreamKind::Builtin => {}
+            UpstreamKind::Openai | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => {
+                return None;
+            }
+        }
+        let counting = async {
+            let response = self.post(&self.tokenize, head, rest, COUNT_DEADLINE).await.ok()?;
+            if response.status() != StatusCode::OK {
+                return None;
+            }
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.ok()?.to_bytes();
+            serde_json::from_slice::<Counted>(&body).ok()
+        };
+        Some(timeout(COUNT_DEADLINE, counting).await.ok()??.count)
+    }
+
+    async fn post(
+        &self,
+        uri: &Uri,
+        head: Bytes,
+        rest: Bytes,
+        deadline: Duration,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut request = Request::new(Full::new(head.chain(rest)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(authorization) = &self.authorization {
+            headers.insert(header::AUTHORIZATION, authorization.clone());
+        }
+        match timeout(deadline, self.client.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(e)) => Err(failure::of_connection(&e)),
+            Err(_) => Err(Failure::Timeout),
+        }
+    }
+}
+
+/// `/tokenize` stands beside `/v1`, not below it.
+fn root(base: &Uri) -> Option<Uri> {
+    let mut parts = base.clone().into_parts();
+    let path = base.path().strip_suffix("/v1")?;
+    parts.path_and_query = Some(format!("{path}/tokenize").parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// The `Authorization` that an upstream wants, from the environment variable that the catalogue names.
+fn credential(variable: &str) -> Result<HeaderValue, ConfigError> {
+    let error =
+        |reason: &str| ConfigError::new("FAREGATE_MODELS", format!("api_key_env \"{variable}\" {reason}"));
+    let key = env::var(variable).map_err(|_| error("names an environment variable that is not set"))?;
+    let mut value = HeaderValue::try_from(format!("Bearer {key}"))
+        .map_err(|_| error("holds characters that a header cannot carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The next bytes of a streamed answer; `None` at its end.
+pub async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
+    loop {
+        match body.frame().await? {
+            Ok(frame) => {
+                if let Ok(data) = frame.into_data() {
+                    return Some(Ok(data));
+                }
+            }
+            Err(e) => return Some(Err(e)),
+        }
+    }
+}

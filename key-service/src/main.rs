@@ -1,0 +1,77 @@
+//! The key-service as a process of its own.
+
+use std::{io::Write, net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use clap::Parser;
+use key_service::{
+    cli,
+    config::Options,
+    credentials::Credentials,
+    management::Management,
+    server::{Parts, Server, readiness},
+};
+use shared::{
+    clock::{Clock, System},
+    config::Common,
+    serve::{DRAIN, serve, until_signalled},
+    telemetry,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Decides who may spend and remembers what was spent.
+#[derive(Parser)]
+#[command(name = "key-service", version)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// Where metrics and probes are served; never publish it
+    #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
+    admin_listen: SocketAddr,
+
+    #[command(subcommand)]
+    command: Option<cli::Command>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { common, options, admin_listen, command } = Arguments::parse();
+    common.start_log()?;
+    let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
+    let clock: Arc<dyn Clock> = Arc::new(System);
+    let store = options.open_store()?;
+    let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
+    if let Some(command) = command {
+        return cli::run(command, &Management::new(store, clock, credentials), &mut std::io::stdout()).await;
+    }
+
+    let metrics = telemetry::metrics()?;
+    let token = common.internal_token()?;
+    let internal_token =
+        token.context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let catalog = Arc::new(common.catalog()?);
+    let admin = TcpListener::bind(admin_listen).await.context("FAREGATE_ADMIN_LISTEN")?;
+    let admin_at = admin.local_addr()?;
+
+    let shutdown = CancellationToken::new();
+    let ready = readiness(store.clone());
+    let parts = Parts { store, clock, credentials, catalog, internal_token };
+    let server = Server::start(&options, parts, shutdown.clone()).await?;
+    let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone(), DRAIN));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening key-http http://{}", server.http)?;
+    writeln!(out, "listening key-grpc http://{}", server.grpc)?;
+    writeln!(out, "listening admin http://{admin_at}")?;
+    drop(out);
+
+    until_signalled().await;
+    tracing::info!("draining");
+    shutdown.cancel();
+    server.stopped().await;
+    admin.await.context("the admin server")
+}
