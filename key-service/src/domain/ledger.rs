@@ -8,7 +8,7 @@
 //! - `used + held <= limit` for every key, unless the limit was lowered under it afterwards;
 //! - `held <= credit` for every account;
 //! - the key's `used` is the sum of the charges of its settlements;
-//! - a command sent again changes nothing and hears the same.
+//! - a command sent again changes nothing and hears the same (an expiry: that there is nothing left to expire).
 
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
@@ -117,6 +117,17 @@ pub enum Record {
     Closed(Settlement),
     /// A deposit of this amount.
     Deposited(NanoUsd),
+}
+
+impl Record {
+    /// The key that pays.
+    const fn key(&self) -> Option<KeyId> {
+        match self {
+            Self::None | Self::Deposited(_) => None,
+            Self::Open(hold) => Some(hold.key),
+            Self::Closed(settlement) => Some(settlement.key),
+        }
+    }
 }
 
 /// All that a command reads and writes.
@@ -263,7 +274,7 @@ pub enum Outcome {
     Expired(Settlement),
     /// The hold's lease has not run out.
     NotDue,
-    /// There is no such hold (any more).
+    /// There is no such hold (any more), or it is another key's.
     Gone,
 }
 
@@ -308,6 +319,10 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
         return Ok((State { account, key, record }, outcome));
     }
     let mut purse = Purse { account, key: key.ok_or(Refused::UnknownKey)? };
+    if record.key().is_some_and(|payer| command.key() != Some(payer)) {
+        // A generation is billed to the key that it was held for; no other key can touch it.
+        return Ok((State { account, key, record }, Outcome::Gone));
+    }
     let (record, outcome) = match command {
         Command::Deposit { .. } => unreachable!("handled above, since it needs no key"),
         Command::Check { .. } => {
@@ -525,4 +540,401 @@ impl Purse {
 )]
 fn plus(a: NanoUsd, b: NanoUsd) -> NanoUsd {
     a.checked_add(b).expect("amounts of one account fit an i64")
+}
+
+#[cfg(test)]
+pub(crate) mod script;
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashMap, time::Duration};
+
+    use proptest::prelude::*;
+    use shared::ids::AccountId;
+
+    use super::{
+        script::{START, Step, World, account, deposit, generation, history, key},
+        *,
+    };
+
+    const MINE: u8 = 0;
+
+    fn nanos(n: i64) -> NanoUsd {
+        NanoUsd::from_nanos(n)
+    }
+
+    fn after(seconds: u64) -> Timestamp {
+        START.plus(Duration::from_secs(seconds))
+    }
+
+    fn cost(n: i64) -> Progress {
+        Progress { usage: Usage { prompt: 3, cached: 1, completion: n.unsigned_abs() }, cost: nanos(n) }
+    }
+
+    /// One account, told in short commands: all of key 0, every lease 30 seconds long, the time as it is set.
+    struct Book {
+        world: World,
+        now: Timestamp,
+    }
+
+    impl Book {
+        fn new(credit: i64, limit: Option<i64>) -> Self {
+            let mut book = Self { world: World::new(), now: START };
+            book.run(Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
+            book.set_limit(limit);
+            book
+        }
+
+        fn set_limit(&mut self, limit: Option<i64>) {
+            self.key_mut().limit = limit.map(nanos);
+        }
+
+        fn key_mut(&mut self) -> &mut Key {
+            self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
+        }
+
+        fn run(&mut self, command: Command) -> Result<Outcome, Refused> {
+            self.world.apply(account(MINE), &command, self.now)
+        }
+
+        fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
+            let (model, lease_until) = ("Model Flash".into(), self.now.plus(Duration::from_secs(30)));
+            let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
+            self.run(Command::Hold {
+                key: key(0),
+                generation: generation(n),
+                model,
+                least,
+                enough,
+                most,
+                lease_until,
+            })
+        }
+
+        /// Holds exactly this much.
+        fn must_hold(&mut self, n: u8, amount: i64) {
+            assert_eq!(self.hold(n, amount, amount, amount), Ok(Outcome::Held(nanos(amount))));
+        }
+
+        fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
+            let lease_until = self.now.plus(Duration::from_secs(30));
+            let (key, generation) = (key(0), generation(n));
+            self.run(Command::Extend { key, generation, most: nanos(most), progress, lease_until })
+        }
+
+        fn capture(&mut self, n: u8, total: Progress) -> Settlement {
+            let (key, generation) = (key(0), generation(n));
+            match self.run(Command::Capture { key, generation, total, estimated: false }) {
+                Ok(Outcome::Captured(settlement)) => settlement,
+                other => panic!("not captured: {other:?}"),
+            }
+        }
+
+        fn release(&mut self, n: u8) -> Result<Outcome, Refused> {
+            self.run(Command::Release { key: key(0), generation: generation(n) })
+        }
+
+        fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
+            self.run(Command::Expire { key: key(0), generation: generation(n) })
+        }
+
+        /// Credit, held, used.
+        fn sums(&mut self) -> (i64, i64, i64) {
+            let money = self.world.accounts[&account(MINE)];
+            let key = *self.key_mut();
+            assert_eq!(money.held, key.held);
+            (money.credit.nanos(), money.held.nanos(), key.used.nanos())
+        }
+    }
+
+    #[test]
+    fn a_hold_sets_money_aside_and_a_capture_takes_what_it_cost() {
+        let mut book = Book::new(1_000, None);
+        assert_eq!(book.hold(1, 100, 200, 300), Ok(Outcome::Held(nanos(300))));
+        assert_eq!(book.sums(), (1_000, 300, 0));
+        let settlement = book.capture(1, cost(250));
+        assert_eq!((settlement.charged, settlement.shortfall()), (nanos(250), nanos(0)));
+        assert_eq!(settlement.ending, Ending::Captured);
+        assert_eq!(book.sums(), (750, 0, 250));
+        assert_eq!(book.key_mut().last_used_at, Some(START));
+    }
+
+    #[test]
+    fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
+        let mut book = Book::new(1_000, Some(500));
+        assert_eq!(book.hold(1, 100, 200, 9_999), Ok(Outcome::Held(nanos(500))));
+        assert_eq!(book.hold(2, 100, 200, 300), Err(Refused::Reserved));
+        book.capture(1, cost(350));
+        // 150 are left in all: less than enough, but nobody else holds any of it, so waiting would not help.
+        assert_eq!(book.hold(2, 100, 200, 300), Ok(Outcome::Held(nanos(150))));
+    }
+
+    #[test]
+    fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
+        let mut book = Book::new(1_000, Some(500));
+        assert_eq!(book.hold(1, 501, 501, 501), Err(Refused::LimitReached));
+        book.set_limit(Some(5_000));
+        assert_eq!(book.hold(1, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
+        book.must_hold(1, 1_000);
+        assert_eq!(book.hold(2, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
+        assert_eq!(book.hold(2, 1_000, 1_000, 1_000), Err(Refused::Reserved));
+    }
+
+    #[test]
+    fn checks_are_made_in_their_order() {
+        let mut book = Book::new(100, Some(100));
+        let check = Command::Check { key: key(0) };
+        assert_eq!(book.run(check.clone()), Ok(Outcome::Allowed));
+        book.must_hold(1, 100);
+        assert_eq!(book.run(check.clone()), Ok(Outcome::Allowed));
+        book.capture(1, cost(100));
+        book.set_limit(None);
+        assert_eq!(book.run(check.clone()), Err(Refused::CreditEmpty));
+        book.set_limit(Some(100));
+        assert_eq!(book.run(check.clone()), Err(Refused::LimitReached));
+        book.key_mut().expires_at = Some(book.now);
+        assert_eq!(book.run(check.clone()), Err(Refused::KeyExpired));
+        book.key_mut().revoked_at = Some(book.now);
+        assert_eq!(book.run(check), Err(Refused::Revoked));
+        assert_eq!(book.run(Command::Check { key: key(script::KEYS) }), Err(Refused::UnknownKey));
+    }
+
+    #[test]
+    fn what_costs_nothing_needs_nothing_left_over() {
+        let mut book = Book::new(100, None);
+        book.must_hold(1, 100);
+        book.must_hold(2, 0);
+        assert_eq!(book.capture(2, cost(0)).charged, nanos(0));
+        assert_eq!(book.key_mut().last_used_at, None);
+    }
+
+    #[test]
+    fn a_release_gives_everything_back_and_a_capture_behind_it_finds_nothing() {
+        let mut book = Book::new(1_000, None);
+        book.must_hold(1, 300);
+        assert_eq!(book.release(1), Ok(Outcome::Released));
+        assert_eq!(book.sums(), (1_000, 0, 0));
+        assert_eq!(book.release(1), Ok(Outcome::Released));
+        let (key, generation) = (key(0), generation(1));
+        let capture = Command::Capture { key, generation, total: cost(5), estimated: false };
+        assert_eq!(book.run(capture), Ok(Outcome::Gone));
+    }
+
+    #[test]
+    fn a_cost_above_its_hold_is_billed_from_what_else_is_left_and_the_rest_is_shortfall() {
+        let mut book = Book::new(1_000, Some(700));
+        book.must_hold(1, 100);
+        book.must_hold(2, 400);
+        // 200 of the limit are neither used nor held.
+        let settlement = book.capture(1, cost(1_000));
+        assert_eq!((settlement.charged, settlement.shortfall()), (nanos(300), nanos(700)));
+        assert_eq!(book.sums(), (700, 400, 300));
+    }
+
+    #[test]
+    fn an_extension_takes_what_is_available_and_never_lowers_a_hold() {
+        let mut book = Book::new(1_000, Some(500));
+        book.must_hold(1, 100);
+        let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked: false });
+        assert_eq!(book.extend(1, 300, cost(10)), extended(300));
+        assert_eq!(book.extend(1, 50, cost(20)), extended(300));
+        assert_eq!(book.extend(1, 9_999, cost(30)), extended(500));
+        assert_eq!(book.extend(2, 1, cost(0)), Ok(Outcome::Gone));
+    }
+
+    #[test]
+    fn a_revoked_key_keeps_its_holds_and_gets_nothing_more() {
+        let mut book = Book::new(1_000, None);
+        book.must_hold(1, 100);
+        book.key_mut().revoked_at = Some(book.now);
+        let extended = Ok(Outcome::Extended { amount: nanos(100), revoked: true });
+        assert_eq!(book.extend(1, 300, cost(50)), extended);
+        assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Revoked));
+        assert_eq!(book.capture(1, cost(60)).charged, nanos(60));
+    }
+
+    #[test]
+    fn a_limit_lowered_under_what_is_held_stops_new_holds_and_bills_the_old() {
+        let mut book = Book::new(1_000, Some(500));
+        book.must_hold(1, 400);
+        book.set_limit(Some(100));
+        assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
+        assert_eq!(book.capture(1, cost(450)).charged, nanos(400));
+        assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::LimitReached));
+    }
+
+    #[test]
+    fn an_expiry_comes_at_the_end_of_the_lease_and_bills_the_last_report() {
+        let mut book = Book::new(1_000, None);
+        book.must_hold(1, 500);
+        book.now = after(20);
+        book.extend(1, 500, cost(120)).unwrap();
+        // A report that was overtaken on its way.
+        book.extend(1, 500, cost(80)).unwrap();
+        book.now = after(49);
+        assert_eq!(book.expire(1), Ok(Outcome::NotDue));
+        book.now = after(50);
+        let Ok(Outcome::Expired(settlement)) = book.expire(1) else { panic!("it is due") };
+        assert_eq!((settlement.charged, settlement.ending), (nanos(120), Ending::Expired));
+        assert!(settlement.estimated);
+        assert_eq!(book.sums(), (880, 0, 120));
+        assert_eq!(book.expire(1), Ok(Outcome::Gone));
+    }
+
+    #[test]
+    fn a_capture_after_expiry_bills_what_is_missing_once() {
+        let mut book = Book::new(1_000, Some(300));
+        book.must_hold(1, 200);
+        book.extend(1, 200, cost(120)).unwrap();
+        book.now = after(30);
+        book.expire(1).unwrap();
+        let settlement = book.capture(1, cost(170));
+        assert_eq!((settlement.charged, settlement.ending), (nanos(170), Ending::Captured));
+        assert!(!settlement.estimated);
+        assert_eq!(book.sums(), (830, 0, 170));
+        assert_eq!(book.capture(1, cost(9_999)), settlement);
+        assert_eq!(book.sums(), (830, 0, 170));
+    }
+
+    #[test]
+    fn a_capture_after_expiry_bills_no_more_than_is_left_and_gives_nothing_back() {
+        let mut book = Book::new(1_000, Some(150));
+        for n in [1, 2] {
+            book.must_hold(n, 50);
+            book.extend(n, 50, cost(50)).unwrap();
+        }
+        book.now = after(30);
+        book.expire(1).unwrap();
+        book.expire(2).unwrap();
+        let settlement = book.capture(1, cost(500));
+        assert_eq!((settlement.charged, settlement.shortfall()), (nanos(100), nanos(400)));
+        let settlement = book.capture(2, cost(20));
+        assert_eq!((settlement.charged, settlement.shortfall()), (nanos(50), nanos(0)));
+        assert_eq!(book.sums(), (850, 0, 150));
+    }
+
+    #[test]
+    fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
+        let mut book = Book::new(1_000, None);
+        let deposit = |n, amount| Command::Deposit { id: deposit(n), amount };
+        assert_eq!(book.run(deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
+        assert_eq!(book.run(deposit(1, nanos(0))), Err(Refused::BadDeposit));
+        assert_eq!(book.run(deposit(1, nanos(-1))), Err(Refused::BadDeposit));
+        assert_eq!(book.run(deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
+        let rest = NanoUsd::MAX.left_after(nanos(1_000));
+        assert_eq!(book.run(deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
+    }
+
+    #[test]
+    fn what_another_key_holds_cannot_be_touched() {
+        let mut book = Book::new(1_000, None);
+        book.must_hold(1, 500);
+        book.now = after(60);
+        let before = book.world.clone();
+        let (key, generation) = (key(1), generation(1));
+        for command in [
+            Command::Release { key, generation },
+            Command::Expire { key, generation },
+            Command::Capture { key, generation, total: cost(5), estimated: false },
+        ] {
+            assert_eq!(book.run(command), Ok(Outcome::Gone));
+        }
+        assert_eq!(book.world, before);
+    }
+
+    proptest! {
+        #[test]
+        fn the_books_balance_after_every_command(history in history()) {
+            let (mut world, mut now) = (World::new(), START);
+            for step in history {
+                match step {
+                    Step::Wait(duration) => now = now.plus(duration),
+                    Step::Update(account, key, patch) => world.update(account, key, &patch),
+                    Step::Revoke(account, key) => world.revoke(account, key, now),
+                    Step::Execute(account, commands) => for command in commands {
+                        let before = world.clone();
+                        let outcome = world.apply(account, &command, now);
+                        unchanged_if_nothing_happened(&before, &world, &outcome)?;
+                        nothing_overspent(&before, &world)?;
+                        every_sum_adds_up(&world)?;
+                        billed_is_billed(&before, &world)?;
+                        again_is_the_same(&world, account, &command, now, outcome)?;
+                    },
+                }
+            }
+        }
+    }
+
+    fn unchanged_if_nothing_happened(
+        before: &World,
+        after: &World,
+        outcome: &Result<Outcome, Refused>,
+    ) -> Result<(), TestCaseError> {
+        if matches!(outcome, Err(_) | Ok(Outcome::Gone | Outcome::NotDue | Outcome::Allowed)) {
+            prop_assert_eq!(before, after);
+        }
+        Ok(())
+    }
+
+    /// Neither limit nor credit is ever passed. A limit that was lowered under what is spoken for is not passed any further.
+    fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError> {
+        for (id, key) in &after.keys {
+            let spoken_for = |key: &Key| plus(key.used, key.held);
+            if let Some(limit) = key.limit {
+                prop_assert!(spoken_for(key) <= limit.max(spoken_for(&before.keys[id])));
+            }
+        }
+        for account in after.accounts.values() {
+            prop_assert!(account.held <= account.credit && account.credit <= NanoUsd::MAX);
+        }
+        Ok(())
+    }
+
+    /// What is held is the sum of the holds, what is used the sum of the charges, and credit what is left of deposits.
+    fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
+        let mut totals: HashMap<AccountId, (NanoUsd, NanoUsd)> = HashMap::new();
+        for ((account, id), key) in &world.keys {
+            let booked = world.booked(*account, *id);
+            prop_assert_eq!((key.held, key.used), booked);
+            let total = totals.entry(*account).or_default();
+            *total = (plus(total.0, booked.0), plus(total.1, booked.1));
+        }
+        for (id, account) in &world.accounts {
+            let (held, used) = totals[id];
+            prop_assert_eq!(account.held, held);
+            prop_assert_eq!(plus(account.credit, used), world.deposited(*id));
+        }
+        Ok(())
+    }
+
+    /// A charge is at most the cost, never falls, and is final once it was captured.
+    fn billed_is_billed(before: &World, after: &World) -> Result<(), TestCaseError> {
+        for (id, record) in &after.records {
+            let Record::Closed(now) = record else { continue };
+            prop_assert!(now.charged <= now.cost);
+            if let Some(Record::Closed(earlier)) = before.records.get(id) {
+                prop_assert!(earlier.charged <= now.charged);
+                prop_assert!(earlier.ending == Ending::Expired || earlier == now);
+            }
+        }
+        Ok(())
+    }
+
+    fn again_is_the_same(
+        world: &World,
+        account: AccountId,
+        command: &Command,
+        now: Timestamp,
+        outcome: Result<Outcome, Refused>,
+    ) -> Result<(), TestCaseError> {
+        let mut again = world.clone();
+        let heard = again.apply(account, command, now);
+        prop_assert_eq!(&again, world);
+        let expected = match outcome {
+            Ok(Outcome::Expired(_)) => Ok(Outcome::Gone),
+            other => other,
+        };
+        prop_assert_eq!(heard, expected);
+        Ok(())
+    }
 }
