@@ -4,7 +4,7 @@ mod first_run;
 mod secrets;
 mod welcome;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
@@ -53,8 +53,19 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Arguments { common, gateway, key_service, admin_listen, command } = Arguments::parse();
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // The chain of causes on one line; where in the program it happened helps no operator.
+            let _ = writeln!(std::io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let Arguments { common, gateway, key_service, admin_listen, command } = arguments;
     common.start_log()?;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;

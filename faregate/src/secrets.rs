@@ -27,14 +27,13 @@ pub(crate) struct Secrets {
 /// The configured secrets; those that are not configured are read from the data directory, or made there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = Folder::create(&options.data_dir)?;
-    let peppers = match options.peppers()? {
-        Some(peppers) => peppers,
-        None => {
-            let hex = folder.secret("pepper", clock)?;
-            let current =
-                Pepper::from_hex(&hex).context("data directory: `pepper` must hold 64 hexadecimal digits")?;
-            Peppers { current, previous: None }
-        }
+    let peppers = if let Some(peppers) = options.peppers()? {
+        peppers
+    } else {
+        let hex = folder.secret("pepper", clock)?;
+        let current = Pepper::from_hex(&hex);
+        let current = current.context("`pepper` in the data directory must hold 64 hexadecimal digits")?;
+        Peppers { current, previous: None }
     };
     let internal_token = match common.internal_token()? {
         Some(token) => token,
@@ -58,11 +57,19 @@ impl Folder {
     fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
         let path = self.0.join(name);
         if !path.exists() {
-            let hex: String = random_bytes::<32>(clock).iter().map(|byte| format!("{byte:02x}")).collect();
-            publish(&path, &hex).with_context(|| format!("cannot write {}", path.display()))?;
+            publish(&path, &hex(random_bytes::<32>(clock)))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         secret::read_file(&path).with_context(|| format!("cannot read {}", path.display()))
     }
+}
+
+fn hex(bytes: [u8; 32]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 /// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands.

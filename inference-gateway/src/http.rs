@@ -19,7 +19,7 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     error::{ApiError, Code},
-    http::{X_REQUEST_ID, X_SHOULD_RETRY, bearer, method_not_allowed, request_id, unknown_url},
+    http::{X_REQUEST_ID, X_SHOULD_RETRY, bearer, catch_panics, method_not_allowed, request_id, unknown_url},
     key::{Class, Prefix},
     refusal::Refusal,
 };
@@ -47,7 +47,7 @@ pub struct App {
     /// Where the key-service's HTTP is.
     pub key_service_http: Uri,
     /// Carries requests there.
-    pub management: passthrough::Client,
+    pub management: ManagementClient,
     /// Every generation that runs.
     pub generations: TaskTracker,
     /// Cancelled when the gateway is to stop: nothing new is begun.
@@ -79,6 +79,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(management)
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(unknown_url)
+        .layer(catch_panics())
         .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))
         .layer(middleware::from_fn_with_state(app.clock.clone(), request_id))
         .with_state(app)
@@ -89,8 +90,7 @@ pub const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id
 /// What `max_tokens` was lowered to, since more could not be paid.
 pub const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
-/// A gateway client for management routes.
-pub use passthrough::client as management_client;
+pub use passthrough::{Client as ManagementClient, client as management_client};
 
 /// Middleware: while the gateway drains, whoever comes is told to go to another one.
 async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {

@@ -146,21 +146,25 @@ impl Keys {
             enough_output_tokens: ask.enough_output_tokens,
         });
         let mut answer = self.submit(request, ASK_DEADLINE).await?;
-        match timeout(ASK_DEADLINE, &mut answer).await {
-            Ok(answer) => read_grant(answer.map_err(|_| Unavailable::Ended)?, generation, model),
-            Err(_) => {
-                let keys = self.clone();
-                tokio::spawn(async move {
-                    let late = timeout(LATE_GRANT, answer).await;
-                    if let Ok(Ok(late)) = late
-                        && let Ok(Ok(grant)) = read_grant(late, generation, model)
-                        && let Err(e) = keys.release(&grant.hold).await
-                    {
-                        tracing::warn!(error = %e, %generation, "a late hold was not released; it will expire");
-                    }
-                });
-                Err(Unavailable::Deadline)
-            }
+        if let Ok(answer) = timeout(ASK_DEADLINE, &mut answer).await {
+            return read_grant(answer.map_err(|_| Unavailable::Ended)?, generation, model);
+        }
+        tokio::spawn(self.clone().release_late(answer, generation, model));
+        Err(Unavailable::Deadline)
+    }
+
+    async fn release_late(
+        self,
+        answer: oneshot::Receiver<answer::Response>,
+        generation: GenerationId,
+        model: String,
+    ) {
+        let late = timeout(LATE_GRANT, answer).await;
+        if let Ok(Ok(late)) = late
+            && let Ok(Ok(grant)) = read_grant(late, generation, model)
+            && let Err(e) = self.release(&grant.hold).await
+        {
+            tracing::warn!(error = %e, %generation, "a late hold was not released; it will expire");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The inference-gateway as a process of its own.
 
-use std::{io::Write, net::SocketAddr, sync::Arc};
+use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
@@ -53,9 +53,19 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Arguments { common, options, key_service_url, key_service_http_url, admin_listen } =
-        Arguments::parse();
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // The chain of causes on one line; where in the program it happened helps no operator.
+            let _ = writeln!(std::io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let Arguments { common, options, key_service_url, key_service_http_url, admin_listen } = arguments;
     common.start_log()?;
     let metrics = telemetry::metrics()?;
     let token = common.internal_token()?;

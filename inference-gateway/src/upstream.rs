@@ -32,7 +32,7 @@ pub use failure::Failure;
 /// How long a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// How long an upstream may take to answer: for a whole answer, until it is generated. The SDKs' own default.
-const HEADERS_DEADLINE: Duration = Duration::from_secs(600);
+const HEADERS_DEADLINE: Duration = Duration::from_mins(10);
 /// How long an exact count may take, which holds up a request that would else be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections per upstream; the system's default of 90 s ends them.
@@ -116,12 +116,9 @@ impl Upstream {
         client: &HttpClient,
         builtin: Option<&Uri>,
     ) -> Result<Self, ConfigError> {
-        let base = match (&upstream.url, builtin) {
-            (Some(url), _) | (None, Some(url)) => url,
-            (None, None) => {
-                let reason = "kind \"builtin\" is served by the `faregate` binary alone; give the model an upstream with a url";
-                return Err(ConfigError::new("FAREGATE_MODELS", reason));
-            }
+        let Some(base) = upstream.url.as_ref().or(builtin) else {
+            let reason = "kind \"builtin\" is served by the `faregate` program alone; give the model an upstream with a url";
+            return Err(ConfigError::new("FAREGATE_MODELS", reason));
         };
         let at = |path: &str| -> Result<Uri, ConfigError> {
             format!("{base}{path}")

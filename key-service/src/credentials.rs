@@ -6,6 +6,7 @@ use quick_cache::sync::Cache;
 use shared::{
     digest::{Digest, Peppers},
     key::{Class, Prefix},
+    refusal::Refusal,
     secret::SecretString,
 };
 
@@ -45,6 +46,35 @@ impl Credentials {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the owner is live and of the class that a route needs.
+    ///
+    /// A key of the wrong class is only told so while it is live; otherwise it is as unknown as any other. What an API
+    /// key may spend is the ledger's to say.
+    pub async fn identify(
+        &self,
+        owner: Option<Owner>,
+        required: Class,
+    ) -> Result<Result<Owner, Refusal>, Unavailable> {
+        let (live, class) = match owner {
+            None => (false, required),
+            Some(Owner::ApiKey(account, id)) => {
+                let key = self.store.key(account, id).await?;
+                (key.is_some_and(|key| key.spend.revoked_at.is_none()), Class::Api)
+            }
+            Some(Owner::ManagementKey(account, id)) => {
+                let key = self.store.management_key(account, id).await?;
+                (key.is_some_and(|key| key.revoked_at.is_none()), Class::Management)
+            }
+        };
+        Ok(match (owner.filter(|_| live), required) {
+            (Some(owner), _) if class == required => Ok(owner),
+            (Some(_), Class::Api) => Err(Refusal::ManagementKeyNotAllowed),
+            (Some(_), Class::Management) => Err(Refusal::ManagementKeyRequired),
+            (None, Class::Api) => Err(Refusal::InvalidApiKey),
+            (None, Class::Management) => Err(Refusal::InvalidManagementKey),
+        })
     }
 
     /// The plaintext of a new key, and the digest to store of it.

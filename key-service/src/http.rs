@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     clock::Clock,
     error::ApiError,
-    http::{method_not_allowed, ok, request_id, unknown_url},
+    http::{catch_panics, method_not_allowed, ok, request_id, unknown_url},
     ids::RequestId,
 };
 use tracing::Instrument;
@@ -52,6 +52,7 @@ pub fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Router {
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
+        .layer(catch_panics())
         .layer(middleware::map_response(no_store))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))
         .layer(middleware::from_fn_with_state(clock, request_id))

@@ -118,19 +118,10 @@ impl Management {
 
     /// The account that a presented management key governs.
     pub async fn authenticate(&self, presented: &str) -> Result<AccountId, Error<Refusal>> {
-        match self.credentials.find(presented).await? {
-            Some(Owner::ManagementKey(account, id)) => match self.store.management_key(account, id).await? {
-                Some(key) if key.revoked_at.is_none() => Ok(account),
-                Some(_) | None => Err(Error::Refused(Refusal::InvalidManagementKey)),
-            },
-            // Whoever holds a dead key of the wrong class learns no more than that it is dead.
-            Some(Owner::ApiKey(account, id)) => match self.store.key(account, id).await? {
-                Some(key) if key.spend.revoked_at.is_none() => {
-                    Err(Error::Refused(Refusal::ManagementKeyRequired))
-                }
-                Some(_) | None => Err(Error::Refused(Refusal::InvalidManagementKey)),
-            },
-            None => Err(Error::Refused(Refusal::InvalidManagementKey)),
+        let owner = self.credentials.find(presented).await?;
+        match self.credentials.identify(owner, Class::Management).await? {
+            Ok(Owner::ManagementKey(account, _) | Owner::ApiKey(account, _)) => Ok(account),
+            Err(refusal) => Err(Error::Refused(refusal)),
         }
     }
 

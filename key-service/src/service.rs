@@ -261,7 +261,9 @@ impl Service {
                 command: Command::Check { key },
                 meaning: Meaning::Identity(account, key),
             },
-            (owner, required) => Plan::Done(Ok(Answer::Authenticated(self.identify(owner, required).await?))),
+            (owner, required) => {
+                Plan::Done(Ok(Answer::Authenticated(self.credentials.identify(owner, required).await?)))
+            }
         })
     }
 
@@ -269,7 +271,12 @@ impl Service {
         let (account, key) = match self.credentials.find(&a.credential).await? {
             Some(Owner::ApiKey(account, key)) => (account, key),
             other => {
-                let refusal = self.identify(other, Class::Api).await?.err().unwrap_or(Refusal::InvalidApiKey);
+                let refusal = self
+                    .credentials
+                    .identify(other, Class::Api)
+                    .await?
+                    .err()
+                    .unwrap_or(Refusal::InvalidApiKey);
                 return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal)))));
             }
         };
@@ -324,38 +331,6 @@ impl Service {
         Ok(model.price)
     }
 
-    /// Who it is, where no API key on a model route presents itself: those the ledger checks.
-    ///
-    /// A key of the wrong class is only told so while it is valid; otherwise it is as unknown as any other.
-    async fn identify(
-        &self,
-        owner: Option<Owner>,
-        required: Class,
-    ) -> Result<Result<Owner, Refusal>, Failed> {
-        let unknown = match required {
-            Class::Api => Refusal::InvalidApiKey,
-            Class::Management => Refusal::InvalidManagementKey,
-        };
-        let (live, wrong_class) = match owner {
-            None => (false, None),
-            Some(Owner::ManagementKey(account, id)) => {
-                let key = self.store.management_key(account, id).await?;
-                let wrong = (required == Class::Api).then_some(Refusal::ManagementKeyNotAllowed);
-                (key.is_some_and(|k| k.revoked_at.is_none()), wrong)
-            }
-            Some(Owner::ApiKey(account, id)) => {
-                let key = self.store.key(account, id).await?;
-                let wrong = (required == Class::Management).then_some(Refusal::ManagementKeyRequired);
-                (key.is_some_and(|k| k.spend.revoked_at.is_none()), wrong)
-            }
-        };
-        Ok(match (owner, live, wrong_class) {
-            (Some(owner), true, None) => Ok(owner),
-            (Some(_), true, Some(refusal)) => Err(refusal),
-            _ => Err(unknown),
-        })
-    }
-
     fn answer(&self, meaning: Meaning, outcome: Result<Outcome, Refused>) -> Result<Answer, Failed> {
         let refused = |refused: Refused| {
             let refusal = refused.refusal().ok_or_else(|| Failed::Confused(format!("{refused:?}")))?;
@@ -389,7 +364,8 @@ impl Service {
     }
 }
 
-fn count_billed(model: String, charged: NanoUsd, shortfall: NanoUsd) {
+/// Counts what was billed, however it came to be.
+pub(crate) fn count_billed(model: String, charged: NanoUsd, shortfall: NanoUsd) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone()).increment(count(charged));
     if shortfall > NanoUsd::ZERO {

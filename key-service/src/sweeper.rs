@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     domain::ledger::{Command, Outcome},
+    service::count_billed,
     store::{Store, Unavailable},
 };
 
@@ -55,6 +56,7 @@ async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<(), Unavailable> 
 fn report(account: AccountId, outcome: Option<Outcome>) {
     if let Some(Outcome::Expired(settlement)) = outcome {
         metrics::counter!("keyservice_expired_holds_total").increment(1);
+        count_billed(settlement.model.clone(), settlement.charged, settlement.shortfall());
         tracing::warn!(
             %account,
             key = %settlement.key,

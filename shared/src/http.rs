@@ -1,6 +1,6 @@
 //! What HTTP looks like in both services: error bodies, request ids, credentials and bodies that come in.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use axum::{
     Json,
@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
 use serde::Serialize;
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     clock::Clock,
@@ -102,6 +103,11 @@ pub async fn request_id(State(clock): State<Arc<dyn Clock>>, mut request: Reques
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
     response
+}
+
+/// Middleware: a handler that panics is our bug, and answers as one.
+pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
+    CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
 
 /// The answer to a path that is none of ours.

@@ -1,6 +1,11 @@
 //! Logs, metrics and probes: set up once, the same in every process.
 
-use std::{future::Future, io, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+    pin::Pin,
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -30,7 +35,12 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
     let registry = tracing_subscriber::registry().with(filter);
     let started = match format {
-        LogFormat::Text => registry.with(fmt::layer().with_writer(io::stderr).with_target(false)).try_init(),
+        LogFormat::Text => {
+            let colours = io::stderr().is_terminal();
+            registry
+                .with(fmt::layer().with_writer(io::stderr).with_target(false).with_ansi(colours))
+                .try_init()
+        }
         LogFormat::Json => {
             registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init()
         }

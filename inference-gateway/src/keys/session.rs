@@ -69,7 +69,8 @@ async fn drive(endpoints: Endpoints, mut calls: mpsc::Receiver<Pending>) {
         match ended {
             Ok(()) => return,
             Err(status) => {
-                tracing::warn!(endpoint = %endpoint.uri(), error = %status.message(), "no session with the key-service")
+                let (endpoint, error) = (endpoint.uri(), status.message());
+                tracing::warn!(%endpoint, error, "no session with the key-service");
             }
         }
         sleep(pause).await;
