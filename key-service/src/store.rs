@@ -2,6 +2,8 @@
 
 pub mod memory;
 pub mod sqlite;
+#[cfg(test)]
+mod suite;
 
 use async_trait::async_trait;
 use shared::{

@@ -580,7 +580,7 @@ mod tests {
     impl Book {
         fn new(credit: i64, limit: Option<i64>) -> Self {
             let mut book = Self { world: World::new(), now: START };
-            book.run(Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
+            book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
             book.set_limit(limit);
             book
         }
@@ -593,14 +593,14 @@ mod tests {
             self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
         }
 
-        fn run(&mut self, command: Command) -> Result<Outcome, Refused> {
-            self.world.apply(account(MINE), &command, self.now)
+        fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
+            self.world.apply(account(MINE), command, self.now)
         }
 
         fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
             let (model, lease_until) = ("Model Flash".into(), self.now.plus(Duration::from_secs(30)));
             let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
-            self.run(Command::Hold {
+            self.run(&Command::Hold {
                 key: key(0),
                 generation: generation(n),
                 model,
@@ -619,23 +619,23 @@ mod tests {
         fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
             let lease_until = self.now.plus(Duration::from_secs(30));
             let (key, generation) = (key(0), generation(n));
-            self.run(Command::Extend { key, generation, most: nanos(most), progress, lease_until })
+            self.run(&Command::Extend { key, generation, most: nanos(most), progress, lease_until })
         }
 
         fn capture(&mut self, n: u8, total: Progress) -> Settlement {
             let (key, generation) = (key(0), generation(n));
-            match self.run(Command::Capture { key, generation, total, estimated: false }) {
+            match self.run(&Command::Capture { key, generation, total, estimated: false }) {
                 Ok(Outcome::Captured(settlement)) => settlement,
                 other => panic!("not captured: {other:?}"),
             }
         }
 
         fn release(&mut self, n: u8) -> Result<Outcome, Refused> {
-            self.run(Command::Release { key: key(0), generation: generation(n) })
+            self.run(&Command::Release { key: key(0), generation: generation(n) })
         }
 
         fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
-            self.run(Command::Expire { key: key(0), generation: generation(n) })
+            self.run(&Command::Expire { key: key(0), generation: generation(n) })
         }
 
         /// Credit, held, used.
@@ -684,19 +684,19 @@ mod tests {
     fn checks_are_made_in_their_order() {
         let mut book = Book::new(100, Some(100));
         let check = Command::Check { key: key(0) };
-        assert_eq!(book.run(check.clone()), Ok(Outcome::Allowed));
+        assert_eq!(book.run(&check), Ok(Outcome::Allowed));
         book.must_hold(1, 100);
-        assert_eq!(book.run(check.clone()), Ok(Outcome::Allowed));
+        assert_eq!(book.run(&check), Ok(Outcome::Allowed));
         book.capture(1, cost(100));
         book.set_limit(None);
-        assert_eq!(book.run(check.clone()), Err(Refused::CreditEmpty));
+        assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
         book.set_limit(Some(100));
-        assert_eq!(book.run(check.clone()), Err(Refused::LimitReached));
+        assert_eq!(book.run(&check), Err(Refused::LimitReached));
         book.key_mut().expires_at = Some(book.now);
-        assert_eq!(book.run(check.clone()), Err(Refused::KeyExpired));
+        assert_eq!(book.run(&check), Err(Refused::KeyExpired));
         book.key_mut().revoked_at = Some(book.now);
-        assert_eq!(book.run(check), Err(Refused::Revoked));
-        assert_eq!(book.run(Command::Check { key: key(script::KEYS) }), Err(Refused::UnknownKey));
+        assert_eq!(book.run(&check), Err(Refused::Revoked));
+        assert_eq!(book.run(&Command::Check { key: key(script::KEYS) }), Err(Refused::UnknownKey));
     }
 
     #[test]
@@ -717,7 +717,7 @@ mod tests {
         assert_eq!(book.release(1), Ok(Outcome::Released));
         let (key, generation) = (key(0), generation(1));
         let capture = Command::Capture { key, generation, total: cost(5), estimated: false };
-        assert_eq!(book.run(capture), Ok(Outcome::Gone));
+        assert_eq!(book.run(&capture), Ok(Outcome::Gone));
     }
 
     #[test]
@@ -817,12 +817,12 @@ mod tests {
     fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
         let mut book = Book::new(1_000, None);
         let deposit = |n, amount| Command::Deposit { id: deposit(n), amount };
-        assert_eq!(book.run(deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
-        assert_eq!(book.run(deposit(1, nanos(0))), Err(Refused::BadDeposit));
-        assert_eq!(book.run(deposit(1, nanos(-1))), Err(Refused::BadDeposit));
-        assert_eq!(book.run(deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
+        assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
+        assert_eq!(book.run(&deposit(1, nanos(0))), Err(Refused::BadDeposit));
+        assert_eq!(book.run(&deposit(1, nanos(-1))), Err(Refused::BadDeposit));
+        assert_eq!(book.run(&deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
         let rest = NanoUsd::MAX.left_after(nanos(1_000));
-        assert_eq!(book.run(deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
+        assert_eq!(book.run(&deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
     }
 
     #[test]
@@ -837,7 +837,7 @@ mod tests {
             Command::Expire { key, generation },
             Command::Capture { key, generation, total: cost(5), estimated: false },
         ] {
-            assert_eq!(book.run(command), Ok(Outcome::Gone));
+            assert_eq!(book.run(&command), Ok(Outcome::Gone));
         }
         assert_eq!(book.world, before);
     }

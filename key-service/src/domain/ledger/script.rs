@@ -44,22 +44,27 @@ pub(crate) fn history() -> impl Strategy<Value = Vec<Step>> {
 
 /// The account of this number.
 pub(crate) fn account(n: u8) -> AccountId {
-    AccountId::new(START, [n; 10])
+    AccountId::new(START, chance(n))
 }
 
 /// The key of this number, in whatever account.
 pub(crate) fn key(n: u8) -> KeyId {
-    KeyId::new(START, [n; 10])
+    KeyId::new(START, chance(n))
 }
 
 /// The generation of this number, in whatever account.
 pub(crate) fn generation(n: u8) -> GenerationId {
-    GenerationId::new(START, [n; 10])
+    GenerationId::new(START, chance(n))
 }
 
 /// The deposit of this number, in whatever account.
 pub(crate) fn deposit(n: u8) -> DepositId {
-    DepositId::new(START, [n; 10])
+    DepositId::new(START, chance(n))
+}
+
+/// Ids of larger numbers sort behind those of smaller ones.
+fn chance(n: u8) -> [u8; 10] {
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -203,9 +208,9 @@ impl World {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {
             match record {
-                Record::Open(hold) if (*of, hold.key) == (account, key) => held += hold.amount.nanos(),
-                Record::Closed(settlement) if (*of, settlement.key) == (account, key) => {
-                    charged += settlement.charged.nanos();
+                Record::Open(open) if (*of, open.key) == (account, key) => held += open.amount.nanos(),
+                Record::Closed(closed) if (*of, closed.key) == (account, key) => {
+                    charged += closed.charged.nanos();
                 }
                 Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => {}
             }

@@ -1,0 +1,216 @@
+//! What every store must do: the same cases against each of them.
+
+mod accounts;
+mod keys;
+mod spending;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use shared::{
+    digest::Digest,
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
+use tempfile::TempDir;
+
+use super::{NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
+use crate::domain::{
+    key::{ApiKey, NewKey},
+    ledger::{
+        self, Command, Outcome, Progress, Refused,
+        script::{START, deposit},
+    },
+};
+
+/// The list of cases, once.
+macro_rules! contract {
+    ($store:ident: $subject:ty) => {
+        mod $store {
+            contract! { @cases $subject:
+                accounts::{
+                    a_name_is_taken_once,
+                    accounts_are_listed_oldest_first_with_their_money_and_keys,
+                    a_credential_is_found_for_good,
+                    management_keys_are_listed_oldest_first_each_with_its_account,
+                    a_management_key_is_revoked_once,
+                    what_belongs_to_no_account_is_refused,
+                }
+                keys::{
+                    a_key_comes_back_as_it_was_made,
+                    keys_are_listed_in_the_order_of_their_ids,
+                    a_cursor_need_not_exist,
+                    a_patch_changes_what_it_names,
+                    a_revoked_key_stays_as_it_is,
+                    another_accounts_key_is_out_of_reach,
+                    an_idempotency_key_makes_one_key,
+                    a_replayed_key_is_answered_as_it_is_now,
+                    an_idempotency_key_ends,
+                    old_idempotency_keys_make_room_for_new_ones,
+                    a_race_for_an_idempotency_key_makes_one_key,
+                    a_creation_sent_again_makes_nothing_more,
+                }
+                spending::{
+                    an_unknown_account_is_refused_everything,
+                    no_commands_have_no_outcomes,
+                    holds_are_due_when_their_lease_is_over_and_the_oldest_come_first,
+                    the_largest_numbers_come_back,
+                    holds_at_once_never_pass_the_limit,
+                    holds_at_once_never_pass_the_credit,
+                    a_capture_sent_by_many_at_once_is_billed_once,
+                    changes_at_once_lose_no_money,
+                    it_answers_a_ping,
+                }
+            }
+
+            #[test]
+            fn random_histories_end_as_the_ledger_says() {
+                super::spending::random_histories_end_as_the_ledger_says::<$subject>();
+            }
+        }
+    };
+    (@cases $subject:ty: $($module:ident::{$($case:ident),+ $(,)?})+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$module::$case(&mut <$subject as super::Subject>::new()).await;
+            }
+        )+)+
+    };
+}
+
+contract!(memory: super::InMemory);
+contract!(sqlite: super::InFile);
+contract!(sqlite_reopened: super::Reopened);
+
+/// A store to be tried, empty at first.
+pub(crate) trait Subject: Sized {
+    fn new() -> Self;
+
+    fn store(&self) -> &Arc<dyn Store>;
+
+    /// In the middle of a case: where this is about a store that is closed and opened again, it is.
+    fn interrupt(&mut self) {}
+}
+
+/// The memory store.
+struct InMemory(Arc<dyn Store>);
+
+impl Subject for InMemory {
+    fn new() -> Self {
+        Self(Arc::new(Memory::new()))
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.0
+    }
+}
+
+/// The SQLite store.
+struct InFile {
+    store: Arc<dyn Store>,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Subject for InFile {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        Self { store: Arc::new(Sqlite::open(&path).unwrap()), path, _folder: folder }
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// The SQLite store, closed and opened again in the middle.
+struct Reopened(InFile);
+
+impl Subject for Reopened {
+    fn new() -> Self {
+        Self(InFile::new())
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    fn interrupt(&mut self) {
+        // The file is closed before it is opened again.
+        self.0.store = Arc::new(Memory::new());
+        self.0.store = Arc::new(Sqlite::open(&self.0.path).unwrap());
+    }
+}
+
+fn after(seconds: u64) -> Timestamp {
+    START.plus(Duration::from_secs(seconds))
+}
+
+fn nanos(n: i64) -> NanoUsd {
+    NanoUsd::from_nanos(n)
+}
+
+fn digest(of: &str) -> Digest {
+    Digest::of(of.as_bytes())
+}
+
+/// The account of this number.
+async fn open_account(store: &dyn Store, n: u8) -> AccountId {
+    let id = ledger::script::account(n);
+    let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
+    assert!(store.create_account(new).await.unwrap());
+    id
+}
+
+/// The same, with credit.
+async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
+    let account = open_account(store, n).await;
+    let command = Command::Deposit { id: deposit(0), amount: nanos(credit) };
+    let outcome = Ok(Outcome::Deposited(nanos(credit)));
+    assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
+    account
+}
+
+/// A key of this number, to be made.
+fn new_key(account: AccountId, n: u8) -> NewKey {
+    let key = ApiKey {
+        id: ledger::script::key(n),
+        label: format!("Key {n}"),
+        hint: format!("fg_api_{n}…"),
+        created_at: after(n.into()),
+        spend: ledger::Key::default(),
+    };
+    NewKey { account, key, digest: digest(&format!("{account} {n}")) }
+}
+
+/// A key that may spend this much.
+async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
+    let mut new = new_key(account, n);
+    new.key.spend.limit = limit.map(nanos);
+    store.create_key(new, None).await.unwrap();
+    ledger::script::key(n)
+}
+
+fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_until: Timestamp) -> Command {
+    let amount = nanos(amount);
+    let model = "Model Flash".into();
+    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_until }
+}
+
+fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
+    let usage = Usage { prompt: 1, cached: 0, completion: cost.unsigned_abs() };
+    Command::Capture { key, generation, total: Progress { usage, cost: nanos(cost) }, estimated: false }
+}
+
+async fn execute_one(store: &dyn Store, account: AccountId, command: Command) -> Result<Outcome, Refused> {
+    let mut outcomes: Outcomes = store.execute(account, vec![command], START).await.unwrap();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+async fn spend(store: &dyn Store, account: AccountId, key: KeyId) -> ledger::Key {
+    store.key(account, key).await.unwrap().unwrap().spend
+}

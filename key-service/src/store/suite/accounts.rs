@@ -1,0 +1,126 @@
+//! Accounts, credentials and management keys.
+
+use shared::ids::{AccountId, ManagementKeyId};
+
+use super::{
+    Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+};
+use crate::{
+    domain::ledger::script::{START, account, generation, key},
+    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, Owner},
+};
+
+fn management_key(n: u8) -> ManagementKey {
+    ManagementKey {
+        id: ManagementKeyId::new(START, [n; 10]),
+        name: format!("Ops {n}"),
+        hint: format!("fg_mgmt_{n}…"),
+        created_at: after(n.into()),
+        revoked_at: None,
+    }
+}
+
+fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
+    NewManagementKey { account, key: management_key(n), digest: digest(&format!("management {n}")) }
+}
+
+pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
+    let new = |n, name: &str| NewAccount { id: account(n), name: name.into(), created_at: START };
+    assert!(subject.store().create_account(new(1, "Grüße")).await.unwrap());
+    subject.interrupt();
+    let store = subject.store();
+    assert!(!store.create_account(new(2, "Grüße")).await.unwrap());
+    // Whoever did not hear the answer asks again.
+    assert!(store.create_account(new(1, "Grüße")).await.unwrap());
+    assert!(store.create_account(new(2, "grüße")).await.unwrap());
+    let names: Vec<_> = store.accounts().await.unwrap().into_iter().map(|a| a.name).collect();
+    assert_eq!(names, ["Grüße", "grüße"]);
+}
+
+pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (young, old) = (open_account_with(&**store, 2, 500).await, open_account(&**store, 1).await);
+    let paying = make_key(&**store, young, 0, None).await;
+    make_key(&**store, young, 1, None).await;
+    store.revoke_key(young, key(1), START).await.unwrap();
+    let commands = vec![
+        hold(paying, generation(1), 100, after(30)),
+        hold(paying, generation(2), 70, after(30)),
+        capture(paying, generation(1), 40),
+    ];
+    store.execute(young, commands, START).await.unwrap();
+    subject.interrupt();
+    let summary = |id, name: &str, credit, held, keys, created_at| AccountSummary {
+        id,
+        name: name.into(),
+        credit: nanos(credit),
+        held: nanos(held),
+        keys,
+        created_at,
+    };
+    let expected =
+        [summary(old, "Customer 1", 0, 0, 0, after(1)), summary(young, "Customer 2", 460, 70, 2, after(2))];
+    assert_eq!(subject.store().accounts().await.unwrap(), expected);
+}
+
+pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    let (api, management) = (new_key(account, 1), new_management_key(account, 1));
+    let (api_digest, management_digest) = (api.digest, management.digest);
+    assert_eq!(store.find_credential(api_digest).await.unwrap(), None);
+    store.create_key(api, None).await.unwrap();
+    store.create_management_key(management).await.unwrap();
+    store.revoke_key(account, key(1), START).await.unwrap();
+    store.revoke_management_key(management_key(1).id, START).await.unwrap();
+    subject.interrupt();
+    let store = subject.store();
+    let owner = store.find_credential(api_digest).await.unwrap();
+    assert_eq!(owner, Some(Owner::ApiKey(account, key(1))));
+    let owner = store.find_credential(management_digest).await.unwrap();
+    assert_eq!(owner, Some(Owner::ManagementKey(account, management_key(1).id)));
+    assert_eq!(store.find_credential(digest("nobody's")).await.unwrap(), None);
+}
+
+pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_account(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    for (account, n) in [(mine, 3), (theirs, 2), (mine, 1)] {
+        store.create_management_key(new_management_key(account, n)).await.unwrap();
+    }
+    subject.interrupt();
+    let store = subject.store();
+    // Whoever did not hear the answer asks again.
+    store.create_management_key(new_management_key(mine, 3)).await.unwrap();
+    assert_eq!(store.management_keys(mine).await.unwrap(), [management_key(1), management_key(3)]);
+    assert_eq!(store.management_keys(account(9)).await.unwrap(), []);
+    let (one, two) = (management_key(1).id, management_key(2).id);
+    assert_eq!(store.management_key(mine, one).await.unwrap(), Some(management_key(1)));
+    assert_eq!(store.management_key(mine, two).await.unwrap(), None);
+    assert_eq!(store.management_key(theirs, two).await.unwrap(), Some(management_key(2)));
+}
+
+pub(super) async fn a_management_key_is_revoked_once(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    store.create_management_key(new_management_key(account, 1)).await.unwrap();
+    let id = management_key(1).id;
+    let revoked = Some(ManagementKey { revoked_at: Some(after(5)), ..management_key(1) });
+    assert_eq!(store.revoke_management_key(id, after(5)).await.unwrap(), revoked);
+    subject.interrupt();
+    let store = subject.store();
+    assert_eq!(store.revoke_management_key(id, after(6)).await.unwrap(), revoked);
+    assert_eq!(store.management_key(account, id).await.unwrap(), revoked);
+    assert_eq!(store.revoke_management_key(management_key(2).id, after(6)).await.unwrap(), None);
+}
+
+pub(super) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Subject) {
+    let store = subject.store();
+    store.create_key(new_key(account(1), 1), None).await.unwrap_err();
+    store.create_management_key(new_management_key(account(1), 1)).await.unwrap_err();
+    let store = subject.store();
+    assert_eq!(store.find_credential(new_key(account(1), 1).digest).await.unwrap(), None);
+    assert_eq!(store.find_credential(new_management_key(account(1), 1).digest).await.unwrap(), None);
+}

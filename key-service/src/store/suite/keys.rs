@@ -1,0 +1,239 @@
+//! API keys: made once, listed, changed, revoked.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
+
+use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
+use crate::{
+    domain::{
+        key::{AlreadyRevoked, ApiKey, KeyPatch},
+        ledger::{
+            self,
+            script::{START, account, generation, key},
+        },
+    },
+    store::{Created, Idempotency, Order, Page, Store},
+};
+
+/// An attempt that lives for 24 hours.
+fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
+    let expires_at = now.plus(Duration::from_hours(24));
+    Idempotency { key: key.into(), request: digest(request), now, expires_at }
+}
+
+async fn ids(store: &dyn Store, account: AccountId, page: Page) -> Vec<KeyId> {
+    store.keys(account, page).await.unwrap().into_iter().map(|key| key.id).collect()
+}
+
+async fn count(store: &dyn Store, account: AccountId) -> usize {
+    ids(store, account, Page { after: None, order: Order::Ascending, limit: usize::MAX }).await.len()
+}
+
+pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) {
+    let account = open_account(&**subject.store(), 1).await;
+    let mut bounded = new_key(account, 1);
+    bounded.key.label = "Zoë’s 🔑 \u{0} \"quoted\"".into();
+    bounded.key.spend = ledger::Key {
+        limit: Some(nanos(25)),
+        expires_at: Some(Timestamp::from_millis(-1)),
+        ..ledger::Key::default()
+    };
+    let unbounded = new_key(account, 2);
+    for new in [&bounded, &unbounded] {
+        let created = subject.store().create_key(new.clone(), None).await.unwrap();
+        assert_eq!(created, Created::New(new.key.clone()));
+    }
+    subject.interrupt();
+    for new in [bounded, unbounded] {
+        assert_eq!(subject.store().key(account, new.key.id).await.unwrap(), Some(new.key));
+    }
+    assert_eq!(subject.store().key(account, key(3)).await.unwrap(), None);
+}
+
+pub(super) async fn keys_are_listed_in_the_order_of_their_ids(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    for n in [4, 1, 3, 0, 2] {
+        make_key(&**store, mine, n, None).await;
+        make_key(&**store, theirs, n + 10, None).await;
+    }
+    store.revoke_key(mine, key(2), START).await.unwrap();
+    subject.interrupt();
+    let page = |after: Option<u8>, order, limit| Page { after: after.map(key), order, limit };
+    let cases: [(Page, &[u8]); 11] = [
+        (page(None, Order::Ascending, 9), &[0, 1, 2, 3, 4]),
+        (page(None, Order::Descending, 9), &[4, 3, 2, 1, 0]),
+        (page(None, Order::Ascending, 2), &[0, 1]),
+        (page(Some(1), Order::Ascending, 2), &[2, 3]),
+        (page(Some(3), Order::Ascending, 2), &[4]),
+        (page(Some(4), Order::Ascending, 2), &[]),
+        (page(None, Order::Descending, 2), &[4, 3]),
+        (page(Some(3), Order::Descending, 2), &[2, 1]),
+        (page(Some(1), Order::Descending, usize::MAX), &[0]),
+        (page(Some(0), Order::Descending, 2), &[]),
+        (page(None, Order::Ascending, 0), &[]),
+    ];
+    for (page, expected) in cases {
+        let expected: Vec<_> = expected.iter().copied().map(key).collect();
+        assert_eq!(ids(&**subject.store(), mine, page).await, expected, "{page:?}");
+    }
+    assert_eq!(count(&**subject.store(), account(9)).await, 0);
+}
+
+pub(super) async fn a_cursor_need_not_exist(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for n in [10, 30] {
+        make_key(&**store, account, n, None).await;
+    }
+    let page = |order| Page { after: Some(key(20)), order, limit: 9 };
+    assert_eq!(ids(&**store, account, page(Order::Ascending)).await, [key(30)]);
+    assert_eq!(ids(&**store, account, page(Order::Descending)).await, [key(10)]);
+}
+
+pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let id = make_key(&**store, account, 1, Some(100)).await;
+    let commands = vec![super::hold(id, generation(1), 50, after(30)), super::capture(id, generation(1), 20)];
+    store.execute(account, commands, after(7)).await.unwrap();
+    let mut key = store.key(account, id).await.unwrap().unwrap();
+    assert_eq!((key.spend.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
+
+    let set =
+        KeyPatch { label: Some("New".into()), limit: Some(Some(nanos(5))), expires_at: Some(Some(after(9))) };
+    key.label = "New".into();
+    (key.spend.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
+    assert_eq!(store.update_key(account, id, set).await.unwrap(), Some(Ok(key.clone())));
+    subject.interrupt();
+    let store = subject.store();
+    assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Some(Ok(key.clone())));
+
+    let clear = KeyPatch { label: None, limit: Some(None), expires_at: Some(None) };
+    (key.spend.limit, key.spend.expires_at) = (None, None);
+    assert_eq!(store.update_key(account, id, clear).await.unwrap(), Some(Ok(key.clone())));
+    assert_eq!(store.key(account, id).await.unwrap(), Some(key));
+}
+
+pub(super) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    let id = make_key(&**store, account, 1, None).await;
+    let revoked = store.revoke_key(account, id, after(5)).await.unwrap().unwrap();
+    assert_eq!(revoked.spend.revoked_at, Some(after(5)));
+    subject.interrupt();
+    let store = subject.store();
+    assert_eq!(store.revoke_key(account, id, after(6)).await.unwrap(), Some(revoked.clone()));
+    let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
+    assert_eq!(store.update_key(account, id, patch).await.unwrap(), Some(Err(AlreadyRevoked)));
+    assert_eq!(store.key(account, id).await.unwrap(), Some(revoked));
+}
+
+pub(super) async fn another_accounts_key_is_out_of_reach(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let id = make_key(&**store, theirs, 1, None).await;
+    assert_eq!(store.key(mine, id).await.unwrap(), None);
+    assert_eq!(store.update_key(mine, id, KeyPatch::default()).await.unwrap(), None);
+    assert_eq!(store.revoke_key(mine, id, START).await.unwrap(), None);
+    assert_eq!(super::spend(&**store, theirs, id).await.revoked_at, None);
+}
+
+pub(super) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let made = new_key(mine, 1).key;
+    let created = store.create_key(new_key(mine, 1), Some(attempt("once", "a", START))).await.unwrap();
+    assert_eq!(created, Created::New(made.clone()));
+    subject.interrupt();
+    let store = subject.store();
+    let created = store.create_key(new_key(mine, 2), Some(attempt("once", "a", after(1)))).await.unwrap();
+    assert_eq!(created, Created::Replayed(made));
+    let created = store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1)))).await.unwrap();
+    assert_eq!(created, Created::Reused);
+    assert_eq!(count(&**store, mine).await, 1);
+    // What was not made has no credential either.
+    assert_eq!(store.find_credential(new_key(mine, 2).digest).await.unwrap(), None);
+
+    let other = new_key(theirs, 4);
+    let created = store.create_key(other.clone(), Some(attempt("once", "a", START))).await.unwrap();
+    assert_eq!(created, Created::New(other.key));
+}
+
+pub(super) async fn a_replayed_key_is_answered_as_it_is_now(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    store.create_key(new_key(account, 1), Some(attempt("once", "a", START))).await.unwrap();
+    let revoked = store.revoke_key(account, key(1), after(1)).await.unwrap().unwrap();
+    let created = store.create_key(new_key(account, 2), Some(attempt("once", "a", after(2)))).await.unwrap();
+    assert_eq!(created, Created::Replayed(revoked));
+}
+
+pub(super) async fn an_idempotency_key_ends(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    store.create_key(new_key(account, 1), Some(attempt("once", "a", START))).await.unwrap();
+    subject.interrupt();
+    let store = subject.store();
+    let last = after(86_400 - 1);
+    let created = store.create_key(new_key(account, 2), Some(attempt("once", "b", last))).await.unwrap();
+    assert_eq!(created, Created::Reused);
+    let created =
+        store.create_key(new_key(account, 2), Some(attempt("once", "b", after(86_400)))).await.unwrap();
+    assert_eq!(created, Created::New(new_key(account, 2).key));
+}
+
+pub(super) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for n in 0..200 {
+        let made = attempt(&format!("attempt {n}"), "a", after(n.into()));
+        store.create_key(new_key(account, n), Some(made)).await.unwrap();
+    }
+    // All of them have ended by now, and each may be used again, pruned or not.
+    for n in 0..50 {
+        let name = format!("attempt {}", 199 - n);
+        let created =
+            store.create_key(new_key(account, 200 + n), Some(attempt(&name, "b", after(90_000)))).await;
+        assert!(matches!(created.unwrap(), Created::New(_)), "{name}");
+    }
+}
+
+pub(super) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut impl Subject) {
+    let account = open_account(&**subject.store(), 1).await;
+    let racers = (0..32).map(|n| {
+        let store = Arc::clone(subject.store());
+        tokio::spawn(
+            async move { store.create_key(new_key(account, n), Some(attempt("once", "a", START))).await },
+        )
+    });
+    let (mut new, mut replayed): (Vec<ApiKey>, Vec<ApiKey>) = (Vec::new(), Vec::new());
+    for racer in racers.collect::<Vec<_>>() {
+        match racer.await.unwrap().unwrap() {
+            Created::New(key) => new.push(key),
+            Created::Replayed(key) => replayed.push(key),
+            Created::Reused => panic!("the request was the same"),
+        }
+    }
+    assert_eq!((new.len(), replayed.len()), (1, 31));
+    assert!(replayed.iter().all(|key| *key == new[0]));
+    assert_eq!(count(&**subject.store(), account).await, 1);
+}
+
+pub(super) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for idempotency in [None, Some(attempt("once", "a", START))] {
+        let new = new_key(account, u8::from(idempotency.is_some()));
+        for _ in 0..2 {
+            // The same caller, who did not hear the answer and still has the plaintext.
+            let created = store.create_key(new.clone(), idempotency.clone()).await.unwrap();
+            assert_eq!(created, Created::New(new.key.clone()));
+        }
+    }
+    assert_eq!(count(&**store, account).await, 2);
+}
