@@ -1,4 +1,5 @@
-//! What the end-to-end tests stand on: a scripted upstream, and a harness around the real binary.
+//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real binary, and a load
+//! generator.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,5 +8,6 @@
     reason = "this is all test code: what cannot be as expected fails the test that asked for it"
 )]
 
+pub mod bench;
 pub mod harness;
 pub mod upstream;

@@ -23,8 +23,8 @@ pub enum Models {
 }
 
 impl Models {
-    /// The catalogue's text.
-    pub(super) fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
+    /// The catalogue's text for upstreams of this kind; `scripted` is where the scripted one is.
+    pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
         let url = match self {
             Self::Scripted => scripted,
             Self::At(url) => url,
