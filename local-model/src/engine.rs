@@ -248,3 +248,40 @@ impl FinishReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endless(engine: &Engine) -> Job {
+        Job {
+            prompt: engine.vocabulary().encode("<|im_start|>user\nWho are you?<|im_end|>\n").unwrap(),
+            choices: 8,
+            max_tokens: usize::MAX,
+            sampling: Sampling::default(),
+            stops: Vec::new(),
+            tool_seed: None,
+            top_logprobs: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_is_dropped_breaks_its_answers_off() {
+        let engine = Engine::start(Options::new(|| 0, || 0)).unwrap();
+        let mut generation = engine.submit(endless(&engine)).unwrap();
+        assert!(!generation.next(1).await.unwrap().is_empty());
+        drop(engine);
+        while let Ok(events) = generation.next(1000).await {
+            assert!(!events.is_empty(), "the answer cannot have come to its end");
+        }
+    }
+
+    #[test]
+    fn one_request_more_than_there_are_slots_is_refused() {
+        let engine = Engine::start(Options { max_requests: 1, ..Options::new(|| 0, || 0) }).unwrap();
+        let generation = engine.submit(endless(&engine)).unwrap();
+        assert_eq!(engine.free_slots(), 0);
+        assert_eq!(engine.submit(endless(&engine)).err(), Some(Refused::Full));
+        drop(generation);
+    }
+}

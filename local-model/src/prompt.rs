@@ -47,6 +47,9 @@ impl Template {
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False)` spells it, which is what templates expect of `tojson`.
 fn to_json(value: &Value) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::new(ErrorKind::UndefinedError, "a value is missing"));
+    }
     let failed = |error: &dyn std::error::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
     let mut json = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut json, PythonSpacing);

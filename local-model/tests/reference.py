@@ -149,6 +149,7 @@ def main():
             while len(answer) < MAX_TOKENS and (token := int(scores.argmax())) not in (END_OF_TEXT, END_OF_TURN):
                 answer.append(token)
                 scores = model.read([token])
+            case["max_tokens"] = MAX_TOKENS
             case["prompt"], case["prompt_tokens"] = prompt, len(ids)
             case["answer_tokens"] = answer
             case["answer"] = tokenizer.decode(answer, skip_special_tokens=False)

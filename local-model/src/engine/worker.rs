@@ -75,3 +75,126 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Semaphore, mpsc as events};
+
+    use super::*;
+    use crate::engine::{Event, Job, News};
+
+    type Events = events::UnboundedReceiver<Event>;
+
+    /// A worker whose turns the test takes, and the means to send it requests.
+    struct Bench {
+        worker: Worker,
+        requests: mpsc::Sender<Request>,
+        slots: Arc<Semaphore>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (requests, arrivals) = mpsc::channel();
+            let vocabulary = Arc::new(Vocabulary::shipped().unwrap());
+            let worker = Worker::new(Decoder::shipped().unwrap(), vocabulary, arrivals, 1000);
+            Self { worker, requests, slots: Arc::new(Semaphore::new(100)) }
+        }
+
+        /// Asks for answers that never end by themselves.
+        fn ask(&self, prompt_tokens: u32, choices: usize) -> Events {
+            let (sender, events) = events::unbounded_channel();
+            let sampling =
+                crate::sampler::Sampling { bias: vec![(2, -1e9), (0, -1e9)], ..Default::default() };
+            let job = Job {
+                prompt: (100..100 + prompt_tokens).collect(),
+                choices,
+                max_tokens: 40,
+                sampling,
+                stops: Vec::new(),
+                tool_seed: None,
+                top_logprobs: None,
+            };
+            let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
+            self.requests.send(Request { job, events: sender, _slot: slot }).unwrap();
+            events
+        }
+
+        fn turns(&mut self, count: usize) {
+            for _ in 0..count {
+                assert!(self.worker.turn());
+            }
+        }
+
+        fn free(&self) -> usize {
+            self.slots.available_permits()
+        }
+    }
+
+    /// So many tokens were written, as the events tell that have come.
+    fn written(events: &mut Events) -> usize {
+        std::iter::from_fn(|| events.try_recv().ok()).last().map_or(0, |event| event.usage.completion)
+    }
+
+    #[test]
+    fn sixteen_requests_are_written_token_by_token_in_turns() {
+        let mut bench = Bench::new();
+        let mut asked: Vec<Events> = (0..16).map(|_| bench.ask(20, 1)).collect();
+        // One turn each to read, ten to write.
+        bench.turns(16 * 11);
+        let counts: Vec<usize> = asked.iter_mut().map(written).collect();
+        assert!(counts.iter().all(|count| (8..=10).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_long_prompt_is_read_while_others_write() {
+        let mut bench = Bench::new();
+        let (mut short, _long) = (bench.ask(20, 1), bench.ask(640, 1));
+        bench.turns(20);
+        assert!(written(&mut short) >= 8);
+    }
+
+    #[test]
+    fn many_choices_take_no_more_turns_than_one() {
+        let mut bench = Bench::new();
+        let (mut one, mut eight) = (bench.ask(20, 1), bench.ask(20, 8));
+        bench.turns(2 * 25);
+        assert!(written(&mut one).abs_diff(written(&mut eight)) <= 3);
+    }
+
+    #[test]
+    fn a_client_that_leaves_frees_its_slot_at_the_next_turn() {
+        let mut bench = Bench::new();
+        let asked = bench.ask(20, 1);
+        bench.turns(5);
+        assert_eq!(bench.free(), 99);
+        drop(asked);
+        bench.turns(1);
+        assert_eq!(bench.free(), 100);
+    }
+
+    #[test]
+    fn a_client_that_leaves_while_waiting_frees_its_slot_too() {
+        let mut bench = Bench::new();
+        let asked: Vec<Events> = (0..4).map(|_| bench.ask(20, 8)).collect();
+        let waits = bench.ask(20, 1);
+        bench.turns(5);
+        drop(waits);
+        bench.turns(1);
+        assert_eq!(bench.free(), 100 - asked.len());
+    }
+
+    #[test]
+    fn who_waits_is_answered_when_there_is_room() {
+        let mut bench = Bench::new();
+        let asked: Vec<Events> = (0..4).map(|_| bench.ask(20, 8)).collect();
+        let mut waits = bench.ask(20, 1);
+        bench.turns(50);
+        assert_eq!(written(&mut waits), 0);
+        drop(asked);
+        // One turn for each who left, one to read, forty to write: one more would wait for the next request.
+        bench.turns(4 + 1 + 40);
+        assert_eq!(bench.free(), 100);
+        let finished = std::iter::from_fn(|| waits.try_recv().ok()).last().unwrap();
+        assert!(matches!(finished.news, News::Finished(_)));
+    }
+}

@@ -1,0 +1,523 @@
+//! The model through its HTTP API, compared with what PyTorch answers.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode},
+};
+use http_body_util::BodyExt;
+use local_model::{Engine, Options};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tower::ServiceExt;
+
+const CREATED: u64 = 1_795_140_665;
+
+/// A question that this model answers without end, as it never learnt an answer.
+const ENDLESS: &str = "Who are you?";
+
+fn options() -> Options {
+    let rolls = AtomicU64::new(1);
+    Options::new(|| CREATED, move || rolls.fetch_add(1, Ordering::Relaxed))
+}
+
+fn engine() -> Engine {
+    Engine::start(options()).unwrap()
+}
+
+fn router() -> Router {
+    local_model::router(engine())
+}
+
+fn request(path: &str, body: String) -> Request<Body> {
+    Request::post(path).header("content-type", "application/json").body(Body::from(body)).unwrap()
+}
+
+async fn post(router: &Router, path: &str, body: &impl Serialize) -> (StatusCode, Value) {
+    let request = request(path, serde_json::to_string(body).unwrap());
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap())
+}
+
+async fn get(router: &Router, path: &str) -> (StatusCode, Value) {
+    let response = router.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    let status = response.status();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap())
+}
+
+/// A chat request about one question, with more fields.
+fn question(text: &str, more: Value) -> Value {
+    let mut body = json!({"model": "any", "messages": [{"role": "user", "content": text}]});
+    let Value::Object(more) = more else { panic!("the fields are an object") };
+    body.as_object_mut().unwrap().extend(more);
+    body
+}
+
+async fn ask(router: &Router, body: &impl Serialize) -> Value {
+    let (status, answer) = post(router, "/v1/chat/completions", body).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    answer
+}
+
+fn text(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+/// The chunks of a streamed answer, which must end with `[DONE]`.
+async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value> {
+    let body = serde_json::to_string(body).unwrap().replacen('{', r#"{"stream":true,"#, 1);
+    let response = router.clone().oneshot(request("/v1/chat/completions", body)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let mut events: Vec<&str> =
+        text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
+    assert_eq!(events.pop(), Some("[DONE]"));
+    events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+/// What the deltas of one choice come to, as a message.
+fn joined(chunks: &[Value], choice: usize) -> Value {
+    let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
+    let of_choice = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
+    for part in of_choice.filter(|part| part["index"] == choice) {
+        let delta = &part["delta"];
+        content.push_str(delta["content"].as_str().unwrap_or_default());
+        reasoning.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            let mut call = call.clone();
+            assert_eq!(call.as_object_mut().unwrap().remove("index").unwrap(), calls.len());
+            calls.push(call);
+        }
+    }
+    let content = if content.is_empty() && !calls.is_empty() { Value::Null } else { content.into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = reasoning.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+/// A request with what PyTorch answers to it.
+#[derive(Deserialize, Serialize)]
+struct Recorded {
+    // Raw, since the order of names counts.
+    messages: Box<RawValue>,
+    tools: Option<Box<RawValue>>,
+    reasoning_effort: Option<String>,
+    max_tokens: usize,
+    #[serde(skip_serializing)]
+    prompt_tokens: usize,
+    #[serde(skip_serializing)]
+    answer_tokens: Vec<u32>,
+    #[serde(skip_serializing)]
+    answer: String,
+}
+
+fn reference() -> Vec<Recorded> {
+    serde_json::from_str(include_str!("reference.json")).unwrap()
+}
+
+#[tokio::test]
+async fn greedy_answers_are_those_of_pytorch() {
+    let router = router();
+    for case in reference() {
+        let answer = ask(&router, &case).await;
+        let (choice, expected) = (&answer["choices"][0], case.answer.as_str());
+        if let Some(rest) = expected.strip_prefix("<think>\n") {
+            let (thought, spoken) = rest.split_once("\n</think>\n\n").unwrap();
+            assert_eq!(choice["message"]["reasoning_content"], thought);
+            assert_eq!(choice["message"]["content"], spoken);
+        } else if choice["finish_reason"] == "tool_calls" {
+            let function = &choice["message"]["tool_calls"][0]["function"];
+            let written = format!(
+                "<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+                function["name"],
+                function["arguments"].as_str().unwrap()
+            );
+            assert_eq!(written, expected);
+            assert_eq!(choice["message"]["content"], Value::Null);
+        } else {
+            assert_eq!(choice["message"]["content"], expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_counted_as_pytorch_counts_them() {
+    let router = router();
+    for case in reference() {
+        let answer = ask(&router, &case).await;
+        let usage = &answer["usage"];
+        let written = case.answer_tokens.len();
+        let ended = answer["choices"][0]["finish_reason"] != "length";
+        // The token that ends an answer is written too, though not shown.
+        let completion = written + usize::from(ended);
+        assert_eq!(usage["prompt_tokens"], case.prompt_tokens);
+        assert_eq!(usage["completion_tokens"], completion);
+        assert_eq!(usage["total_tokens"], case.prompt_tokens + completion);
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_the_whole_answer_in_parts() {
+    let router = router();
+    for case in reference() {
+        let mut whole = ask(&router, &case).await;
+        let chunks = stream(&router, &case).await;
+        let mut message = joined(&chunks, 0);
+        // Every call has an id of its own.
+        for message in [&mut message, &mut whole["choices"][0]["message"]] {
+            for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
+                assert!(call["id"].take().as_str().unwrap().starts_with("call_"));
+            }
+        }
+        assert_eq!(message, whole["choices"][0]["message"]);
+        assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+        let last = &chunks.last().unwrap()["choices"][0];
+        assert_eq!(last["finish_reason"], whole["choices"][0]["finish_reason"]);
+        assert!(chunks.iter().all(|chunk| chunk["id"] == chunks[0]["id"] && chunk.get("usage").is_none()));
+    }
+}
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_text() {
+    let router = router();
+    let seeded =
+        |seed: i64| question("Tell me a story.", json!({"temperature": 1.5, "seed": seed, "max_tokens": 60}));
+    let first = ask(&router, &seeded(-7)).await;
+    // The second time the prompt is cached, which must not change anything.
+    assert_eq!(text(&ask(&router, &seeded(-7)).await), text(&first));
+    assert_ne!(text(&ask(&router, &seeded(8)).await), text(&first));
+    assert_eq!(joined(&stream(&router, &seeded(-7)).await, 0)["content"], text(&first));
+}
+
+#[tokio::test]
+async fn without_a_seed_chance_decides() {
+    let router = router();
+    let body = question("Tell me a story.", json!({"temperature": 1.5, "max_tokens": 60}));
+    assert_ne!(text(&ask(&router, &body).await), text(&ask(&router, &body).await));
+}
+
+#[tokio::test]
+async fn characters_arrive_whole_however_wild_the_text() {
+    let router = router();
+    for seed in 0..20 {
+        let body = question("Hi", json!({"temperature": 2, "seed": seed, "max_tokens": 60}));
+        let chunks = stream(&router, &body).await;
+        assert_eq!(joined(&chunks, 0)["content"], text(&ask(&router, &body).await));
+    }
+}
+
+#[tokio::test]
+async fn stop_strings_end_the_answer_and_are_never_shown() {
+    let router = router();
+    let whole = ask(&router, &question("How do I create an API key?", json!({}))).await;
+    let all = text(&whole);
+    for stop in ["Keys page", "e it a na", "only", " once."] {
+        let body = question("How do I create an API key?", json!({"stop": ["never", stop]}));
+        let stopped = ask(&router, &body).await;
+        assert_eq!(text(&stopped), all.split_once(stop).unwrap().0);
+        assert_eq!(stopped["choices"][0]["finish_reason"], "stop");
+        assert!(
+            stopped["usage"]["completion_tokens"].as_u64() < whole["usage"]["completion_tokens"].as_u64()
+        );
+        assert_eq!(joined(&stream(&router, &body).await, 0)["content"], text(&stopped));
+    }
+}
+
+#[tokio::test]
+async fn max_tokens_bounds_the_answer() {
+    let router = router();
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let answer = ask(&router, &question("Tell me a story.", json!({field: 5}))).await;
+        assert_eq!(answer["usage"]["completion_tokens"], 5);
+        assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    }
+}
+
+#[tokio::test]
+async fn the_context_bounds_the_answer_whatever_is_asked_for() {
+    let answer = ask(&router(), &question(ENDLESS, json!({"max_tokens": 131_072}))).await;
+    assert_eq!(answer["usage"]["total_tokens"], 2048);
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn a_prompt_that_leaves_no_room_is_refused() {
+    let router = router();
+    let (status, answer) =
+        post(&router, "/v1/chat/completions", &question(&"word ".repeat(3000), json!({}))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let error = &answer["error"];
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("This model's maximum context length is 2048 tokens. ")
+    );
+    assert_eq!(error["type"], "invalid_request_error");
+    assert_eq!(error["param"], "messages");
+    assert_eq!(error["code"], "context_length_exceeded");
+}
+
+#[tokio::test]
+async fn the_last_place_of_the_context_is_used() {
+    let router = router();
+    // The template takes some tokens; digits are one token each.
+    let around = counted(&router, "").await;
+    let fits = "1".repeat(2047 - around);
+    let answer = ask(&router, &question(&fits, json!({}))).await;
+    assert_eq!(answer["usage"]["completion_tokens"], 1);
+    let (status, _) = post(&router, "/v1/chat/completions", &question(&format!("{fits}1"), json!({}))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+async fn counted(router: &Router, text: &str) -> usize {
+    let (status, counted) = post(router, "/tokenize", &question(text, json!({}))).await;
+    assert_eq!(status, StatusCode::OK, "{counted}");
+    usize::try_from(counted["count"].as_u64().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn tokenize_counts_what_a_chat_would_use() {
+    let router = router();
+    for case in reference() {
+        let (_, counted) = post(&router, "/tokenize", &case).await;
+        assert_eq!(counted["count"], case.prompt_tokens);
+        assert_eq!(counted["tokens"].as_array().unwrap().len(), case.prompt_tokens);
+        assert_eq!(counted["max_model_len"], 2048);
+    }
+}
+
+#[tokio::test]
+async fn what_was_read_before_is_cached_and_changes_nothing() {
+    let router = router();
+    let first = question("How do I create an API key?", json!({}));
+    let cold = ask(&router, &first).await;
+    assert_eq!(cold["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+    let warm = ask(&router, &first).await;
+    assert_eq!(warm["choices"], cold["choices"]);
+    assert_eq!(warm["usage"]["prompt_tokens_details"]["cached_tokens"], 21);
+    // The dialogue goes on: all that was said is known already, but for what closed the last turn.
+    let next = json!({"messages": [
+        first["messages"][0],
+        {"role": "assistant", "content": text(&cold)},
+        {"role": "user", "content": "Thanks"},
+    ]});
+    let next = ask(&router, &next).await;
+    let said = cold["usage"]["total_tokens"].as_u64().unwrap() - 1;
+    assert_eq!(next["usage"]["prompt_tokens_details"]["cached_tokens"], said);
+}
+
+#[tokio::test]
+async fn without_a_cache_every_prompt_is_read_anew() {
+    let engine = Engine::start(Options { max_cached_tokens: 0, ..options() }).unwrap();
+    let router = local_model::router(engine);
+    for _ in 0..2 {
+        let answer = ask(&router, &question("How do I create an API key?", json!({}))).await;
+        assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+    }
+}
+
+#[tokio::test]
+async fn usage_is_told_where_the_client_wants_it() {
+    let router = router();
+    let whole = ask(&router, &question("Hello!", json!({}))).await;
+
+    let chunks =
+        stream(&router, &question("Hello!", json!({"stream_options": {"include_usage": true}}))).await;
+    let (last, others) = chunks.split_last().unwrap();
+    assert!(others.iter().all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some()));
+    assert_eq!(last["choices"], json!([]));
+    assert_eq!(last["usage"], whole["usage"]);
+
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    let chunks = stream(&router, &question("Hello!", json!({"stream_options": options}))).await;
+    let counts: Vec<u64> =
+        chunks.iter().map(|chunk| chunk["usage"]["completion_tokens"].as_u64().unwrap()).collect();
+    assert!(counts.is_sorted());
+    assert_eq!(counts.first(), Some(&1));
+    assert_eq!(counts.last(), Some(&whole["usage"]["completion_tokens"].as_u64().unwrap()));
+}
+
+#[tokio::test]
+async fn several_choices_are_answers_of_their_own() {
+    let router = router();
+    let body = question("Tell me a story.", json!({"n": 3, "temperature": 1.5, "seed": 1, "max_tokens": 30}));
+    let answer = ask(&router, &body).await;
+    let choices = answer["choices"].as_array().unwrap();
+    assert_eq!(choices.iter().map(|choice| choice["index"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    let contents: Vec<&Value> = choices.iter().map(|choice| &choice["message"]["content"]).collect();
+    assert!(contents[0] != contents[1] && contents[1] != contents[2]);
+    assert!(answer["usage"]["completion_tokens"].as_u64().unwrap() <= 90);
+
+    let chunks = stream(&router, &body).await;
+    for (index, content) in contents.into_iter().enumerate() {
+        assert_eq!(joined(&chunks, index)["content"], *content);
+    }
+    let alone = question("Tell me a story.", json!({"temperature": 1.5, "seed": 1, "max_tokens": 30}));
+    assert_eq!(text(&ask(&router, &alone).await), text(&answer));
+}
+
+#[tokio::test]
+async fn logprobs_are_told_for_every_token_shown() {
+    let router = router();
+    let body = question("Hello!", json!({"logprobs": true, "top_logprobs": 2}));
+    let answer = ask(&router, &body).await;
+    let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    let told: String = content.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert_eq!(told, text(&answer));
+    for token in content {
+        assert!(token["logprob"].as_f64().unwrap() <= 0.0);
+        assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 2);
+        // A greedy answer takes the likeliest.
+        assert_eq!(token["top_logprobs"][0]["token"], token["token"]);
+    }
+    let chunks = stream(&router, &body).await;
+    let parts = chunks
+        .iter()
+        .flat_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array().into_iter().flatten());
+    assert_eq!(parts.collect::<Vec<_>>(), content.iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn tools_that_may_not_be_called_are_not_offered() {
+    let router = router();
+    let tools = json!([{"type": "function", "function": {"name": "get_time", "parameters": {}}}]);
+    let (_, with) = post(&router, "/tokenize", &question("Hi", json!({"tools": tools}))).await;
+    assert!(with["count"].as_u64().unwrap() > 20);
+    let answer = ask(&router, &question("Hi", json!({"tools": tools, "tool_choice": "none"}))).await;
+    assert_eq!(answer["usage"]["prompt_tokens"], counted(&router, "Hi").await);
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_answered_say_why() {
+    let router = router();
+    let image = json!([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "https://x"}}]);
+    let cases = [
+        (json!({"messages": []}), "invalid_value", json!("messages")),
+        (json!({}), "invalid_type", Value::Null),
+        (json!({"messages": [{"role": "robot", "content": "Hi"}]}), "invalid_type", Value::Null),
+        (
+            json!({"messages": [{"role": "user", "content": image}]}),
+            "unsupported_value",
+            json!("messages[0].content[1]"),
+        ),
+        (question("Hi", json!({"temperature": 3})), "invalid_value", json!("temperature")),
+        (question("Hi", json!({"n": 0})), "invalid_value", json!("n")),
+        (question("Hi", json!({"max_tokens": 0})), "invalid_value", json!("max_tokens")),
+        (question("Hi", json!({"stop": [""]})), "invalid_value", json!("stop")),
+        (question("Hi", json!({"logit_bias": {"5000": 1}})), "invalid_value", json!("logit_bias")),
+        (question("Hi", json!({"tools": [{"type": "function"}]})), "invalid_value", json!("messages")),
+    ];
+    for (body, code, param) in cases {
+        let (status, answer) = post(&router, "/v1/chat/completions", &body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {answer}");
+        assert_eq!(answer["error"]["code"], code, "{body}: {answer}");
+        assert_eq!(answer["error"]["param"], param, "{body}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn fields_that_are_not_known_are_ignored() {
+    let body =
+        question("Hello!", json!({"top_k": 3, "metadata": {"a": [1]}, "response_format": {"type": "text"}}));
+    assert_eq!(text(&ask(&router(), &body).await), "Hello! How can I help you?");
+}
+
+#[tokio::test]
+async fn the_service_says_what_it_is() {
+    let router = router();
+    assert_eq!(get(&router, "/health").await, (StatusCode::OK, json!({"status": "ok"})));
+    let (_, models) = get(&router, "/v1/models").await;
+    assert_eq!(models["data"][0]["id"], "tiny-demo");
+    assert_eq!(get(&router, "/v1/nothing").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get(&router, "/v1/chat/completions").await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_slot() {
+    let engine = engine();
+    let slots = engine.free_slots();
+    let router = local_model::router(engine.clone());
+    let body = question(ENDLESS, json!({"stream": true, "n": 8}));
+    let response = router.oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
+    let mut body = response.into_body();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(engine.free_slots(), slots - 1);
+    drop(body);
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while engine.free_slots() < slots {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("the slot becomes free long before the answer would have ended");
+}
+
+#[tokio::test]
+async fn one_request_too_many_is_told_to_come_back() {
+    let router = local_model::router(Engine::start(Options { max_requests: 1, ..options() }).unwrap());
+    let body = question(ENDLESS, json!({"stream": true, "n": 8}));
+    let first = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
+    let second = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(second.headers()["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn sixteen_streams_at_once_give_what_each_gives_alone() {
+    let router = router();
+    let body =
+        |seed: u64| question("Tell me a story.", json!({"temperature": 1.2, "seed": seed, "max_tokens": 40}));
+    let streams: Vec<_> = (0..16)
+        .map(|seed| {
+            let router = router.clone();
+            tokio::spawn(async move { joined(&stream(&router, &body(seed)).await, 0) })
+        })
+        .collect();
+    for (seed, streamed) in (0..).zip(streams) {
+        let alone = ask(&router, &body(seed)).await;
+        assert_eq!(streamed.await.unwrap(), alone["choices"][0]["message"]);
+    }
+}
+
+#[tokio::test]
+async fn it_serves_on_a_socket_until_it_is_told_to_stop() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(local_model::serve(listener, engine(), async { drop(stopped.await) }));
+
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    connection
+        .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+}
