@@ -198,10 +198,15 @@ impl Line {
 /// The least and the most that is right to bill for what was served to a client that was not told the cost.
 pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
-    let broken =
-        matches!(served.script.fault, Fault::Error { .. } | Fault::CutBeforeHead | Fault::StallBeforeHead);
-    if broken || (!served.streamed && !served.ended_by(End::Finished)) || served.served.completion == 0 {
-        return (NanoUsd::ZERO, NanoUsd::ZERO);
+    let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);
+    let finished = served.ended_by(End::Finished);
+    // Nothing of a whole answer is of use unless it is complete and in order; not even `abort` is.
+    let in_order = served.script.fault == Fault::None && served.script.finish_reason.is_none();
+    match served.streamed {
+        _ if served.served.completion == 0 => nothing,
+        true if finished => (truth, truth),
+        true => (NanoUsd::ZERO, truth),
+        false if finished && in_order => (truth, truth),
+        false => nothing,
     }
-    if served.ended_by(End::Finished) { (truth, truth) } else { (NanoUsd::ZERO, truth) }
 }

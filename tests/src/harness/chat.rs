@@ -1,6 +1,6 @@
 //! Chat requests: put together, sent, read whole or as they come, and entered in the book.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -136,7 +136,7 @@ pub struct Stream {
 }
 
 /// All that a stream said.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Ended {
     /// Its chunks.
     pub chunks: Vec<Value>,
@@ -264,5 +264,24 @@ impl Ended {
     pub fn assert_done(&self) -> &Self {
         assert!(self.done && self.error.is_none() && self.broken.is_none(), "{self:?}");
         self
+    }
+}
+
+/// What failed tests show: how it ended rather than every chunk.
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said: String = self.text().chars().take(200).collect();
+        let last = self.chunks.last().map(ToString::to_string);
+        f.debug_struct("Ended")
+            .field("chunks", &self.chunks.len())
+            .field("tokens", &self.tokens())
+            .field("text", &said)
+            .field("finish_reasons", &self.finish_reasons())
+            .field("last", &last)
+            .field("error", &self.error.as_ref().map(ToString::to_string))
+            .field("done", &self.done)
+            .field("comments", &self.comments)
+            .field("broken", &self.broken)
+            .finish()
     }
 }

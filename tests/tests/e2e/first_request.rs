@@ -1,6 +1,10 @@
 //! From an empty folder to a billed answer.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -83,7 +87,7 @@ async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_kept_is_for_its_owner_alone_and_no_plaintext_is_kept_or_logged() {
+async fn secrets_are_their_owners_alone_and_no_plaintext_is_kept_or_logged() {
     let stack = Stack::start().await;
     let key = stack.key().await;
     stack.call(&key, Script::tokens(12, 5)).send().await;
@@ -108,13 +112,15 @@ async fn what_is_kept_is_for_its_owner_alone_and_no_plaintext_is_kept_or_logged(
         !log.contains("quick brown") && !log.contains("\"script\""),
         "the log tells prompts or completions"
     );
-    for file in files(&stack) {
-        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", file.display());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&stack.data().join("data")), 0o700, "the folder is its owner's alone");
+    let secrets = files(&stack).into_iter().filter(|file| !file.to_string_lossy().contains(".db"));
+    for secret in secrets {
+        assert_eq!(mode(&secret), 0o600, "{}", secret.display());
     }
 }
 
-fn files(stack: &Stack) -> Vec<std::path::PathBuf> {
+fn files(stack: &Stack) -> Vec<PathBuf> {
     let listed = fs::read_dir(stack.data().join("data")).unwrap();
     let files: Vec<_> = listed.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
     assert!(!files.is_empty(), "the data directory holds files");

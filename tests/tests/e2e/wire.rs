@@ -83,7 +83,7 @@ fn assert_whole_shape(ended: &Ended, id: &str) {
     let roles: Vec<_> = ended.deltas(0).filter(|delta| delta.get("role").is_some()).collect();
     assert_eq!(roles.len(), 1, "{ended:?}");
     assert_eq!(first["choices"][0]["delta"]["role"], "assistant");
-    assert_nothing_leaks(&format!("{:?}", ended.chunks));
+    assert_nothing_leaks(&Value::from(ended.chunks.clone()).to_string());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
