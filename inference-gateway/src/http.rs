@@ -70,14 +70,12 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1", get(describe::service))
         .route("/", get(describe::service))
         .route("/health", get(describe::health))
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(cors);
-    let management = Router::new()
-        .route("/v1/management/{*rest}", any(passthrough::forward))
-        .method_not_allowed_fallback(method_not_allowed);
+    let management = Router::new().route("/v1/management/{*rest}", any(passthrough::forward));
     Router::new()
         .merge(public)
         .merge(management)
-        .method_not_allowed_fallback(method_not_allowed)
         .fallback(unknown_url)
         .layer(catch_panics())
         .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))

@@ -85,7 +85,10 @@ impl Options {
             Some(("memory", "")) => Ok(Arc::new(Memory::new())),
             Some(("sqlite", path)) if !path.is_empty() => {
                 let store = Sqlite::open(Path::new(path));
-                Ok(Arc::new(store.map_err(|e| ConfigError::new("FAREGATE_STORE", format!("{path}: {e}")))?))
+                // With the chain of its causes: what the system says of the file is what the operator needs.
+                Ok(Arc::new(store.map_err(|e| {
+                    ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(e)))
+                })?))
             }
             _ => Err(ConfigError::new(
                 "FAREGATE_STORE",

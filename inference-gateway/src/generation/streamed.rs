@@ -158,8 +158,8 @@ impl Stream {
                             self.decoder.push(piece);
                             self.rewrite()
                         }
-                        Some(Err(e)) => Some(failed(&e.to_string())),
-                        None => Some(self.upstream_ended()),
+                        Some(Err(e)) => Some(self.upstream_ended(&e.to_string())),
+                        None => Some(self.upstream_ended("it ended without a finish reason")),
                     }
                 }
                 now = ticks.tick() => self.tick(now, reading),
@@ -187,7 +187,7 @@ impl Stream {
             };
             let chunk = match Event::read(&data) {
                 Ok(Event::Chunk(chunk)) => chunk,
-                Ok(Event::Done) => return Some(self.upstream_ended()),
+                Ok(Event::Done) => return Some(self.upstream_ended("it was done without a finish reason")),
                 Ok(Event::Failed(reason)) => return Some(failed(reason)),
                 Err(nonsense) => return Some(failed(&nonsense.to_string())),
             };
@@ -222,12 +222,9 @@ impl Stream {
         self.allowance.covers(tally.completion()) || (self.allowance.complete() && tally.estimated())
     }
 
-    fn upstream_ended(&self) -> Ending {
-        if self.rewriter.is_finished() {
-            Ending::Complete
-        } else {
-            failed("it ended without a finish reason")
-        }
+    /// The upstream says nothing more. With every choice finished, nothing is missing that the client could see.
+    fn upstream_ended(&self, how: &str) -> Ending {
+        if self.rewriter.is_finished() { Ending::Complete } else { failed(how) }
     }
 
     /// Asks for more where it is due, unless an extension is under way.

@@ -1,6 +1,9 @@
 //! Opening the file: whether it is ours, which tables it has, and how SQLite is to treat it.
 
 use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -38,6 +41,9 @@ pub enum OpenError {
         /// The latest version that this program knows.
         known: usize,
     },
+    /// There is none, and none can be made.
+    #[error("{} cannot be made", .0.display())]
+    NotMade(PathBuf, #[source] io::Error),
     /// It cannot be opened or brought up to date.
     #[error("{} cannot be opened", .0.display())]
     Failed(PathBuf, #[source] rusqlite::Error),
@@ -49,7 +55,8 @@ pub enum OpenError {
 /// The file as its writer sees it: made where there is none, and brought up to date.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
-    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+    make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
+    let mut connection = connect(path, OpenFlags::empty()).map_err(failed)?;
     // A file that is not ours is left exactly as it is.
     check(&connection, path)?;
     settle(&connection).map_err(failed)?;
@@ -66,6 +73,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     };
     let connection = connect(path, OpenFlags::empty()).and_then(|c| read_only(&c).map(|()| c));
     connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
+/// Makes the file, readable by its owner alone, if there is none. SQLite gives what it puts beside it the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
