@@ -125,6 +125,13 @@ mod tests {
     }
 
     #[test]
+    fn no_token_writes_more_than_a_long_word() {
+        let vocabulary = Vocabulary::shipped().unwrap();
+        // So a context holds 64 kB at the very most, and a prompt of several times that is certainly too long.
+        assert!(vocabulary.bytes.iter().all(|bytes| bytes.len() <= 32));
+    }
+
+    #[test]
     fn every_row_of_the_embeddings_has_a_token() {
         let shape = crate::weights::Shape::shipped().unwrap();
         assert_eq!(Vocabulary::shipped().unwrap().len(), shape.vocab_size);

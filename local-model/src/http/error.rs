@@ -44,10 +44,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "unsupported_value", message).about(param)
     }
 
-    /// The prompt leaves no room for an answer.
-    pub(crate) fn too_long(prompt: usize, context: usize) -> Self {
+    /// The prompt leaves no room for an answer. Nobody counts the tokens of a prompt that is far too long.
+    pub(crate) fn too_long(tokens: Option<usize>, context: usize) -> Self {
+        let tokens = tokens.map_or_else(|| "far more".to_owned(), |tokens| tokens.to_string());
         let message = format!(
-            "This model's maximum context length is {context} tokens. However, your messages resulted in {prompt} \
+            "This model's maximum context length is {context} tokens. However, your messages resulted in {tokens} \
              tokens, which leave no room for an answer. Please shorten the messages."
         );
         Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message).about("messages")

@@ -21,6 +21,8 @@ const DEFAULT_TEMPERATURE: f32 = 0.0;
 const MAX_STOPS: usize = 4;
 /// More choices would hold more memory than a demo should.
 const MAX_CHOICES: usize = 8;
+/// A longer prompt fills the context many times over, whatever it says; counting its tokens would only take memory.
+const MAX_PROMPT_BYTES: usize = 256 << 10;
 /// As the OpenAI API has it.
 const MAX_TOP_LOGPROBS: usize = 20;
 
@@ -118,7 +120,7 @@ pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError
     };
     let prompt = tokens(engine, &body.messages, tools, body.reasoning_effort)?;
     if prompt.len() >= engine.context() {
-        return Err(ApiError::too_long(prompt.len(), engine.context()));
+        return Err(ApiError::too_long(Some(prompt.len()), engine.context()));
     }
     Ok((Job { prompt, ..job }, form))
 }
@@ -149,6 +151,9 @@ fn tokens(
         ApiError::invalid("messages", format!("The messages and tools make no prompt: {error}."))
     };
     let prompt = engine.template().render(&conversation).map_err(|error| unusable(&error))?;
+    if prompt.len() > MAX_PROMPT_BYTES {
+        return Err(ApiError::too_long(None, engine.context()));
+    }
     engine.vocabulary().encode(&prompt).map_err(|error| unusable(&error))
 }
 
