@@ -1,0 +1,180 @@
+//! Writes the stream that the client reads.
+
+use bytes::{Bytes, BytesMut};
+use shared::{error::ApiError, money::NanoUsd};
+
+use super::{
+    Chunk, FinishReason, Generation, Reported,
+    parts::{Said, put_logprobs},
+    put, put_number,
+    stream::Choice,
+};
+
+/// The delta that opens a choice of which nothing was generated.
+const OPENING: &str = r#"{"role":"assistant","content":""}"#;
+
+/// Turns an upstream's chunks into ours. Whatever the upstream does, the client sees for each choice: first its role,
+/// then what is generated, then one finish reason, and nothing after it.
+#[derive(Debug)]
+pub struct Rewriter {
+    /// How each chunk begins.
+    head: Bytes,
+    /// How each chunk ends.
+    tail: &'static str,
+    include_usage: bool,
+    choices: Vec<Progress>,
+}
+
+/// How far a choice has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Its role was not sent.
+    Unseen,
+    /// It goes on.
+    Open,
+    /// Its finish reason was sent.
+    Finished,
+}
+
+impl Rewriter {
+    /// A stream of which nothing was written.
+    pub fn new(generation: Generation<'_>, include_usage: bool) -> Self {
+        let mut head = BytesMut::from("data: ");
+        generation.write("chat.completion.chunk", &mut head);
+        put(&mut head, r#","choices":["#);
+        let tail = if include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" };
+        Self { head: head.freeze(), tail, include_usage, choices: Vec::new() }
+    }
+
+    /// Writes what a chunk adds; nothing, where it adds nothing.
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
+        let start = out.len();
+        out.extend_from_slice(&self.head);
+        let empty = out.len();
+        for choice in &chunk.choices {
+            let Some(first) = self.advance(choice) else { continue };
+            if out.len() > empty {
+                put(out, ",");
+            }
+            write_choice(choice, first, out);
+        }
+        if out.len() == empty {
+            out.truncate(start);
+        } else {
+            put(out, self.tail);
+        }
+    }
+
+    /// Whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
+    pub fn is_finished(&self) -> bool {
+        self.choices.contains(&Progress::Finished) && !self.choices.contains(&Progress::Open)
+    }
+
+    /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
+    pub fn cut(&mut self, out: &mut BytesMut) {
+        if self.choices.is_empty() {
+            self.choices.push(Progress::Unseen);
+        }
+        for (index, progress) in self.choices.iter_mut().enumerate() {
+            let delta = match progress {
+                Progress::Unseen => OPENING,
+                Progress::Open => "{}",
+                Progress::Finished => continue,
+            };
+            *progress = Progress::Finished;
+            out.extend_from_slice(&self.head);
+            put(out, r#"{"index":"#);
+            put_number(out, index as u64);
+            put(out, r#","delta":"#);
+            put(out, delta);
+            put(out, r#","logprobs":null,"finish_reason":"length"}"#);
+            put(out, self.tail);
+        }
+    }
+
+    /// Ends the stream: its usage, if that was asked for, and `[DONE]`. `cost` is what was billed; `None` where that is
+    /// not known yet.
+    pub fn done(&self, usage: Reported, cost: Option<NanoUsd>, out: &mut BytesMut) {
+        if self.include_usage {
+            out.extend_from_slice(&self.head);
+            put(out, r#"],"usage":"#);
+            usage.write(cost, out);
+            put(out, "}\n\n");
+        }
+        put(out, "data: [DONE]\n\n");
+    }
+
+    /// Ends a stream that failed. SDKs take a stream that merely stops for a finished one, and what follows an error
+    /// for its cure, so this is its last event.
+    pub fn error(error: &ApiError, out: &mut BytesMut) {
+        put(out, "data: ");
+        put(out, &error.to_json());
+        put(out, "\n\n");
+    }
+
+    /// Moves a choice on. `None` where there is nothing to write; else whether its role is still to be written.
+    fn advance(&mut self, choice: &Choice<'_>) -> Option<bool> {
+        if self.choices.len() <= choice.index {
+            self.choices.resize(choice.index + 1, Progress::Unseen);
+        }
+        let progress = &mut self.choices[choice.index];
+        let first = match *progress {
+            Progress::Finished => return None,
+            Progress::Unseen => true,
+            Progress::Open => false,
+        };
+        *progress = if choice.finish.is_some() { Progress::Finished } else { Progress::Open };
+        let adds =
+            first || choice.finish.is_some() || choice.logprobs.is_some() || !choice.delta.is_nothing();
+        adds.then_some(first)
+    }
+}
+
+fn write_choice(choice: &Choice<'_>, first: bool, out: &mut BytesMut) {
+    put(out, r#"{"index":"#);
+    put_number(out, choice.index as u64);
+    put(out, r#","delta":"#);
+    write_delta(&choice.delta, first, out);
+    put(out, r#","logprobs":"#);
+    put_logprobs(choice.logprobs, out);
+    match choice.finish.map(FinishReason::as_str) {
+        Some(reason) => {
+            put(out, r#","finish_reason":""#);
+            put(out, reason);
+            put(out, "\"}");
+        }
+        None => put(out, r#","finish_reason":null}"#),
+    }
+}
+
+/// Writes a delta. The first of a choice has the role, and a text even where it is empty.
+fn write_delta(delta: &Said<'_>, first: bool, out: &mut BytesMut) {
+    let content = delta.content.map(|text| text.0).or(first.then_some(r#""""#));
+    let role = first.then_some(r#""assistant""#);
+    let texts = [
+        (r#""role":"#, role),
+        (r#""content":"#, content),
+        (r#""reasoning_content":"#, delta.reasoning().map(|text| text.0)),
+        (r#""refusal":"#, delta.refusal.map(|text| text.0)),
+    ];
+    let mut before = "{";
+    for (name, text) in texts {
+        if let Some(text) = text {
+            put(out, before);
+            before = ",";
+            put(out, name);
+            put(out, text);
+        }
+    }
+    if let Some(calls) = delta.tool_calls.as_ref().filter(|calls| !calls.is_empty()) {
+        put(out, before);
+        before = r#""tool_calls":["#;
+        for (place, call) in calls.iter().enumerate() {
+            put(out, before);
+            before = ",";
+            call.write_piece(place, out);
+        }
+        put(out, "]");
+    }
+    put(out, if before == "{" { "{}" } else { "}" });
+}

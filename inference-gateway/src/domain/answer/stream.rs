@@ -1,0 +1,122 @@
+//! What an upstream's stream says, event by event.
+
+use serde::Deserialize;
+use shared::json::RawValue;
+
+use super::{
+    FinishReason, Nonsense, Reported,
+    parts::{Said, Spelled},
+};
+use crate::domain::chat::MAX_CHOICES;
+
+/// One event of an upstream's stream.
+pub enum Event<'a> {
+    /// A piece of the answer.
+    Chunk(Chunk<'a>),
+    /// The upstream failed; what it says of it, for the log alone.
+    Failed(&'a str),
+    /// The upstream has nothing more to say.
+    Done,
+}
+
+/// A piece of the answer, borrowed from its event.
+pub struct Chunk<'a> {
+    /// What was used so far, or in all, if the upstream says so.
+    pub usage: Option<Reported>,
+    /// Bytes of what was generated, as JSON spells it: what an estimate of its tokens starts from.
+    pub text_bytes: u64,
+    /// Choices that something was generated for: at least as many tokens.
+    pub outputs: u64,
+    pub(super) choices: Vec<Choice<'a>>,
+}
+
+/// What a chunk adds to one choice.
+pub(super) struct Choice<'a> {
+    pub(super) index: usize,
+    pub(super) delta: Said<'a>,
+    pub(super) logprobs: Option<&'a RawValue>,
+    pub(super) finish: Option<FinishReason>,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<RawChoice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawChoice<'a> {
+    index: Option<usize>,
+    #[serde(borrow)]
+    delta: Option<Said<'a>>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<Spelled<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the payload of an event.
+    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
+        if payload.trim_ascii() == b"[DONE]" {
+            return Ok(Self::Done);
+        }
+        let raw: Raw<'_> = serde_json::from_slice(payload)?;
+        if let Some(error) = raw.error {
+            return Ok(Self::Failed(error.get()));
+        }
+        // Errors that are not wrapped, as SGLang's are.
+        if raw.object.is_some_and(|object| object.get() == r#""error""#) {
+            return Ok(Self::Failed(std::str::from_utf8(payload).unwrap_or_default()));
+        }
+        let mut choices = Vec::with_capacity(1);
+        for (place, choice) in raw.choices.unwrap_or_default().into_iter().enumerate() {
+            let index = choice.index.unwrap_or(place);
+            if index >= usize::from(MAX_CHOICES) {
+                return Err(Nonsense::Choices);
+            }
+            let finish = match choice.finish_reason.map(Spelled::inner) {
+                None | Some("") => None,
+                Some(reason) => match FinishReason::read(reason) {
+                    Some(reason) => Some(reason),
+                    None => return Ok(Self::Failed("a finish reason that is a failure")),
+                },
+            };
+            choices.push(Choice {
+                index,
+                delta: choice.delta.unwrap_or_default(),
+                logprobs: choice.logprobs,
+                finish,
+            });
+        }
+        Ok(Self::Chunk(Chunk::new(choices, raw.usage)))
+    }
+}
+
+impl<'a> Chunk<'a> {
+    fn new(choices: Vec<Choice<'a>>, usage: Option<&RawValue>) -> Self {
+        let (mut text_bytes, mut outputs) = (0, 0);
+        for choice in &choices {
+            let bytes = choice.delta.text_bytes();
+            text_bytes += bytes;
+            outputs += u64::from(bytes > 0);
+        }
+        Self { usage: usage.and_then(Reported::read), text_bytes, outputs, choices }
+    }
+
+    /// Whether something was generated.
+    pub const fn has_output(&self) -> bool {
+        self.outputs > 0
+    }
+
+    /// Why choices end with this chunk, if any do.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
+        self.choices.iter().filter_map(|choice| choice.finish)
+    }
+}

@@ -1,0 +1,192 @@
+//! Tokens, as upstreams report them and as clients read them.
+
+use bytes::BytesMut;
+use serde::Deserialize;
+use shared::{json::RawValue, money::NanoUsd, tokens::Usage};
+
+use super::{put, put_number};
+
+/// A number of tokens that no context window comes near: larger ones are mistakes.
+const ABSURD_TOKENS: u64 = 1 << 32;
+
+/// What an upstream says was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// What is billed.
+    pub tokens: Usage,
+    /// Of the completion's tokens, those that were thoughts.
+    pub reasoning: u64,
+}
+
+#[derive(Deserialize)]
+struct RawUsage<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens_details: Option<&'a RawValue>,
+    /// Where SGLang says it.
+    #[serde(borrow)]
+    reasoning_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawDetails<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_tokens: Option<&'a RawValue>,
+}
+
+impl Reported {
+    /// Reads a `usage`. `None` where it does not say both what the prompt and what the completion took.
+    pub(super) fn read(usage: &RawValue) -> Option<Self> {
+        let raw: RawUsage<'_> = serde_json::from_str(usage.get()).ok()?;
+        let prompt = count(raw.prompt_tokens)?;
+        let rest_of_total = || count(raw.total_tokens)?.checked_sub(prompt);
+        let completion = count(raw.completion_tokens).or_else(rest_of_total)?;
+        let cached = count(details(raw.prompt_tokens_details).cached_tokens).unwrap_or(0);
+        let reasoning = count(details(raw.completion_tokens_details).reasoning_tokens);
+        let reasoning = reasoning.or_else(|| count(raw.reasoning_tokens)).unwrap_or(0);
+        Some(Self {
+            tokens: Usage { prompt, cached: cached.min(prompt), completion },
+            reasoning: reasoning.min(completion),
+        })
+    }
+
+    /// Writes the `usage` that clients read. `cost` is what was billed; it is left out where that is not known yet.
+    pub(super) fn write(&self, cost: Option<NanoUsd>, out: &mut BytesMut) {
+        let Usage { prompt, cached, completion } = self.tokens;
+        put(out, r#"{"prompt_tokens":"#);
+        put_number(out, prompt);
+        put(out, r#","completion_tokens":"#);
+        put_number(out, completion);
+        put(out, r#","total_tokens":"#);
+        put_number(out, prompt.saturating_add(completion));
+        put(out, r#","prompt_tokens_details":{"cached_tokens":"#);
+        put_number(out, cached);
+        put(out, r#"},"completion_tokens_details":{"reasoning_tokens":"#);
+        put_number(out, self.reasoning);
+        put(out, "}");
+        if let Some(cost) = cost {
+            put(out, r#","cost":"#);
+            put(out, &cost.to_string());
+        }
+        put(out, "}");
+    }
+}
+
+/// A number of tokens; whatever is none is as good as absent.
+fn count(value: Option<&RawValue>) -> Option<u64> {
+    value?.get().parse().ok().filter(|n| *n < ABSURD_TOKENS)
+}
+
+fn details(value: Option<&RawValue>) -> RawDetails<'_> {
+    value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(usage: &str) -> Option<(u64, u64, u64, u64)> {
+        let raw: &RawValue = serde_json::from_str(usage).unwrap();
+        Reported::read(raw).map(|r| (r.tokens.prompt, r.tokens.cached, r.tokens.completion, r.reasoning))
+    }
+
+    #[test]
+    fn usage_is_read_from_every_shape() {
+        for (usage, expected) in [
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17}"#, (12, 0, 5, 0)),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8}}"#,
+                (12, 8, 5, 0),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":13}}"#,
+                (12, 12, 5, 0),
+            ),
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":null}"#, (12, 0, 5, 0)),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":null}}"#,
+                (12, 0, 5, 0),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":-1}}"#,
+                (12, 0, 5, 0),
+            ),
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":7}"#, (12, 0, 5, 0)),
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"reasoning_tokens":3}"#, (12, 0, 5, 3)),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":4}}"#,
+                (12, 0, 5, 4),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":9}}"#,
+                (12, 0, 5, 5),
+            ),
+            (r#"{"prompt_tokens":12,"total_tokens":17}"#, (12, 0, 5, 0)),
+            (r#"{"prompt_tokens":12,"completion_tokens":null,"total_tokens":17}"#, (12, 0, 5, 0)),
+            (r#"{"prompt_tokens":0,"completion_tokens":0,"unknown":[{}]}"#, (0, 0, 0, 0)),
+        ] {
+            assert_eq!(read(usage), Some(expected), "{usage}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_of_tokens_is_as_good_as_absent() {
+        for wrong in [
+            "-1",
+            "1.5",
+            "12.0",
+            "1e3",
+            "\"12\"",
+            "null",
+            "[]",
+            "{}",
+            "true",
+            "4294967296",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                read(&format!(r#"{{"prompt_tokens":{wrong},"completion_tokens":5}}"#)),
+                None,
+                "{wrong}"
+            );
+            assert_eq!(
+                read(&format!(r#"{{"prompt_tokens":5,"completion_tokens":{wrong}}}"#)),
+                None,
+                "{wrong}"
+            );
+        }
+        for no_usage in [
+            "{}",
+            "[]",
+            "7",
+            "\"x\"",
+            r#"{"completion_tokens":5}"#,
+            r#"{"prompt_tokens":9,"total_tokens":5}"#,
+        ] {
+            assert_eq!(read(no_usage), None, "{no_usage}");
+        }
+    }
+
+    #[test]
+    fn usage_is_written_with_its_cost_to_the_last_nano_usd() {
+        let reported = Reported { tokens: Usage { prompt: 12, cached: 0, completion: 5 }, reasoning: 0 };
+        let mut out = BytesMut::new();
+        reported.write(Some(NanoUsd::from_nanos(3200)), &mut out);
+        assert_eq!(
+            out,
+            r#"{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0},"cost":0.0000032}"#
+        );
+        out.clear();
+        reported.write(None, &mut out);
+        assert!(out.ends_with(br#""completion_tokens_details":{"reasoning_tokens":0}}"#));
+    }
+}

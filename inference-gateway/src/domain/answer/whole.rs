@@ -1,0 +1,124 @@
+//! Whole answers.
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use shared::{json::RawValue, money::NanoUsd};
+
+use super::{
+    FinishReason, Generation, Nonsense, Reported,
+    parts::{Said, Spelled, put_logprobs},
+    put, put_number,
+};
+use crate::domain::chat::MAX_CHOICES;
+
+/// Room for all of an answer but its texts.
+const ENVELOPE_BYTES: usize = 512;
+
+/// An upstream's whole answer, borrowed from its body.
+pub struct Completion<'a> {
+    /// What was used, if the upstream says so.
+    pub usage: Option<Reported>,
+    /// Bytes of all that was generated, as JSON spells it: what an estimate of its tokens starts from.
+    pub text_bytes: u64,
+    choices: Vec<(Choice<'a>, FinishReason)>,
+    length: usize,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    message: Said<'a>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<Spelled<'a>>,
+}
+
+impl<'a> Completion<'a> {
+    /// Reads a `chat.completion`; blanks in front of it, which some upstreams send to keep connections alive, are
+    /// passed over.
+    pub fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
+        let raw: Raw<'_> = serde_json::from_slice(body)?;
+        if raw.error.is_some() {
+            return Err(Nonsense::Error);
+        }
+        let choices = raw.choices.unwrap_or_default();
+        if choices.is_empty() || choices.len() > usize::from(MAX_CHOICES) {
+            return Err(Nonsense::Choices);
+        }
+        let finished = |choice: Choice<'a>| {
+            let reason = choice.finish_reason.and_then(|reason| FinishReason::read(reason.inner()));
+            reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
+        };
+        let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            usage: raw.usage.and_then(Reported::read),
+            text_bytes: choices.iter().map(|(choice, _)| choice.message.text_bytes()).sum(),
+            choices,
+            length: body.len(),
+        })
+    }
+
+    /// Why each choice ended.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
+        self.choices.iter().map(|(_, reason)| *reason)
+    }
+
+    /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
+    pub fn write(&self, generation: Generation<'_>, usage: Reported, cost: Option<NanoUsd>) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
+        generation.write("chat.completion", &mut out);
+        put(&mut out, r#","choices":["#);
+        for (place, (choice, reason)) in self.choices.iter().enumerate() {
+            if place > 0 {
+                put(&mut out, ",");
+            }
+            choice.write(place, *reason, &mut out);
+        }
+        put(&mut out, r#"],"usage":"#);
+        usage.write(cost, &mut out);
+        put(&mut out, "}");
+        out.freeze()
+    }
+}
+
+impl Choice<'_> {
+    fn write(&self, place: usize, reason: FinishReason, out: &mut BytesMut) {
+        let message = &self.message;
+        put(out, r#"{"index":"#);
+        put_number(out, self.index.unwrap_or(place as u64));
+        put(out, r#","message":{"role":"assistant","content":"#);
+        put(out, message.content.map_or("null", |text| text.0));
+        put(out, r#","refusal":"#);
+        put(out, message.refusal.map_or("null", |text| text.0));
+        if let Some(reasoning) = message.reasoning() {
+            put(out, r#","reasoning_content":"#);
+            put(out, reasoning.0);
+        }
+        if let Some(calls) = message.tool_calls.as_ref().filter(|calls| !calls.is_empty()) {
+            let mut before = r#","tool_calls":["#;
+            for call in calls {
+                put(out, before);
+                before = ",";
+                call.write_whole(out);
+            }
+            put(out, "]");
+        }
+        put(out, r#"},"logprobs":"#);
+        put_logprobs(self.logprobs, out);
+        put(out, r#","finish_reason":""#);
+        put(out, reason.as_str());
+        put(out, "\"}");
+    }
+}

@@ -1,0 +1,138 @@
+//! A chat request: from the bytes that came to what is true.
+//!
+//! Nothing of the body becomes a tree. Values are borrowed as they were spelled, checked where they stand, and what an
+//! upstream may see is written as it is met: one copy of each byte. What holds a prompt has no `Debug`, so that no log can
+//! show it.
+
+mod bound;
+mod forward;
+mod image;
+mod messages;
+mod params;
+mod read;
+mod tools;
+
+use bytes::Bytes;
+use shared::{
+    catalog::Model,
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+pub use forward::Forward;
+pub use params::MAX_CHOICES;
+
+use bound::{MAX_DEPTH, TooDeep};
+use forward::Draft;
+use params::Limit;
+use read::Members;
+
+/// Members that are read here and written anew, if at all. What a model lets through is none of these.
+const READ_HERE: [&str; 14] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "functions",
+    "function_call",
+    "audio",
+    "modalities",
+];
+
+/// A request whose body has no faults. Whether its model exists, and what that model allows, is still to be asked.
+pub struct Chat {
+    /// The model that is asked for.
+    pub model: String,
+    /// Whether the answer is wanted as a stream.
+    pub stream: bool,
+    /// Whether a stream ends with its usage.
+    pub include_usage: bool,
+    /// Output tokens wanted of each choice, 1 to 131,072.
+    pub max_tokens: Option<u64>,
+    /// Choices wanted, 1 to 8.
+    pub n: u64,
+    /// Images in the prompt.
+    pub images: u64,
+    limit: Option<Limit>,
+    /// What upstreams read, but for the head's members and what the model lets through.
+    draft: Draft,
+    /// Members that no upstream sees unless the model lets them through: slices of the body.
+    others: Vec<(String, Bytes)>,
+}
+
+impl Chat {
+    /// Reads the body of a request. The first fault found is the error; it names its place.
+    pub fn parse(body: &Bytes) -> Result<Self, ApiError> {
+        let members = Members::of_body(body)?;
+        let model = members.require("model")?.string()?.into_owned();
+        params::refuse_unsupported(&members)?;
+        let (stream, include_usage) = params::stream(&members)?;
+        let limit = params::limit(&members)?;
+        let n = params::choices(&members)?;
+        let mut draft = Draft::new(body.len());
+        params::pass_on(&members, &mut draft)?;
+        tools::tools(&members, &mut draft)?;
+        tools::response_format(&members, &mut draft)?;
+        messages::messages(&members.require("messages")?, &mut draft)?;
+        Ok(Self {
+            model,
+            stream,
+            include_usage,
+            max_tokens: limit.map(|limit| limit.tokens),
+            n,
+            images: draft.shown.images,
+            limit,
+            others: others(&members, body),
+            draft,
+        })
+    }
+
+    /// Checks what only the model can tell, and finishes what its upstreams are sent.
+    pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        if let Some(Limit { tokens, name }) = self.limit
+            && tokens > model.max_output_tokens
+        {
+            let most = model.max_output_tokens;
+            let message = format!("Invalid '{name}': must be at most {most} with the model '{}'.", model.id);
+            return Err(ApiError::at(Code::IntegerAboveMaxValue, name, message));
+        }
+        let mut draft = self.draft;
+        for name in &model.extra_params {
+            if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
+                let json = String::from_utf8_lossy(json);
+                // Templates may show it: arguments of the template itself are the commonest of these parameters.
+                draft.shown.json(&json).map_err(|TooDeep| {
+                    let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
+                    ApiError::at(Code::InvalidValue, name, message)
+                })?;
+                draft.push(&format!(",{}:{json}", serde_json::Value::from(name.as_str())));
+            }
+        }
+        Ok(Forward {
+            stream: self.stream,
+            include_usage: self.include_usage,
+            max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
+            n: self.n,
+            images: self.images,
+            prompt_bound: draft.shown.bound(model),
+            rest: draft.finish(),
+        })
+    }
+}
+
+/// The members that nothing here reads, `null` left out.
+fn others(members: &Members<'_, '_>, body: &Bytes) -> Vec<(String, Bytes)> {
+    let others = members.iter().filter(|(name, value)| {
+        value.kind() != Kind::Null && !READ_HERE.contains(name) && !params::is_passed_on(name)
+    });
+    others.map(|(name, value)| (name.to_owned(), body.slice_ref(value.raw().as_bytes()))).collect()
+}
+
+#[cfg(test)]
+mod tests;

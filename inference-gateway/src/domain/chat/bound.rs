@@ -1,0 +1,265 @@
+//! How many tokens a prompt can have at most, told from its bytes.
+//!
+//! A hold is opened on this bound before anyone has counted, so it may be too high and must not be too low. It cannot
+//! be, for these reasons:
+//! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
+//!   are no more tokens than bytes in what the model's template renders.
+//! - Templates show texts as they are, or as JSON. Texts are counted as the client spelled them in JSON, quotes
+//!   included: an escape is never shorter than what it stands for (`\u00e9` has six bytes, `é` has two), and whoever
+//!   writes the text as JSON again needs no more escapes than the client did.
+//! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters: those count for more.
+//! - Tools and schemas are parsed and written anew, by some templates with indentation, by some with `<`, `>`, `&` and
+//!   `'` escaped as `\u003c`. They are counted as the longest of these ways to write them.
+//! - What templates write of their own, markers around messages and how to call tools, are the constants below.
+//! - Images count as the model's own bound for each. Their bytes are no text.
+
+use shared::catalog::Model;
+
+/// Tokens around the messages: a beginning, the markers that open the answer, a short system prompt of the template's.
+const PER_REQUEST: u64 = 64;
+/// Tokens around each message: its markers and the name of its role.
+const PER_MESSAGE: u64 = 16;
+/// Tokens that explain to the model how tools are called, or which shape an answer has; the longest in use have 300.
+const PER_PREAMBLE: u64 = 512;
+/// Tokens around each tool, each call of one, and each answer: markers, or the tags of templates that write XML.
+const PER_TOOL: u64 = 64;
+
+/// Spaces that templates indent JSON by, per level.
+const INDENT: u64 = 4;
+/// The longest float that a renderer makes of a number with an exponent.
+const FLOAT: u64 = 24;
+/// Levels of nesting in a tool or schema. Upstreams parse with recursive parsers, which give up at 100 or more, some of
+/// them by falling over.
+pub(super) const MAX_DEPTH: u64 = 64;
+
+/// A value is nested deeper than [`MAX_DEPTH`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooDeep;
+
+/// What a template may show of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    /// Bytes of text, at most.
+    bytes: u64,
+    /// Tokens of the template's own, at most.
+    markers: u64,
+    /// Whether tools, or the shape of an answer, have to be explained.
+    preamble: bool,
+    /// Images, which no text shows.
+    pub(super) images: u64,
+}
+
+impl Shown {
+    /// A message begins.
+    pub(super) fn message(&mut self) {
+        self.markers += PER_MESSAGE;
+    }
+
+    /// A tool, or a call of one, begins.
+    pub(super) fn tool(&mut self) {
+        self.markers += PER_TOOL;
+    }
+
+    /// Tools, or the shape of an answer, are explained.
+    pub(super) fn preamble(&mut self) {
+        self.preamble = true;
+    }
+
+    /// A string is shown; `token` is how it was spelled.
+    pub(super) fn text(&mut self, token: &str) {
+        self.bytes += token.len() as u64 + growth(token);
+    }
+
+    /// A JSON value is shown, written anew.
+    pub(super) fn json(&mut self, json: &str) -> Result<(), TooDeep> {
+        self.bytes += rewritten(json)? + growth(json);
+        Ok(())
+    }
+
+    /// A text that is meant to be JSON is shown as it is, or written anew, or as a JSON string.
+    pub(super) fn maybe_json(&mut self, text: &str) {
+        // Too deep for a parser, it is only ever shown as text, and each byte as six at most.
+        self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
+    }
+
+    /// The most tokens that the prompt can have. No more than the context window, as an upstream refuses what is longer.
+    pub(super) fn bound(&self, model: &Model) -> u64 {
+        let own = PER_REQUEST + self.markers + if self.preamble { PER_PREAMBLE } else { 0 };
+        let images = self.images.saturating_mul(model.max_tokens_per_image);
+        (self.bytes + own).saturating_add(images).min(model.context_window)
+    }
+}
+
+/// The longest way to spell each byte of a text in JSON.
+const SPELLED: [u8; 256] = {
+    let mut spelled = [1; 256];
+    let mut byte = u8::MAX;
+    loop {
+        spelled[byte as usize] = match byte {
+            0..0x20 | b'<' | b'>' | b'&' | b'\'' => 6,
+            b'"' | b'\\' => 2,
+            0x80.. => 3, // a character of two bytes becomes an escape of six
+            _ => 1,
+        };
+        let Some(next) = byte.checked_sub(1) else { break spelled };
+        byte = next;
+    }
+};
+
+/// The bytes of a JSON text when written anew, at most; a text that is no JSON may be passed, and is then counted as a
+/// JSON string at least.
+fn rewritten(json: &str) -> Result<u64, TooDeep> {
+    let (mut bytes, mut depth, mut in_string, mut escaped) = (2, 0_u64, false, false);
+    for byte in json.bytes() {
+        bytes += u64::from(SPELLED[usize::from(byte)]);
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        // A line break, and the indentation of the line that follows.
+        let new_line = 1 + INDENT * depth.min(MAX_DEPTH);
+        bytes += match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                new_line + INDENT
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                new_line
+            }
+            b',' => new_line,
+            b':' => 1,
+            b'e' | b'E' => FLOAT,
+            _ => 0,
+        };
+        in_string = byte == b'"';
+        if depth > MAX_DEPTH {
+            return Err(TooDeep);
+        }
+    }
+    Ok(bytes)
+}
+
+/// The bytes that NFC adds to a text, at most.
+fn growth(text: &str) -> u64 {
+    if text.is_ascii() {
+        return 0;
+    }
+    let added = |c: char| match c {
+        // A mark may come between a letter and its accent, which is then written apart; so is the stroke of ⫝̸.
+        '\u{300}'..='\u{36f}' | '\u{2adc}' => 2,
+        // Letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC takes apart.
+        '\u{958}'..='\u{95f}'
+        | '\u{9dc}'..='\u{9df}'
+        | '\u{a33}'
+        | '\u{a36}'
+        | '\u{a59}'..='\u{a5e}'
+        | '\u{b5c}'..='\u{b5d}'
+        | '\u{f43}'..='\u{fb9}'
+        | '\u{fa6c}'..='\u{fad7}'
+        | '\u{fb1d}'..='\u{fb4e}' => 3,
+        // Notes of music.
+        '\u{1d15e}'..='\u{1d1c0}' => 8,
+        _ => 0,
+    };
+    text.chars().map(added).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    /// A value with its lines broken and indented, as one family of templates writes tools.
+    fn indented(value: &Value, depth: usize) -> String {
+        let line = |depth: usize| format!("\n{}", " ".repeat(4 * depth));
+        let list = |open, items: Vec<String>, close| {
+            let items: Vec<_> = items.into_iter().map(|item| line(depth + 1) + &item).collect();
+            format!("{open}{}{}{close}", items.join(","), line(depth))
+        };
+        match value {
+            Value::Array(items) => list("[", items.iter().map(|i| indented(i, depth + 1)).collect(), "]"),
+            Value::Object(members) => {
+                let member =
+                    |(name, v): (&String, &Value)| format!("{}: {}", json!(name), indented(v, depth + 1));
+                list("{", members.iter().map(member).collect(), "}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Every string escaped as much as any renderer does.
+    fn escaped(json: &str) -> String {
+        let escape = |c: char| match c {
+            '<' | '>' | '&' | '\'' => format!("\\u{:04x}", c as u32),
+            c if c.is_ascii() => c.to_string(),
+            c => c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<Vec<_>>()
+                .concat(),
+        };
+        json.chars().map(escape).collect()
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(|n| json!(n)),
+            any::<f64>().prop_map(|n| json!(n)),
+            ".{0,8}|[<>&'\"\\\\\n]{0,4}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(5, 40, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+                prop::collection::btree_map(".{0,5}", inner, 0..5).prop_map(|m| m.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_renderer_writes_json_longer_than_it_is_counted(value in value()) {
+            let counted = rewritten(&value.to_string()).unwrap();
+            prop_assert!(counted >= indented(&value, 0).len() as u64);
+            prop_assert!(counted >= escaped(&indented(&value, 0)).len() as u64);
+        }
+
+        #[test]
+        fn no_text_is_longer_as_a_json_string_than_it_is_counted(text in ".{0,20}|[<\"\\\\\n{\\[,é]{0,9}") {
+            prop_assert!(rewritten(&text).unwrap() >= escaped(&json!(text).to_string()).len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_number_with_an_exponent_counts_as_the_float_it_becomes() {
+        assert!(rewritten("[1e15]").unwrap() >= "[1000000000000000.0]".len() as u64);
+    }
+
+    #[test]
+    fn nesting_has_a_bound() {
+        let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(rewritten(&nested(64)).is_ok());
+        assert_eq!(rewritten(&nested(65)), Err(TooDeep));
+        assert!(rewritten(&format!("\"{}\"", nested(65))).is_ok(), "brackets in a string nest nothing");
+    }
+
+    #[test]
+    fn characters_that_composition_lengthens_count_as_what_they_become() {
+        for (text, composed) in [
+            ("\u{1d160}", 12),
+            ("\u{958}", 6),
+            ("\u{fb2c}", 6),
+            ("\u{344}", 4),
+            ("é\u{323}", 5),
+            ("\u{2adc}", 5),
+        ] {
+            assert!(text.len() as u64 + growth(text) >= composed, "{text:?}");
+        }
+        assert_eq!(growth("plain"), 0);
+        assert_eq!(growth("größer 漢字 ру́сский"), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! Images: where they may come from, and how large those inside the body may be. None is fetched from here.
+
+use shared::error::{ApiError, Code};
+
+use super::{forward::Draft, read::Value};
+
+/// The largest image inside a body, in bytes once decoded.
+const MAX_IMAGE_BYTES: usize = 20 << 20;
+/// The kinds of images that are taken.
+const FORMATS: [&str; 4] = ["png", "jpeg", "webp", "gif"];
+
+/// Checks an `image_url`, and writes its part. Its bytes count as an image, not as text.
+pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let members = value.object()?;
+    let url = members.require("url")?;
+    check_url(&url.string()?).map_err(|(code, problem)| url.error(code, problem))?;
+    draft.shown.images += 1;
+    draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
+    draft.push(url.raw());
+    if let Some(detail) = members.get("detail") {
+        detail.one_of(&["auto", "low", "high"])?;
+        draft.member("detail", detail.raw());
+    }
+    draft.push("}}");
+    Ok(())
+}
+
+fn check_url(url: &str) -> Result<(), (Code, &'static str)> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err((Code::InvalidValue, "must be an https, http or data URL"));
+    };
+    if scheme.eq_ignore_ascii_case("data") {
+        return check_data(rest);
+    }
+    if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
+        return Err((Code::InvalidValue, "must be an https, http or data URL"));
+    }
+    let host = rest.strip_prefix("//").unwrap_or_default();
+    if host.is_empty()
+        || host.starts_with(['/', '?', '#', ':'])
+        || url.contains(|c: char| c <= ' ' || c == '\x7f')
+    {
+        return Err((Code::InvalidValue, "is not a valid URL"));
+    }
+    Ok(())
+}
+
+/// Checks `image/png;base64,…`, without decoding it.
+fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
+    let format = rest.split_once(',').and_then(|(kind, data)| {
+        let (media_type, encoding) = kind.split_once(';')?;
+        let (image, format) = media_type.split_once('/')?;
+        let known = FORMATS.iter().any(|known| format.eq_ignore_ascii_case(known));
+        (image.eq_ignore_ascii_case("image") && encoding.eq_ignore_ascii_case("base64") && known)
+            .then_some(data)
+    });
+    let Some(data) = format else {
+        let problem =
+            "a data URL must begin with 'data:image/png;base64,', or the same with jpeg, webp or gif";
+        return Err((Code::InvalidValue, problem));
+    };
+    let digits = data.strip_suffix("==").or_else(|| data.strip_suffix('=')).unwrap_or(data);
+    if digits.is_empty() || data.len() % 4 != 0 || !all_base64(digits) {
+        return Err((Code::InvalidValue, "the image is not valid base64"));
+    }
+    if digits.len() / 4 * 3 + digits.len() % 4 * 3 / 4 > MAX_IMAGE_BYTES {
+        return Err((Code::StringAboveMaxLength, "the image has more than 20 MiB"));
+    }
+    Ok(())
+}
+
+/// Whether these are digits of base64 alone.
+fn all_base64(digits: &str) -> bool {
+    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+    // Each block is looked at to its end, which compiles to wide instructions.
+    digits
+        .as_bytes()
+        .chunks(4096)
+        .all(|block| block.iter().fold(0, |bad, b| bad | u8::from(!is_digit(b))) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_come_from_the_web_or_with_the_body() {
+        for good in [
+            "https://example.com/a.png",
+            "HTTP://example.com",
+            "http://[::1]:80/x?y#z",
+            "data:image/png;base64,QUJD",
+            "data:image/jpeg;base64,QUI=",
+            "DATA:Image/WebP;Base64,QQ==",
+            "data:image/gif;base64,+/+/",
+        ] {
+            assert_eq!(check_url(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com/a.png",
+            "ftp://example.com/a.png",
+            "file:///etc/passwd",
+            "gs://bucket/a.png",
+            "javascript:alert(1)",
+            "https:",
+            "https://",
+            "https:///a.png",
+            "https:example.com",
+            "https://exa mple.com",
+            "http://a\nb",
+            " https://example.com",
+            "data:",
+            "data:image/png",
+            "data:image/png,QUJD",
+            "data:image/jpg;base64,QUJD",
+            "data:image/svg+xml;base64,QUJD",
+            "data:text/plain;base64,QUJD",
+            "data:image/png;charset=utf-8;base64,QUJD",
+            "data:image/png;base64,",
+            "data:image/png;base64,=",
+            "data:image/png;base64,QUJ",
+            "data:image/png;base64,QQ",
+            "data:image/png;base64,Q===",
+            "data:image/png;base64,QU=J",
+            "data:image/png;base64,QU-_",
+            "data:image/png;base64,QU\nJ",
+        ] {
+            assert_eq!(check_url(bad).unwrap_err().0, Code::InvalidValue, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_image_of_20_mib_is_the_largest() {
+        // 20 MiB leave a remainder of two when divided by three: 27,962,026 whole groups and two bytes.
+        let whole = "A".repeat(MAX_IMAGE_BYTES / 3 * 4);
+        let with = |last: &str| check_url(&format!("data:image/png;base64,{whole}{last}"));
+        assert_eq!(with("AAA="), Ok(()));
+        assert_eq!(with("AAAA").unwrap_err().0, Code::StringAboveMaxLength);
+    }
+}

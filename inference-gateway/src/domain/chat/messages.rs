@@ -1,0 +1,151 @@
+//! The messages: who speaks, what they say, and what they show.
+
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+use super::{
+    forward::Draft,
+    image,
+    read::{Members, Value},
+};
+
+/// The body's own bound is the only one on how many messages, parts and calls there are.
+const ANY_NUMBER: usize = usize::MAX;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl Role {
+    fn read(value: &Value<'_, '_>) -> Result<Self, ApiError> {
+        match value.one_of(&["system", "developer", "user", "assistant", "tool"])? {
+            "user" => Ok(Self::User),
+            "assistant" => Ok(Self::Assistant),
+            "tool" => Ok(Self::Tool),
+            // The newer name for the same role, which few templates know.
+            _ => Ok(Self::System),
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Checks the messages, and writes what of them is known.
+pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    draft.name("messages");
+    draft.array(list, ANY_NUMBER, |draft, message| self::message(&message, draft))
+}
+
+fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let message = value.object()?;
+    let role = Role::read(&message.require("role")?)?;
+    draft.shown.message();
+    draft.push("{\"role\":\"");
+    draft.push(role.as_str());
+    draft.push("\"");
+    if let Some(name) = message.get("name") {
+        draft.shown_member("name", name.string_token()?);
+    }
+    match role {
+        Role::System | Role::User => content(&message.require("content")?, role, draft)?,
+        Role::Assistant => assistant(&message, draft)?,
+        Role::Tool => {
+            draft.shown_member("tool_call_id", message.require("tool_call_id")?.filled_string_token()?);
+            content(&message.require("content")?, role, draft)?;
+        }
+    }
+    draft.push("}");
+    Ok(())
+}
+
+/// What the model said before: a text, what it thought, which tools it called.
+fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let (thoughts, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
+    match message.get("content") {
+        Some(said) => content(&said, Role::Assistant, draft)?,
+        None if calls.is_some() || thoughts.is_some() => draft.member("content", "null"),
+        // Absent or null: either way the error is the one of a content that has to be there.
+        None => content(&message.require("content")?, Role::Assistant, draft)?,
+    }
+    if let Some(thoughts) = thoughts {
+        draft.shown_member("reasoning_content", thoughts.string_token()?);
+    }
+    if let Some(calls) = calls {
+        draft.name("tool_calls");
+        draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(&call, draft))?;
+    }
+    Ok(())
+}
+
+fn tool_call(call: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let call = call.object()?;
+    let id = call.require("id")?.filled_string_token()?;
+    call.require("type")?.one_of(&["function"])?;
+    let function = call.require("function")?;
+    let function = function.object()?;
+    let name = function.require("name")?.filled_string_token()?;
+    let arguments = function.require("arguments")?;
+    draft.shown.tool();
+    draft.shown.text(id);
+    draft.shown.text(name);
+    draft.shown.maybe_json(&arguments.string()?);
+    draft.push("{\"id\":");
+    draft.push(id);
+    draft.push(",\"type\":\"function\",\"function\":{\"name\":");
+    draft.push(name);
+    draft.member("arguments", arguments.raw());
+    draft.push("}}");
+    Ok(())
+}
+
+/// A text, or parts.
+fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+    match content.kind() {
+        Kind::String => {
+            draft.shown_member("content", content.string_token()?);
+            Ok(())
+        }
+        Kind::Array => {
+            draft.name("content");
+            draft.array(content, ANY_NUMBER, |draft, part| self::part(&part, role, draft))
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+            Err(content.wrong_type("a string or an array of content parts"))
+        }
+    }
+}
+
+fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
+    let part = part.object()?;
+    let kind = part.require("type")?;
+    match &*kind.string()? {
+        "text" => {
+            draft.push("{\"type\":\"text\"");
+            draft.shown_member("text", part.require("text")?.string_token()?);
+            draft.push("}");
+            Ok(())
+        }
+        "image_url" if role == Role::User => image::image(&part.require("image_url")?, draft),
+        "image_url" => {
+            let problem = format!("only 'user' messages can show images, not those of '{}'", role.as_str());
+            Err(kind.error(Code::InvalidValue, &problem))
+        }
+        "input_audio" | "audio" | "file" => Err(kind
+            .error(Code::UnsupportedValue, "audio and files are not supported; send 'text' or 'image_url'")),
+        _ => Err(kind.error(Code::InvalidValue, "must be 'text' or 'image_url'")),
+    }
+}

@@ -1,0 +1,142 @@
+//! The scalar parameters: their bounds, and which are passed on.
+
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+use super::{
+    forward::Draft,
+    read::{Members, Value},
+};
+
+/// Output tokens that no request may ask more of; a model's own bound may be lower.
+const MAX_TOKENS: i64 = 131_072;
+/// Choices that one request may ask for.
+pub const MAX_CHOICES: u8 = 8;
+/// Sequences that may end an answer.
+const MAX_STOPS: usize = 4;
+/// More kinds of output than anyone has named.
+const MAX_MODALITIES: usize = 16;
+
+/// Tells what is wrong with a value.
+type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
+
+/// The checks of the parameters that are passed on as they came.
+const PASSED_ON: [(&str, Check); 11] = [
+    ("temperature", |value| value.decimal(0.0..=2.0)),
+    ("top_p", |value| value.decimal(0.0..=1.0)),
+    ("frequency_penalty", |value| value.decimal(-2.0..=2.0)),
+    ("presence_penalty", |value| value.decimal(-2.0..=2.0)),
+    ("seed", |value| value.integer(i64::MIN..=i64::MAX).map(drop)),
+    ("n", |value| value.integer(1..=i64::from(MAX_CHOICES)).map(drop)),
+    ("logprobs", |value| value.boolean().map(drop)),
+    ("top_logprobs", |value| value.integer(0..=20).map(drop)),
+    ("reasoning_effort", |value| value.one_of(&["low", "high"]).map(drop)),
+    ("stop", stop),
+    ("logit_bias", logit_bias),
+];
+
+/// What a request says of the length of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Output tokens of one choice.
+    pub(super) tokens: u64,
+    /// The parameter that said so.
+    pub(super) name: &'static str,
+}
+
+/// Whether an upstream is sent this parameter from here.
+pub(super) fn is_passed_on(name: &str) -> bool {
+    PASSED_ON.iter().any(|(known, _)| *known == name)
+}
+
+/// Checks the parameters that are passed on, and writes them.
+pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, check) in PASSED_ON {
+        if let Some(value) = body.get(name) {
+            check(&value)?;
+            draft.member(name, value.raw());
+        }
+    }
+    let logprobs = body.get("logprobs").is_some_and(|value| value.raw() == "true");
+    match body.get("top_logprobs") {
+        Some(value) if !logprobs => {
+            Err(value.error(Code::InvalidValue, "is only allowed with 'logprobs' set to true"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// `max_tokens`, or `max_completion_tokens`, its alias.
+pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
+    let read = |name| -> Result<Option<Limit>, ApiError> {
+        let Some(value) = body.get(name) else { return Ok::<_, ApiError>(None) };
+        Ok(Some(Limit { tokens: value.integer(1..=MAX_TOKENS)?.unsigned_abs(), name }))
+    };
+    let (limit, alias) = (read("max_tokens")?, read("max_completion_tokens")?);
+    match (limit, alias) {
+        (Some(limit), Some(alias)) if limit.tokens != alias.tokens => {
+            let message = "'max_tokens' and 'max_completion_tokens' are the same parameter, and differ.";
+            Err(ApiError::at(Code::InvalidValue, alias.name, message))
+        }
+        (limit, alias) => Ok(limit.or(alias)),
+    }
+}
+
+/// `n`, checked again with all that are passed on.
+pub(super) fn choices(body: &Members<'_, '_>) -> Result<u64, ApiError> {
+    body.get("n").map_or(Ok(1), |n| n.integer(1..=i64::from(MAX_CHOICES)).map(i64::unsigned_abs))
+}
+
+/// `stream`, and whether the stream's usage is wanted.
+pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
+    let stream = body.get("stream").map_or(Ok(false), |value| value.boolean())?;
+    let Some(options) = body.get("stream_options") else { return Ok((stream, false)) };
+    let include_usage = options.object()?.get("include_usage").map_or(Ok(false), |value| value.boolean())?;
+    if !stream {
+        return Err(options.error(Code::InvalidValue, "is only allowed with 'stream' set to true"));
+    }
+    Ok((stream, include_usage))
+}
+
+/// Refuses what is known and not supported, rather than answering as if it had been heeded.
+pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError> {
+    let unsupported = [
+        ("functions", "is not supported; use 'tools'"),
+        ("function_call", "is not supported; use 'tools' and 'tool_choice'"),
+        ("audio", "audio is not supported"),
+    ];
+    for (name, problem) in unsupported {
+        if let Some(value) = body.get(name) {
+            return Err(value.error(Code::UnsupportedParameter, problem));
+        }
+    }
+    let Some(modalities) = body.get("modalities") else { return Ok(()) };
+    modalities.each(MAX_MODALITIES, |modality| match &*modality.string()? {
+        "text" => Ok(()),
+        _ => Err(modality.error(Code::UnsupportedValue, "the only output there is is 'text'")),
+    })
+}
+
+fn stop(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    match value.kind() {
+        Kind::String => value.filled_string_token().map(drop),
+        Kind::Array => value.each(MAX_STOPS, |stop| stop.filled_string_token().map(drop)),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+            Err(value.wrong_type("a string or an array of strings"))
+        }
+    }
+}
+
+fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    // Token ids have fewer digits than this, and their names are safe to repeat in an error.
+    let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
+    for (name, bias) in value.object()?.iter() {
+        if !is_token_id(name) {
+            return Err(value.error(Code::InvalidValue, "its names must be the integer ids of tokens"));
+        }
+        bias.decimal(-100.0..=100.0)?;
+    }
+    Ok(())
+}

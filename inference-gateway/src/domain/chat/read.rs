@@ -1,0 +1,242 @@
+//! Reads one value of a body at a time; what does not fit is an error that names the place.
+
+use std::{borrow::Cow, fmt, ops::RangeInclusive};
+
+use serde::{
+    Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use shared::{
+    error::{ApiError, Code},
+    http::parse_object,
+    json::{Kind, Object, RawValue, text},
+};
+
+/// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'p> {
+    /// The member of an object; the body's own have no parent.
+    Member(Option<&'p Place<'p>>, &'p str),
+    /// The element of an array.
+    Element(&'p Place<'p>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member(None, name) => f.write_str(name),
+            Self::Member(Some(parent), name) => write!(f, "{parent}.{name}"),
+            Self::Element(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// The members of an object of the body.
+pub(super) struct Members<'a, 'p> {
+    object: Object<'a>,
+    /// `None` for the body itself.
+    at: Option<Place<'p>>,
+}
+
+impl<'a> Members<'a, '_> {
+    /// The members of the body itself.
+    pub(super) fn of_body(body: &'a [u8]) -> Result<Self, ApiError> {
+        Ok(Self { object: parse_object(body)?, at: None })
+    }
+
+    /// A member that may be absent; `null` means absent, as in the OpenAI API.
+    pub(super) fn get<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
+        self.even_null(name).filter(|value| value.kind() != Kind::Null)
+    }
+
+    /// A member that has to be there.
+    pub(super) fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
+        self.even_null(name).ok_or_else(|| {
+            let at = self.place(name).to_string();
+            let message = format!("Missing required parameter: '{at}'.");
+            ApiError::at(Code::MissingRequiredParameter, at, message)
+        })
+    }
+
+    /// All members.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
+        self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
+    }
+
+    fn even_null<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
+        self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
+    }
+
+    fn place<'s>(&'s self, name: &'s str) -> Place<'s> {
+        Place::Member(self.at.as_ref(), name)
+    }
+}
+
+/// A value of the body and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'a, 'p> {
+    raw: &'a RawValue,
+    at: Place<'p>,
+}
+
+impl<'a> Value<'a, '_> {
+    /// The value as it was spelled.
+    pub(super) fn raw(&self) -> &'a str {
+        self.raw.get()
+    }
+
+    /// What it is.
+    pub(super) fn kind(&self) -> Kind {
+        Kind::of(self.raw)
+    }
+
+    /// An error about this value; `problem` continues "Invalid 'messages[0].role': ".
+    pub(super) fn error(&self, code: Code, problem: &str) -> ApiError {
+        let at = self.at.to_string();
+        let message = format!("Invalid '{at}': {problem}.");
+        ApiError::at(code, at, message)
+    }
+
+    /// The error that this value is something else than `expected`.
+    pub(super) fn wrong_type(&self, expected: &str) -> ApiError {
+        self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
+    }
+
+    /// A boolean.
+    pub(super) fn boolean(&self) -> Result<bool, ApiError> {
+        self.expect(Kind::Bool, "a boolean")?;
+        Ok(self.raw() == "true")
+    }
+
+    /// An integer within bounds, spelled as one: `1.0` is a decimal.
+    pub(super) fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
+        self.expect(Kind::Number, "an integer")?;
+        let token = self.raw();
+        if token.contains(['.', 'e', 'E']) {
+            return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
+        }
+        // All digits: what no integer holds lies beyond the bounds, on the side that its sign tells.
+        let number = token.parse::<i64>();
+        let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
+        match number {
+            Ok(n) if bounds.contains(&n) => Ok(n),
+            Ok(_) | Err(_) if too_low => {
+                Err(self.error(Code::IntegerBelowMinValue, &format!("must be at least {}", bounds.start())))
+            }
+            Ok(_) | Err(_) => {
+                Err(self.error(Code::IntegerAboveMaxValue, &format!("must be at most {}", bounds.end())))
+            }
+        }
+    }
+
+    /// A number within bounds. A float is precise enough to compare; what is forwarded is the number as it was spelled.
+    pub(super) fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
+        self.expect(Kind::Number, "a number")?;
+        match self.raw().parse::<f64>() {
+            Ok(n) if n < *bounds.start() => {
+                Err(self.error(Code::DecimalBelowMinValue, &format!("must be at least {}", bounds.start())))
+            }
+            Ok(n) if n > *bounds.end() => {
+                Err(self.error(Code::DecimalAboveMaxValue, &format!("must be at most {}", bounds.end())))
+            }
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.wrong_type("a number")),
+        }
+    }
+
+    /// The text of a string.
+    pub(super) fn string(&self) -> Result<Cow<'a, str>, ApiError> {
+        self.expect(Kind::String, "a string")?;
+        text(self.raw).map_err(|_| self.error(Code::InvalidJson, "the string has half a surrogate pair"))
+    }
+
+    /// A string as it was spelled, known to be well-formed. Cheaper than [`Self::string`]: nothing is copied.
+    pub(super) fn string_token(&self) -> Result<&'a str, ApiError> {
+        self.expect(Kind::String, "a string")?;
+        let token = self.raw();
+        // The parser has seen to everything but escapes of surrogates, which begin like these.
+        let escapes = memchr::memchr(b'\\', token.as_bytes()).is_some();
+        if escapes && (token.contains(r"\ud") || token.contains(r"\uD")) {
+            self.string()?;
+        }
+        Ok(token)
+    }
+
+    /// The same, of a string that is not empty.
+    pub(super) fn filled_string_token(&self) -> Result<&'a str, ApiError> {
+        match self.string_token()? {
+            r#""""# => Err(self.error(Code::EmptyString, "the string is empty")),
+            token => Ok(token),
+        }
+    }
+
+    /// One of these strings.
+    pub(super) fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
+        let given = self.string()?;
+        options.iter().find(|option| ***option == *given).copied().ok_or_else(|| {
+            let named: Vec<_> = options.iter().map(|option| format!("'{option}'")).collect();
+            self.error(Code::InvalidValue, &format!("must be {}", named.join(" or ")))
+        })
+    }
+
+    /// The members of an object.
+    pub(super) fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
+        self.expect(Kind::Object, "an object")?;
+        let object = Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &e.to_string()))?;
+        Ok(Members { object, at: Some(self.at) })
+    }
+
+    /// Hands over the elements of an array one by one, at least one and at most `most`: an array of millions is never
+    /// held as a list.
+    pub(super) fn each(
+        &self,
+        most: usize,
+        mut take: impl FnMut(Value<'a, '_>) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        self.expect(Kind::Array, "an array")?;
+        let mut refused = None;
+        let mut index = 0;
+        let read =
+            serde_json::Deserializer::from_str(self.raw()).deserialize_seq(Elements(|raw: &'a RawValue| {
+                let taken = if index == most {
+                    Err(self.error(Code::ArrayAboveMaxLength, &format!("must have at most {most} elements")))
+                } else {
+                    take(Value { raw, at: Place::Element(&self.at, index) })
+                };
+                index += 1;
+                taken.map_err(|e| refused = Some(e)).is_ok()
+            }));
+        match (refused, read) {
+            (Some(e), _) => Err(e),
+            (None, Err(e)) => Err(self.error(Code::InvalidJson, &e.to_string())),
+            (None, Ok(())) if index == 0 => {
+                Err(self.error(Code::EmptyArray, "must have at least one element"))
+            }
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    fn expect(&self, kind: Kind, expected: &str) -> Result<(), ApiError> {
+        if self.kind() == kind { Ok(()) } else { Err(self.wrong_type(expected)) }
+    }
+}
+
+/// Passes elements on as they are read, until the first that is not taken.
+struct Elements<F>(F);
+
+impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Elements<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element()? {
+            if !(self.0)(element) {
+                return Err(A::Error::custom("an element was refused"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+mod refused;
+
+use proptest::{prelude::*, sample::Index};
+use serde_json::{Value, json};
+use shared::{
+    catalog::{Catalog, Model},
+    error::{ApiError, Code},
+};
+
+use super::*;
+
+/// A body with everything in it that is read.
+const RICH: &str = r#"{
+  "model": "Model Flash", "stream": true, "stream_options": {"include_usage": true, "x": 1},
+  "max_completion_tokens": 100, "max_tokens": 100, "n": 2, "temperature": 0.70, "top_p": 1, "seed": -9223372036854775808,
+  "frequency_penalty": -2, "presence_penalty": 2.0, "stop": ["a", "\n"], "logprobs": true, "top_logprobs": 20,
+  "logit_bias": {"50256": -100, "7": 1.5}, "reasoning_effort": "low", "parallel_tool_calls": false,
+  "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "prompt_cache_key": "k",
+  "safety_identifier": "s", "verbosity": "low", "prediction": {}, "chat_template": "evil", "top_k": 40,
+  "kv_transfer_params": {}, "modalities": ["text"], "functions": null, "audio": null,
+  "tools": [{"type": "function", "x": 1, "function": {"name": "look-up_2", "description": "d", "x": 1, "strict": true,
+    "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}}],
+  "tool_choice": {"type": "function", "function": {"name": "look-up_2"}},
+  "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "x": 1}},
+  "messages": [
+    {"role": "developer", "content": "Be brief.", "name": "op"},
+    {"role": "user", "x": 1, "content": [{"type": "text", "text": "\u0048\ud83d\ude00", "cache_control": {}},
+      {"type": "image_url", "image_url": {"url": "data:image\/png;base64,QUJD", "detail": "low", "x": 1}},
+      {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
+    {"role": "assistant", "content": null, "refusal": null, "audio": null, "reasoning_content": "hm", "tool_calls": [
+      {"id": "call_1", "index": 0, "type": "function", "function": {"name": "look-up_2", "arguments": "{\"q\":1}"}}]},
+    {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "42"}]},
+    {"role": "assistant", "content": "It is 42."}
+  ]}"#;
+
+fn model() -> Model {
+    let text = r#"
+        [service]
+        name = "n"
+        provider = "p"
+        docs = "d"
+        [[model]]
+        id = "Model Flash"
+        owned_by = "o"
+        context_window = 1048576
+        max_output_tokens = 4096
+        max_tokens_per_image = 1000
+        [model.price]
+        input = "1"
+        cached_input = "1"
+        output = "1"
+        [[model.upstream]]
+        kind = "builtin"
+    "#;
+    Catalog::parse(text, "test").unwrap().models.remove(0)
+}
+
+fn parse(body: &str) -> Result<Chat, ApiError> {
+    Chat::parse(&Bytes::copy_from_slice(body.as_bytes()))
+}
+
+fn forward(body: &str) -> Forward {
+    parse(body).unwrap().forward(&model()).unwrap()
+}
+
+/// What an upstream reads.
+fn sent(forward: &Forward, continuous_usage: bool) -> Value {
+    let (head, rest) = forward.body("up/stream", 7, continuous_usage);
+    serde_json::from_slice(&[head, rest].concat()).unwrap()
+}
+
+/// A body with these messages.
+fn with_messages(messages: &Value) -> String {
+    json!({"model": "Model Flash", "messages": messages}).to_string()
+}
+
+#[test]
+fn what_is_known_is_forwarded_and_nothing_else() {
+    assert_eq!(
+        sent(&forward(RICH), true),
+        json!({
+            "model": "up/stream", "max_tokens": 7, "stream": true,
+            "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+            "n": 2, "temperature": 0.7, "top_p": 1, "seed": i64::MIN, "frequency_penalty": -2, "presence_penalty": 2.0,
+            "stop": ["a", "\n"], "logprobs": true, "top_logprobs": 20, "logit_bias": {"50256": -100, "7": 1.5},
+            "reasoning_effort": "low", "parallel_tool_calls": false,
+            "tools": [{"type": "function", "function": {"name": "look-up_2", "description": "d", "strict": true,
+                "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}}],
+            "tool_choice": {"type": "function", "function": {"name": "look-up_2"}},
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}},
+            "messages": [
+                {"role": "system", "content": "Be brief.", "name": "op"},
+                {"role": "user", "content": [{"type": "text", "text": "H😀"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
+                    {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
+                {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {"name": "look-up_2", "arguments": "{\"q\":1}"}}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "42"}]},
+                {"role": "assistant", "content": "It is 42."},
+            ],
+        })
+    );
+}
+
+#[test]
+fn what_is_asked_for_is_known() {
+    let chat = parse(RICH).unwrap();
+    assert_eq!((chat.model.as_str(), chat.stream, chat.include_usage), ("Model Flash", true, true));
+    assert_eq!((chat.max_tokens, chat.n, chat.images), (Some(100), 2, 2));
+    let forward = forward(&with_messages(&json!([{"role": "user", "content": ""}])));
+    assert_eq!((forward.stream, forward.include_usage, forward.n, forward.images), (false, false, 1, 0));
+    assert_eq!(forward.max_tokens, 4096, "the model's most, where the request says nothing");
+}
+
+#[test]
+fn a_whole_answer_is_asked_for_without_stream_options() {
+    let body = with_messages(&json!([{"role": "user", "content": "Hi"}]));
+    let expected =
+        json!({"model": "up/stream", "max_tokens": 7, "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(sent(&forward(&body), true), expected);
+}
+
+#[test]
+fn numbers_and_texts_are_forwarded_as_they_were_spelled() {
+    let body = r#"{"model":"m","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#;
+    let (_, rest) = forward(body).body("m", 1, false);
+    assert_eq!(rest, r#","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#);
+}
+
+#[test]
+fn null_means_absent() {
+    let nulls = PARAMETERS.iter().map(|name| format!(r#""{name}":null,"#)).collect::<Vec<_>>().concat();
+    let body = format!(r#"{{{nulls}"model":"m","messages":[{{"role":"user","content":"Hi","name":null}}]}}"#);
+    let sent = sent(&forward(&body), false);
+    assert_eq!(sent.as_object().unwrap().len(), 3, "{sent}");
+}
+
+/// Every optional parameter.
+const PARAMETERS: [&str; 22] = [
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "reasoning_effort",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "functions",
+    "function_call",
+    "top_k",
+];
+
+#[test]
+fn a_model_may_let_more_through_but_nothing_that_is_read_here() {
+    let names = ["top_k", "user", "stream", "messages", "kv_transfer_params", "absent"];
+    let model = Model { extra_params: names.map(str::to_owned).to_vec(), ..model() };
+    let sent = sent(&parse(RICH).unwrap().forward(&model).unwrap(), false);
+    assert_eq!(
+        (&sent["top_k"], &sent["user"], &sent["kv_transfer_params"]),
+        (&json!(40), &json!("u"), &json!({}))
+    );
+    assert_eq!(sent["stream"], json!(true));
+    assert_eq!(sent["messages"].as_array().unwrap().len(), 5);
+    assert!(sent.get("absent").is_none() && sent.get("chat_template").is_none());
+}
+
+#[test]
+fn a_model_bounds_what_may_be_asked_of_it() {
+    for name in ["max_tokens", "max_completion_tokens"] {
+        let chat = |tokens| {
+            parse(&format!(
+                r#"{{"model":"m","{name}":{tokens},"messages":[{{"role":"user","content":""}}]}}"#
+            ))
+        };
+        assert_eq!(chat(4096).unwrap().forward(&model()).unwrap().max_tokens, 4096);
+        let error = chat(4097).unwrap().forward(&model()).err().unwrap();
+        assert_eq!((error.code, error.param.as_deref()), (Code::IntegerAboveMaxValue, Some(name)));
+    }
+}
+
+#[test]
+fn what_a_model_lets_through_is_nested_within_bounds() {
+    let deep = "[".repeat(65) + &"]".repeat(65);
+    let chat =
+        parse(&format!(r#"{{"model":"m","top_k":{deep},"messages":[{{"role":"user","content":""}}]}}"#))
+            .unwrap();
+    let model = Model { extra_params: vec!["top_k".into()], ..model() };
+    let error = chat.forward(&model).err().unwrap();
+    assert_eq!((error.code, error.param.as_deref()), (Code::InvalidValue, Some("top_k")));
+}
+
+#[test]
+fn the_bound_counts_text_by_its_bytes_and_images_by_their_number() {
+    let bound = |messages: Value| forward(&with_messages(&messages)).prompt_bound;
+    let user = |content: Value| json!([{"role": "user", "content": content}]);
+    let empty = bound(user(json!("")));
+    assert_eq!(bound(user(json!("x".repeat(1000)))), empty + 1000);
+    let image = format!("data:image/png;base64,{}", "A".repeat(4000));
+    let image = json!({"type": "image_url", "image_url": {"url": image}});
+    let text = json!({"type": "text", "text": ""});
+    assert_eq!(bound(user(json!([image, text, image]))), empty + 2000);
+}
+
+#[test]
+fn the_bound_is_never_beyond_the_context_window() {
+    let body = with_messages(&json!([{"role": "user", "content": "x".repeat(2 << 20)}]));
+    assert_eq!(forward(&body).prompt_bound, 1_048_576);
+}
+
+#[test]
+fn a_request_without_images_or_tools_has_a_small_constant() {
+    let body = with_messages(&json!([{"role": "user", "content": "Say hello."}]));
+    assert_eq!(forward(&body).prompt_bound, 64 + 16 + 12);
+}
+
+/// All texts in a value, in bytes.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(members) => members.values().map(text_bytes).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+/// A message as it comes, and as it is to be forwarded.
+fn message() -> impl Strategy<Value = (Value, Value)> {
+    let part = |text: String| json!({"type": "text", "text": text});
+    let content = prop_oneof![
+        ".{0,20}".prop_map(Value::from),
+        prop::collection::vec(".{0,9}".prop_map(part), 1..4).prop_map(Value::Array)
+    ];
+    let role = prop::sample::select(&["system", "developer", "user", "assistant", "tool"][..]);
+    (role, content, ".{1,5}", any::<bool>()).prop_map(|(role, content, id, named)| {
+        let mut message = json!({"content": content});
+        if role == "tool" {
+            message["tool_call_id"] = json!(id);
+        }
+        if named {
+            message["name"] = json!(id);
+        }
+        if role == "assistant" {
+            let call = json!({"id": id, "type": "function", "function": {"name": id, "arguments": id}});
+            message["tool_calls"] = json!([call]);
+        }
+        let mut forwarded = message.clone();
+        message["role"] = json!(role);
+        message["unknown"] = json!([1]);
+        forwarded["role"] = json!(if role == "developer" { "system" } else { role });
+        (message, forwarded)
+    })
+}
+
+proptest! {
+    #[test]
+    fn messages_keep_their_meaning_and_the_bound_covers_their_text(
+        messages in prop::collection::vec(message(), 1..6)
+    ) {
+        let (came, expected): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+        let forward = forward(&with_messages(&Value::Array(came)));
+        let sent = sent(&forward, false);
+        prop_assert_eq!(&sent["messages"], &Value::Array(expected));
+        prop_assert!(forward.prompt_bound >= text_bytes(&sent["messages"]) as u64);
+    }
+
+    #[test]
+    fn whatever_bytes_come_are_survived(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Chat::parse(&Bytes::from(body));
+    }
+
+    #[test]
+    fn a_damaged_body_is_refused_or_still_forwarded_as_json(
+        damage in prop::collection::vec((any::<Index>(), prop::sample::select(&b"{}[]\":,\\u0-1eEnt\x00\xff d"[..]), 0..3), 1..4)
+    ) {
+        let mut body = RICH.as_bytes().to_vec();
+        for (at, byte, how) in damage {
+            let at = at.index(body.len());
+            match how {
+                0 => body[at] = byte,
+                1 => body.insert(at, byte),
+                _ => drop(body.remove(at)),
+            }
+        }
+        if let Ok(chat) = Chat::parse(&Bytes::from(body)) {
+            let model = Model { extra_params: vec!["top_k".into(), "metadata".into()], ..model() };
+            if let Ok(forward) = chat.forward(&model) {
+                sent(&forward, true);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_out_of_a_body_leaves_an_error_that_names_a_place(at in any::<Index>(), instead in "null|true|1|1\\.5|\"\"|\"x\"|\\[\\]|\\{\\}|\\[null\\]") {
+        // Replaces one value, wherever it stands, by another.
+        let mut body: Value = serde_json::from_str(RICH).unwrap();
+        let mut places = Vec::new();
+        pointers(&body, String::new(), &mut places);
+        *body.pointer_mut(&places[at.index(places.len())]).unwrap() = serde_json::from_str(&instead).unwrap();
+        if let Err(error) = parse(&body.to_string()) {
+            prop_assert!(error.param.is_some() || error.code == Code::InvalidJson, "{:?}", error);
+        }
+    }
+}
+
+/// Where every value stands.
+fn pointers(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => {
+            for (i, v) in items.iter().enumerate() {
+                pointers(v, format!("{at}/{i}"), found);
+            }
+        }
+        Value::Object(members) => {
+            for (name, v) in members {
+                pointers(v, format!("{at}/{name}"), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    found.push(at);
+}

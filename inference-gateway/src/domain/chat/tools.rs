@@ -1,0 +1,169 @@
+//! Tools and the shape of the answer: `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`.
+
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+use super::{
+    bound::{MAX_DEPTH, TooDeep},
+    forward::Draft,
+    read::{Members, Value},
+};
+
+/// Tools that one request may offer.
+const MAX_TOOLS: usize = 128;
+/// Characters in the name of a function or a schema.
+const MAX_NAME: usize = 64;
+
+/// Checks what tools are offered and how they may be used, and writes it.
+pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let mut offered = Vec::new();
+    if let Some(tools) = body.get("tools") {
+        draft.shown.preamble();
+        draft.name("tools");
+        draft.array(&tools, MAX_TOOLS, |draft, tool| {
+            offered.push(self::tool(&tool, draft)?);
+            Ok(())
+        })?;
+    }
+    let needs_tools = |value: &Value<'_, '_>| {
+        if offered.is_empty() {
+            return Err(value.error(Code::InvalidValue, "is only allowed with 'tools'"));
+        }
+        Ok(())
+    };
+    if let Some(choice) = body.get("tool_choice") {
+        needs_tools(&choice)?;
+        tool_choice(&choice, &offered, draft)?;
+    }
+    if let Some(parallel) = body.get("parallel_tool_calls") {
+        parallel.boolean()?;
+        needs_tools(&parallel)?;
+        draft.member("parallel_tool_calls", parallel.raw());
+    }
+    Ok(())
+}
+
+/// One tool; gives the name it is called by.
+fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
+    let tool = tool.object()?;
+    tool.require("type")?.one_of(&["function"])?;
+    let function = tool.require("function")?;
+    let function = function.object()?;
+    let name_value = function.require("name")?;
+    let name = name(&name_value)?;
+    draft.shown.tool();
+    draft.shown.text(name_value.raw());
+    draft.push("{\"type\":\"function\",\"function\":{\"name\":");
+    draft.push(name_value.raw());
+    if let Some(description) = function.get("description") {
+        description.string_token()?;
+        show_json(&description, draft)?;
+        draft.member("description", description.raw());
+    }
+    if let Some(parameters) = function.get("parameters") {
+        if parameters.kind() != Kind::Object {
+            return Err(parameters.wrong_type("an object"));
+        }
+        show_json(&parameters, draft)?;
+        draft.member("parameters", parameters.raw());
+    }
+    strict(&function, draft)?;
+    draft.push("}}");
+    Ok(name)
+}
+
+fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
+    match choice.kind() {
+        Kind::String => {
+            choice.one_of(&["none", "auto", "required"])?;
+            draft.member("tool_choice", choice.raw());
+            Ok(())
+        }
+        Kind::Object => {
+            let members = choice.object()?;
+            members.require("type")?.one_of(&["function"])?;
+            let function = members.require("function")?;
+            let function = function.object()?;
+            let name = function.require("name")?;
+            if !offered.contains(&self::name(&name)?) {
+                return Err(name.error(Code::InvalidValue, "no such function is offered in 'tools'"));
+            }
+            draft.name("tool_choice");
+            draft.push("{\"type\":\"function\",\"function\":{\"name\":");
+            draft.push(name.raw());
+            draft.push("}}");
+            Ok(())
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Array => {
+            Err(choice.wrong_type("a string or an object"))
+        }
+    }
+}
+
+/// Checks which shape the answer is to have, and writes it.
+pub(super) fn response_format(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let Some(format) = body.get("response_format") else { return Ok(()) };
+    let format = format.object()?;
+    let kind = format.require("type")?.one_of(&["text", "json_object", "json_schema"])?;
+    draft.shown.preamble();
+    draft.name("response_format");
+    draft.push("{\"type\":\"");
+    draft.push(kind);
+    draft.push("\"");
+    if kind == "json_schema" {
+        let described = format.require("json_schema")?;
+        let described = described.object()?;
+        let name = described.require("name")?;
+        self::name(&name)?;
+        draft.name("json_schema");
+        draft.push("{\"name\":");
+        draft.push(name.raw());
+        if let Some(description) = described.get("description") {
+            description.string_token()?;
+            show_json(&description, draft)?;
+            draft.member("description", description.raw());
+        }
+        let schema = described.require("schema")?;
+        if schema.kind() != Kind::Object {
+            return Err(schema.wrong_type("an object"));
+        }
+        show_json(&schema, draft)?;
+        draft.member("schema", schema.raw());
+        strict(&described, draft)?;
+        draft.push("}");
+    }
+    draft.push("}");
+    Ok(())
+}
+
+/// Counts a value that templates write anew as JSON.
+pub(super) fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    draft.shown.json(value.raw()).map_err(|TooDeep| {
+        value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))
+    })
+}
+
+fn strict(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    if let Some(strict) = members.get("strict") {
+        strict.boolean()?;
+        draft.member("strict", strict.raw());
+    }
+    Ok(())
+}
+
+/// The name of a function or a schema: `[a-zA-Z0-9_-]{1,64}`.
+fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
+    value.filled_string_token()?;
+    let name = value.string()?;
+    if name.chars().count() > MAX_NAME {
+        return Err(
+            value.error(Code::StringAboveMaxLength, &format!("must have at most {MAX_NAME} characters"))
+        );
+    }
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+        return Err(value.error(Code::InvalidValue, "must consist of a-z, A-Z, 0-9, '_' and '-'"));
+    }
+    Ok(name.into_owned())
+}

@@ -1,0 +1,237 @@
+//! Server-sent events: the payloads in a body that arrives in pieces cut anywhere.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr2;
+
+/// The longest event that is taken, in bytes. A chunk of a token or two has a few hundred; the room is for upstreams
+/// that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+pub const MAX_EVENT_BYTES: usize = 16 << 20;
+
+/// What some servers put in front of a text; the standard says to skip it once.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An event passed [`MAX_EVENT_BYTES`]. Nothing further can be read from its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
+pub struct EventTooLong;
+
+/// Finds the payloads of events: the WHATWG HTML standard, section 9.2.6, but for `id` and `retry`, which mean nothing
+/// here, and `event`, as chat streams tell their events apart by their data.
+///
+/// A payload that lies inside one piece is a slice of it, not a copy.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The piece that is being read.
+    input: Bytes,
+    /// The beginning of a line whose end has not come.
+    partial: BytesMut,
+    /// The payload of the event whose end has not come.
+    data: Option<Bytes>,
+    /// The last line ended with a carriage return at the end of a piece: a line feed that follows belongs to it.
+    after_carriage_return: bool,
+    /// A line was read, so that no byte order mark can come any more.
+    begun: bool,
+}
+
+impl Decoder {
+    /// Takes the next piece of the body, once [`Self::next_data`] has nothing more to give.
+    pub fn push(&mut self, piece: Bytes) {
+        debug_assert!(self.input.is_empty(), "the piece before was read to its end");
+        self.input = piece;
+    }
+
+    /// The payload of the next complete event; `None` where another piece is needed. Empty payloads are passed over.
+    pub fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
+        loop {
+            let line = match self.next_line() {
+                Ok(line) => line?,
+                Err(e) => return Some(Err(e)),
+            };
+            if line.is_empty() {
+                match self.data.take() {
+                    Some(data) if !data.is_empty() => return Some(Ok(data)),
+                    Some(_) | None => {}
+                }
+            } else if let Err(e) = self.field(&line) {
+                return Some(Err(e));
+            }
+        }
+    }
+
+    /// The next line, without its end.
+    fn next_line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
+        if self.after_carriage_return && !self.input.is_empty() {
+            self.after_carriage_return = false;
+            if self.input[0] == b'\n' {
+                self.input.advance(1);
+            }
+        }
+        let end = memchr2(b'\n', b'\r', &self.input);
+        if self.partial.len() + end.unwrap_or(self.input.len()) > MAX_EVENT_BYTES {
+            return Err(EventTooLong);
+        }
+        let Some(end) = end else {
+            self.partial.extend_from_slice(&self.input);
+            self.input.clear();
+            return Ok(None);
+        };
+        let mut line = self.input.split_to(end);
+        if !self.partial.is_empty() {
+            self.partial.extend_from_slice(&line);
+            line = self.partial.split().freeze();
+        }
+        self.end_line();
+        if !self.begun {
+            self.begun = true;
+            if line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
+            }
+        }
+        Ok(Some(line))
+    }
+
+    /// Passes over the line's end: a line feed, a carriage return, or both.
+    fn end_line(&mut self) {
+        let carriage_return = self.input[0] == b'\r';
+        self.input.advance(1);
+        if carriage_return {
+            match self.input.first() {
+                Some(b'\n') => self.input.advance(1),
+                Some(_) => {}
+                None => self.after_carriage_return = true,
+            }
+        }
+    }
+
+    /// Takes a line that is not empty: of all fields and comments, `data` alone says something.
+    fn field(&mut self, line: &Bytes) -> Result<(), EventTooLong> {
+        let value = match line.strip_prefix(b"data") {
+            Some([]) => Bytes::new(),
+            Some([b':', b' ', ..]) => line.slice(6..),
+            Some([b':', ..]) => line.slice(5..),
+            Some(_) | None => return Ok(()),
+        };
+        let Some(before) = self.data.take() else {
+            self.data = Some(value);
+            return Ok(());
+        };
+        if before.len() + 1 + value.len() > MAX_EVENT_BYTES {
+            return Err(EventTooLong);
+        }
+        // Grows in place where no one else holds the payload so far.
+        let mut joined = BytesMut::from(before);
+        joined.extend_from_slice(b"\n");
+        joined.extend_from_slice(&value);
+        self.data = Some(joined.freeze());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The payloads of a body that comes in these pieces.
+    fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+        let mut decoder = Decoder::default();
+        let mut found = Vec::new();
+        for piece in pieces {
+            decoder.push(Bytes::copy_from_slice(piece));
+            while let Some(data) = decoder.next_data() {
+                found.push(String::from_utf8(data.unwrap().to_vec()).unwrap());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn lines_end_in_all_three_ways() {
+        assert_eq!(
+            payloads([&b"data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\n\r\ndata:e\r\n\n"[..]]),
+            ["a", "b", "c", "d", "e"]
+        );
+    }
+
+    #[test]
+    fn only_data_counts() {
+        let body =
+            b": keep-alive\n\nevent: message\nid: 7\nretry: 1\ndata: a\n\ndatum: x\ndatas: y\n data: z\n\n";
+        assert_eq!(payloads([&body[..]]), ["a"]);
+    }
+
+    #[test]
+    fn one_blank_after_the_colon_is_no_part_of_the_payload() {
+        assert_eq!(payloads([&b"data:a\n\ndata:  b \n\n"[..]]), ["a", " b "]);
+    }
+
+    #[test]
+    fn lines_of_data_are_joined_and_empty_payloads_passed_over() {
+        assert_eq!(
+            payloads([&b"data: {\ndata: \"a\": 1\ndata\ndata: }\n\ndata:\n\ndata\n\n"[..]]),
+            ["{\n\"a\": 1\n\n}"]
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_once() {
+        assert_eq!(payloads([&b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n"[..]]), ["a"]);
+    }
+
+    #[test]
+    fn an_event_whose_end_never_comes_is_none() {
+        assert_eq!(payloads([&b"data: a\n\ndata: b\n"[..]]), ["a"]);
+    }
+
+    #[test]
+    fn a_payload_within_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"data: abc\n\n");
+        let mut decoder = Decoder::default();
+        decoder.push(piece.clone());
+        assert_eq!(decoder.next_data().unwrap().unwrap().as_ptr(), piece[6..].as_ptr());
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused_rather_than_kept() {
+        let line = format!("data:{}", "x".repeat(1024));
+        for end in ["", "\n"] {
+            let piece = Bytes::from(line.clone() + end);
+            let mut decoder = Decoder::default();
+            let mut pieces = 0;
+            let refused = loop {
+                decoder.push(piece.clone());
+                pieces += 1;
+                if let Some(data) = decoder.next_data() {
+                    break data;
+                }
+            };
+            assert_eq!(refused, Err(EventTooLong));
+            assert!((MAX_EVENT_BYTES / 1030..=MAX_EVENT_BYTES / 1024 + 1).contains(&pieces), "{pieces}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_body_is_cut_makes_no_difference(
+            lines in prop::collection::vec(("(data|data: ?|: |event: )?[a-c\u{feff}é]{0,3}", "(\n|\r\n|\r)"), 0..12),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let body: Vec<u8> = lines.into_iter().flat_map(|(line, end)| (line + &end).into_bytes()).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.index(body.len() + 1)).collect();
+            cuts.extend([0, body.len()]);
+            cuts.sort_unstable();
+            let whole = payloads([&body[..]]);
+            prop_assert_eq!(&payloads(cuts.windows(2).map(|cut| &body[cut[0]..cut[1]])), &whole);
+            prop_assert_eq!(&payloads(body.chunks(1)), &whole);
+        }
+
+        #[test]
+        fn whatever_comes_is_survived(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..8)) {
+            let mut decoder = Decoder::default();
+            for piece in pieces {
+                decoder.push(Bytes::from(piece));
+                while decoder.next_data().is_some() {}
+            }
+        }
+    }
+}
