@@ -112,6 +112,7 @@ pub async fn run(app: Arc<App>, job: Job, slot: Slot, mut reply: Reply) {
             let _ = reply.send(answered);
         }
     }
+    count_generation(&job, &story);
     tell(&job, &story);
 }
 
@@ -239,6 +240,29 @@ fn head(job: &Job, max_tokens: u64, body: Body) -> Response {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
     response
+}
+
+/// Metrics of a generation, named as the GenAI semantic conventions name them.
+fn count_generation(job: &Job, story: &Story) {
+    let model = || job.model.clone();
+    let took = story.began.elapsed();
+    metrics::histogram!("gen_ai_server_request_duration", "model" => model(), "outcome" => story.ending)
+        .record(took);
+    if let Some(first) = story.first_token {
+        metrics::histogram!("gen_ai_server_time_to_first_token", "model" => model()).record(first);
+        let rest = u32::try_from(story.usage.completion.saturating_sub(1)).unwrap_or(u32::MAX);
+        if let Some(each) = took.saturating_sub(first).checked_div(rest) {
+            metrics::histogram!("gen_ai_server_time_per_output_token", "model" => model()).record(each);
+        }
+    }
+    let Usage { prompt, cached, completion } = story.usage;
+    for (kind, tokens) in [("input", prompt), ("cached_input", cached), ("output", completion)] {
+        if tokens > 0 {
+            let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+            metrics::histogram!("gen_ai_client_token_usage", "model" => model(), "type" => kind)
+                .record(tokens);
+        }
+    }
 }
 
 /// One line a generation, without a word of what was said.

@@ -2,6 +2,7 @@
 
 mod chat;
 mod describe;
+mod observe;
 mod passthrough;
 
 use std::{collections::HashMap, sync::Arc};
@@ -78,6 +79,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(management)
         .fallback(unknown_url)
         .layer(catch_panics())
+        .layer(middleware::from_fn(observe::observe))
         .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))
         .layer(middleware::from_fn_with_state(app.clock.clone(), request_id))
         .with_state(app)

@@ -1,6 +1,6 @@
 //! What HTTP looks like in both services: error bodies, request ids, credentials and bodies that come in.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
 use serde::Serialize;
+use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -179,6 +180,9 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// Room that is made for a body before its first byte came, at most: what a client announces is not yet sent.
 const EAGER_ROOM: u64 = 1 << 20;
 
+/// How long a client may pause while it sends a body.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+
 async fn read_rest(
     mut read: BytesMut,
     mut body: Body,
@@ -186,7 +190,9 @@ async fn read_rest(
     limit: usize,
 ) -> Result<Bytes, ApiError> {
     let mut first: Option<Bytes> = None;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let stalled = |_| ApiError::new(Code::InvalidJson, "The body did not arrive in time.");
+        let Some(frame) = timeout(BODY_PAUSE, body.frame()).await.map_err(stalled)? else { break };
         let broken = |_| ApiError::new(Code::InvalidJson, "The body ended before it was complete.");
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);

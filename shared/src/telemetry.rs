@@ -26,9 +26,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// Upper bounds of the buckets of `…_seconds` histograms: from a cache hit to a long generation.
-const SECONDS_BUCKETS: [f64; 14] =
+/// Upper bounds of the buckets of durations, in seconds: from a cache hit to a long generation.
+const SECONDS: [f64; 14] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
+/// Upper bounds of the buckets of token counts, as the GenAI semantic conventions advise.
+const TOKENS: [f64; 11] =
+    [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
+/// Upper bounds of the buckets of batch sizes.
+const CALLS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// Starts logging to standard error; `filter` in the syntax of `RUST_LOG`.
 pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
@@ -51,7 +56,9 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
 /// Starts collecting metrics; once a process.
 pub fn metrics() -> Result<PrometheusHandle, BuildError> {
     PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Prefix("gen_ai_server_".into()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), &TOKENS)?
+        .set_buckets_for_metric(Matcher::Suffix("_frame_calls".into()), &CALLS)?
         .install_recorder()
 }
 

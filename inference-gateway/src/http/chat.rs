@@ -6,7 +6,7 @@ use axum::{
     body::Body,
     extract::{Extension, Request, State},
     http::HeaderMap,
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use shared::{
     error::{ApiError, Code},
@@ -15,7 +15,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-use super::{App, authenticate, credential};
+use super::{App, authenticate, credential, observe::Told};
 use crate::{
     domain::chat::{Chat, Forward},
     generation::{self, Job},
@@ -52,7 +52,10 @@ pub(super) async fn create(
     let task = generation::run(app.clone(), job, slot, reply);
     app.generations.spawn(task);
     // A task that ends without a word has panicked; its meter has settled on the way.
-    response.await.unwrap_or_else(|_| Err(ApiError::internal()))
+    let answered = response.await.unwrap_or_else(|_| Err(ApiError::internal()));
+    let mut response = answered.into_response();
+    response.extensions_mut().insert(Told);
+    Ok(response)
 }
 
 /// What the body asks for, or what is wrong with it.
