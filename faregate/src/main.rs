@@ -4,9 +4,8 @@ mod first_run;
 mod secrets;
 mod welcome;
 
-use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
-use anyhow::Context;
 use clap::Parser;
 use http::Uri;
 use inference_gateway::server::{Parts as GatewayParts, Server as Gateway};
@@ -20,7 +19,7 @@ use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System, random_bytes},
     config::Common,
-    serve::{DRAIN, serve, until_signalled},
+    serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
 use tokio::net::TcpListener;
@@ -54,14 +53,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // The chain of causes on one line; where in the program it happened helps no operator.
-            let _ = writeln!(std::io::stderr(), "error: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(Arguments::parse()).await)
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -78,8 +70,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     let metrics = telemetry::metrics()?;
     let catalog = Arc::new(common.catalog()?);
-    let admin = TcpListener::bind(admin_listen).await;
-    let admin = admin.with_context(|| format!("FAREGATE_ADMIN_LISTEN: cannot listen on {admin_listen}"))?;
+    let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
     let builtin = start_builtin(&catalog, &clock).await?;
 

@@ -12,10 +12,9 @@ use inference_gateway::{
 use shared::{
     clock::System,
     config::Common,
-    serve::{DRAIN, serve, until_signalled},
+    serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Carries requests to a model and back, and meters them on the way.
@@ -54,14 +53,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // The chain of causes on one line; where in the program it happened helps no operator.
-            let _ = writeln!(std::io::stderr(), "error: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(Arguments::parse()).await)
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -79,8 +71,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         key_service_http: key_service_http_url,
         builtin: None,
     };
-    let admin = TcpListener::bind(admin_listen).await;
-    let admin = admin.with_context(|| format!("FAREGATE_ADMIN_LISTEN: cannot listen on {admin_listen}"))?;
+    let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
     let shutdown = CancellationToken::new();
     let server = Server::start(&options, parts).await?;

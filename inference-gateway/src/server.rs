@@ -5,10 +5,15 @@ use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::Context;
 use http::Uri;
 use shared::{
-    catalog::Catalog, clock::Clock, key::Prefix, rpc::PresentToken, secret::SecretString, serve::serve,
+    catalog::Catalog,
+    clock::Clock,
+    key::Prefix,
+    rpc::PresentToken,
+    secret::SecretString,
+    serve::{bind, serve},
     telemetry::Readiness,
 };
-use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
@@ -57,9 +62,7 @@ pub struct Server {
 impl Server {
     /// Binds the public address and serves until [`Server::stop`].
     pub async fn start(options: &Options, parts: Parts) -> anyhow::Result<Self> {
-        let bound = TcpListener::bind(options.listen).await;
-        let listener =
-            bound.with_context(|| format!("FAREGATE_LISTEN: cannot listen on {}", options.listen))?;
+        let listener = bind("FAREGATE_LISTEN", options.listen).await?;
         let token = PresentToken::new(&parts.internal_token);
         let token = token.context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
         let addresses = parts.key_services.into_iter().map(Endpoint::from).collect();

@@ -14,10 +14,9 @@ use key_service::{
 use shared::{
     clock::{Clock, System},
     config::Common,
-    serve::{DRAIN, serve, until_signalled},
+    serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Decides who may spend and remembers what was spent.
@@ -40,14 +39,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // The chain of causes on one line; where in the program it happened helps no operator.
-            let _ = writeln!(std::io::stderr(), "error: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(Arguments::parse()).await)
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -66,7 +58,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let internal_token =
         token.context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
     let catalog = Arc::new(common.catalog()?);
-    let admin = TcpListener::bind(admin_listen).await.context("FAREGATE_ADMIN_LISTEN")?;
+    let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
 
     let shutdown = CancellationToken::new();

@@ -7,10 +7,10 @@ use shared::{
     clock::Clock,
     rpc::{RequireToken, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
-    serve::{DRAIN, serve},
+    serve::{DRAIN, bind, serve},
     telemetry::Readiness,
 };
-use tokio::{net::TcpListener, time::timeout};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{
     service::interceptor::InterceptedService,
@@ -94,10 +94,4 @@ pub fn readiness(store: Arc<dyn Store>) -> Readiness {
         let store = store.clone();
         Box::pin(async move { store.ping().await.is_ok() })
     })
-}
-
-/// A listener, or an error that names the setting.
-async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }

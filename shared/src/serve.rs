@@ -1,6 +1,13 @@
 //! An HTTP server with bounds: slow headers, too many connections and a drain that would not end are cut.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, body::Body};
 use http::{Request, Uri, uri::PathAndQuery};
@@ -26,6 +33,24 @@ const MAX_CONNECTIONS: usize = 16_384;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener on this address, or an error that names the setting.
+pub async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
+}
+
+/// How a program ends: what went wrong is told on one line, with the chain of its causes.
+pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Where standard error is closed, the status alone has to tell.
+            let _ = writeln!(io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Serves until `shutdown`, then lets what is running finish for at most `drain`.
 ///
