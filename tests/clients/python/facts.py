@@ -1,0 +1,49 @@
+"""Runs functions that are named as facts, and says of each whether it holds."""
+
+import asyncio
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+_facts: list[Callable] = []
+
+
+def fact(function: Callable) -> Callable:
+    """Marks a function, plain or async, as a fact."""
+    _facts.append(function)
+    return function
+
+
+def setting(name: str) -> str:
+    """An environment variable that must be set."""
+    if not (value := os.environ.get(name)):
+        sys.exit(f"{name} is not set")
+    return value
+
+
+def raises(error: type[Exception], call: Callable) -> Exception:
+    """The error, exactly of this class, that a call ends in."""
+    try:
+        call()
+    except Exception as raised:
+        assert type(raised) is error, f"{raised!r} is no {error.__name__}"
+        return raised
+    raise AssertionError(f"no {error.__name__} was raised")
+
+
+def run() -> None:
+    """Runs every fact in the order it was written, and exits with 1 if one does not hold."""
+    failed = 0
+    for function in _facts:
+        name = function.__name__.replace("_", " ")
+        try:
+            asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
+            print(f"ok    {name}", flush=True)
+        except Exception as error:
+            failed += 1
+            place = [at for at in traceback.extract_tb(error.__traceback__) if at.name == function.__name__][-1]
+            print(f"FAIL  {name}: line {place.lineno}, {place.line}: {error!r}", flush=True)
+    print(f"{len(_facts) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
