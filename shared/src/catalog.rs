@@ -213,6 +213,14 @@ impl RawModel {
         if context_window < max_output_tokens {
             return Err((Some(at), "context_window is smaller than max_output_tokens".into()));
         }
+        if let Some(twice) = self
+            .extra_params
+            .iter()
+            .enumerate()
+            .find_map(|(i, p)| self.extra_params[..i].contains(p).then_some(p))
+        {
+            return Err(at_id(format!("lists the extra parameter \"{twice}\" twice")));
+        }
         if self.upstream.is_empty() {
             return Err(at_id("has no [[model.upstream]]".into()));
         }
@@ -333,6 +341,11 @@ model = "Qwen/Qwen3"
         assert!(fault("131072", "0").contains("models.toml:11: max_output_tokens must be"));
         assert!(fault("http://", "ftp://").starts_with("models.toml:20: \"ftp://"));
         assert!(fault("vllm", "vlm").contains("models.toml:19: unknown variant `vlm`"));
+        let twice = fault(
+            "max_output_tokens = 131072",
+            "max_output_tokens = 131072\nextra_params = [\"top_k\", \"top_k\"]",
+        );
+        assert!(twice.contains("lists the extra parameter \"top_k\" twice"), "{twice}");
         assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
         let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
         let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();

@@ -188,7 +188,8 @@ impl Stream {
             let chunk = match Event::read(&data) {
                 Ok(Event::Chunk(chunk)) => chunk,
                 Ok(Event::Done) => return Some(self.upstream_ended("it was done without a finish reason")),
-                Ok(Event::Failed(reason)) => return Some(failed(reason)),
+                // What it says of it may quote the prompt, and is kept out of the log.
+                Ok(Event::Failed(_)) => return Some(failed("it said that it failed")),
                 Err(nonsense) => return Some(failed(&nonsense.to_string())),
             };
             let reported = chunk.usage.map(|reported| reported.tokens);

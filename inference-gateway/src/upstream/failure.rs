@@ -85,16 +85,18 @@ pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &s
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();
     let error = if value["error"].is_object() { &value["error"] } else { &value };
     let message = error["message"].as_str().or(value["error"].as_str()).unwrap_or_default();
+    let kind = error["type"].as_str().unwrap_or_default();
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
-            Failure::Refused(refused(message, error["type"].as_str().unwrap_or_default(), upstream_model))
+            Failure::Refused(refused(message, kind, upstream_model))
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
             Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Failure::Overloaded,
         StatusCode::GATEWAY_TIMEOUT => Failure::Timeout,
-        _ => Failure::Broken(format!("status {status}: {}", shorten(message))),
+        // Its message may quote the prompt, and is kept out of the log.
+        _ => Failure::Broken(format!("status {status}, type \"{}\"", shorten(kind))),
     }
 }
 
