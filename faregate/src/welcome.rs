@@ -80,7 +80,7 @@ fn first_steps(out: &mut impl Write, at: &Addresses, catalog: &Catalog, first: &
     writeln!(out, "    -H \"Authorization: Bearer $API_KEY\" -H 'Content-Type: application/json' \\")?;
     writeln!(
         out,
-        "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is a spend limit?\"}}]}}'"
+        "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is an API key?\"}}]}}'"
     )?;
     writeln!(out)?;
     writeln!(out, "  # what it cost")?;

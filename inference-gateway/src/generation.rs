@@ -185,8 +185,10 @@ async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Gran
         Err(refusal) => refusal,
     };
     match refusal {
-        Refusal::KeyLimitReached | Refusal::InsufficientCredits | Refusal::SpendReserved => {}
-        Refusal::InvalidApiKey
+        Refusal::KeyLimitReached | Refusal::InsufficientCredits => {}
+        // What others hold comes free again: trying later is better than counting now.
+        Refusal::SpendReserved
+        | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed
