@@ -26,7 +26,7 @@ mod events;
 mod server;
 
 pub use book::{Account, Balance, billed};
-pub use catalogue::{FLASH, MAX, Models, cost, cost_of};
+pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
 pub use events::{Event, Events};

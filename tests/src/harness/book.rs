@@ -52,9 +52,11 @@ struct Line {
 }
 
 impl Entry {
-    /// Enters what the response says it cost.
-    pub(super) fn tell(&self, cost: NanoUsd) {
-        self.0.lock().unwrap().told = Some(cost);
+    /// Enters what a response's usage says it cost. It says nothing where the charge was not confirmed in time.
+    pub(super) fn tell_of(&self, usage: &Value) {
+        if let Some(cost) = usage.get("cost") {
+            self.0.lock().unwrap().told = Some(nanos(cost));
+        }
     }
 }
 

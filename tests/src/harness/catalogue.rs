@@ -12,12 +12,17 @@ pub const MAX: &str = "Model Max";
 /// The prices per million tokens of input, cached input and output.
 const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX, ["1.00", "0.25", "4.00"])];
 
+/// What upstreams are told in `Authorization`, after `Bearer`.
+pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
+
 /// What a stack offers.
 pub enum Models {
     /// Both models at the scripted upstream.
     Scripted,
     /// Both models at another address.
     At(String),
+    /// Both models at another address and at the scripted upstream.
+    Also(String),
     /// Nothing is configured: what the binary has built in.
     Builtin,
 }
@@ -25,15 +30,16 @@ pub enum Models {
 impl Models {
     /// The catalogue's text for upstreams of this kind; `scripted` is where the scripted one is.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
-        let url = match self {
-            Self::Scripted => scripted,
-            Self::At(url) => url,
+        let urls = match self {
+            Self::Scripted => vec![scripted],
+            Self::At(url) => vec![url.as_str()],
+            Self::Also(url) => vec![url.as_str(), scripted],
             Self::Builtin => return None,
         };
         let service =
             "[service]\nname = \"Faregate\"\nprovider = \"Model\"\ndocs = \"https://docs.example.com\"\n";
         let models = PRICES.map(|(id, [input, cached_input, output])| {
-            format!(
+            let model = format!(
                 r#"
 [[model]]
 id = "{id}"
@@ -47,14 +53,21 @@ extra_params = ["top_k"]
 input = "{input}"
 cached_input = "{cached_input}"
 output = "{output}"
-
+"#
+            );
+            let name = id.replace(' ', "-").to_lowercase();
+            let upstream = |url: &&str| {
+                format!(
+                    r#"
 [[model.upstream]]
 kind = "{kind}"
 url = "{url}"
-model = "scripted/{}"
-"#,
-                id.replace(' ', "-").to_lowercase()
-            )
+model = "scripted/{name}"
+api_key_env = "UPSTREAM_KEY"
+"#
+                )
+            };
+            model + &urls.iter().map(upstream).collect::<String>()
         });
         Some(format!("{service}{}", models.concat()))
     }

@@ -80,7 +80,7 @@ impl Call {
         let entry = self.enter();
         let answer = Answer::read(self.http.open(self.request()).await?).await?;
         if answer.status == 200 && answer.header("content-type").starts_with("application/json") {
-            entry.tell(answer.cost());
+            entry.tell_of(&answer.json()["usage"]);
         }
         Ok(answer)
     }
@@ -160,6 +160,15 @@ impl Stream {
         }
     }
 
+    /// Reads on until a comment comes.
+    pub async fn read_comment(&mut self) -> String {
+        let known = self.ended.comments.len();
+        while self.ended.comments.len() == known {
+            assert!(self.read_one().await, "ended early: {:?}", self.ended);
+        }
+        self.ended.comments[known].clone()
+    }
+
     /// Reads to the end.
     pub async fn rest(mut self) -> Ended {
         while self.read_one().await {}
@@ -186,9 +195,7 @@ impl Stream {
                 ended.error = Some(data["error"].take());
             }
             Ok(Event::Data(chunk)) => {
-                if let Some(usage) = chunk.get("usage").filter(|usage| !usage.is_null()) {
-                    self.entry.tell(nanos(&usage["cost"]));
-                }
+                self.entry.tell_of(&chunk["usage"]);
                 ended.chunks.push(chunk);
             }
             Ok(Event::Done) => ended.done = true,

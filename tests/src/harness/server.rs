@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY};
 
 /// Lines of the log that a failed test shows.
 const LAST_WORDS: usize = 60;
@@ -40,7 +40,7 @@ impl Settings {
         ] {
             command.env(listener, "127.0.0.1:0");
         }
-        command.env("FAREGATE_DATA_DIR", self.data.join("data"));
+        command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
         command
@@ -72,14 +72,7 @@ pub struct Server {
 impl Server {
     /// Starts it and waits until it listens.
     pub async fn start(settings: &Settings) -> Self {
-        let (output, log) = (settings.data.join("stdout.txt"), settings.data.join("stderr.txt"));
-        let child = settings
-            .command()
-            .stdout(File::create(&output).unwrap())
-            .stderr(OpenOptions::new().create(true).append(true).open(&log).unwrap())
-            .spawn()
-            .expect("the binary can be started");
-        let mut server = Self { child, addresses: HashMap::new(), output, log };
+        let mut server = Self::spawn(settings);
         let deadline = Instant::now() + PATIENCE;
         while !server.find_listeners() {
             assert!(server.is_running(), "the server ended at once\n{}", server.last_words());
@@ -87,6 +80,25 @@ impl Server {
             sleep(LOOK_EVERY).await;
         }
         server
+    }
+
+    /// Starts it with settings that it must refuse, and gives what it says.
+    pub async fn refuses(settings: &Settings) -> String {
+        let mut server = Self::spawn(settings);
+        let status = server.ended().await;
+        assert!(!status.success(), "a refusal is no success");
+        server.log()
+    }
+
+    fn spawn(settings: &Settings) -> Self {
+        let (output, log) = (settings.data.join("stdout.txt"), settings.data.join("stderr.txt"));
+        let child = settings
+            .command()
+            .stdout(File::create(&output).unwrap())
+            .stderr(OpenOptions::new().create(true).append(true).open(&log).unwrap())
+            .spawn()
+            .expect("the binary can be started");
+        Self { child, addresses: HashMap::new(), output, log }
     }
 
     /// Reads the lines `listening NAME ADDRESS`.
@@ -146,6 +158,14 @@ impl Server {
         // The shell's own `kill`: there may be no other.
         let sent = Command::new("sh").args(["-c", &format!("kill -INT {pid}")]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
+    }
+
+    /// The most memory that it ever had resident, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.expect("Linux tells it in /proc") * 1024
     }
 
     /// Waits for its end.

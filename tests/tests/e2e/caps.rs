@@ -230,3 +230,29 @@ async fn a_limit_changed_under_way_counts_from_the_next_request() {
     patch(Value::Null).await;
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn grants_count_the_tokens_of_all_choices_together() {
+    let stack = Stack::start().await;
+    let limit = cost_of(100, 3_000);
+    let key = stack.key_limited(limit).await;
+    let stream = stack.call(&key, Script::tokens(100, 50_000)).with("n", 3).stream().await;
+    let ended = stream.rest().await;
+    assert_eq!(ended.assert_done().finish_reasons(), ["length"; 3], "each choice is told its end");
+    let tokens = ended.usage().unwrap()["completion_tokens"].as_u64().unwrap();
+    assert!((2_900..=3_000).contains(&tokens), "{tokens} of 3000 tokens that can be paid");
+    assert!(stack.used(&key).await <= limit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_claims_more_than_it_was_granted_never_passes_the_limit() {
+    let stack = Stack::start().await;
+    let limit = cost_of(600, 100);
+    let key = stack.key_limited(limit).await;
+    let lie = Usage { prompt: 100, cached: 0, completion: 10_000 };
+    let script = Script { told: Told::Lie(lie), ..Script::tokens(100, 10) };
+    let ended = stack.call(&key, script).costing(NanoUsd::ZERO, limit).stream().await.rest().await;
+    assert_eq!(ended.assert_done().finish_reasons(), ["length"]);
+    let used = stack.used(&key).await;
+    assert!(used <= limit, "{used} of {limit}");
+}

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 /// Streams under way when the process is killed.
 const STREAMS: usize = 50;
-/// Long enough to be renewed on a slow machine, short enough to be waited for.
+/// The shortest that is allowed, to be waited for.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -135,4 +135,20 @@ async fn a_drain_has_an_end() {
         balance.credit.nanos() <= 10_000_000_000 - cost_of(12, 5).nanos(),
         "what was delivered is billed"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_outlive_their_leases() {
+    let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
+    let key = stack.key().await;
+    let whole = stack.call(&key, Script { head_after_ms: 7_000, ..Script::tokens(12, 5) });
+    let stream = async {
+        let mut stream = stack.call(&key, Script::tokens(12, 50).pace(140)).stream().await;
+        stream.read_tokens(30).await;
+        stream.rest().await
+    };
+    let (answer, ended) = tokio::join!(whole.send(), stream);
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 5)), "{answer}");
+    assert_eq!(ended.assert_done().cost(), cost_of(12, 50));
+    assert_eq!(stack.used(&key).await.nanos(), cost_of(12, 5).nanos() + cost_of(12, 50).nanos());
 }

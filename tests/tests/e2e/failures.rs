@@ -170,3 +170,16 @@ async fn one_request_too_many_is_told_to_come_back() {
     stack.released(tests::harness::PATIENCE).await;
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn where_one_upstream_cannot_be_reached_another_one_answers() {
+    let nowhere = Models::Also("http://127.0.0.1:1/v1".into());
+    let stack = Stack::with(Options { models: nowhere, ..Options::default() }).await;
+    let key = stack.key().await;
+    for _ in 0..5 {
+        let whole = stack.call(&key, Script::tokens(12, 5)).send().await;
+        assert_eq!(whole.status, 200, "{whole}");
+        stack.call(&key, Script::tokens(12, 5)).stream().await.rest().await.assert_done();
+    }
+    assert_eq!(stack.used(&key).await.nanos(), 10 * cost_of(12, 5).nanos());
+}

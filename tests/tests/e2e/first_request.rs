@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use shared::{catalog::Catalog, money::NanoUsd};
 use tests::{
-    harness::{FLASH, MAX, Models, Options, Stack, cost, cost_of, nanos, usd},
+    harness::{FLASH, MAX, Models, Options, Server, Settings, Stack, cost, cost_of, nanos, usd},
     upstream::{Script, Usage},
 };
 
@@ -156,4 +156,34 @@ async fn without_a_catalogue_the_built_in_model_answers() {
         sum += nanos(&usage["cost"]).nanos();
     }
     assert_eq!(stack.used(&key).await.nanos(), sum);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wrong_setting_is_refused_at_start_with_its_name() {
+    let data = tempfile::TempDir::new().unwrap();
+    let catalogue = data.path().join("models.toml");
+    fs::write(&catalogue, "[service]\nname = \"x\"\nprovider = \"x\"\ndocs = \"x\"\n").unwrap();
+    let cases = [
+        ("FAREGATE_MODELS", catalogue.display().to_string()),
+        ("FAREGATE_MODELS", "/nothing/there.toml".into()),
+        ("FAREGATE_LISTEN", "nowhere".into()),
+        ("FAREGATE_LISTEN", "192.0.2.1:1".into()),
+        ("FAREGATE_STORE", "carrier-pigeon:".into()),
+        ("FAREGATE_PEPPER", "short".into()),
+        ("FAREGATE_KEY_PREFIX", "no_good".into()),
+        ("FAREGATE_HOLD_LEASE_SECONDS", "0".into()),
+    ];
+    for (name, value) in cases {
+        let env = vec![(name, value.clone())];
+        let said = Server::refuses(&Settings { data: data.path().to_owned(), env }).await;
+        let last = said.trim_end().rsplit("\n\n").next().unwrap();
+        let named = said.contains(name) || said.contains(&flag_of(name)) || said.contains("models.toml");
+        assert!(named, "{name}={value}: {last}");
+        fs::remove_file(data.path().join("stderr.txt")).unwrap();
+    }
+}
+
+/// `--hold-lease-seconds` for `FAREGATE_HOLD_LEASE_SECONDS`
+fn flag_of(variable: &str) -> String {
+    format!("--{}", variable.trim_start_matches("FAREGATE_").replace('_', "-").to_lowercase())
 }

@@ -1,9 +1,11 @@
 //! What clients read and what upstreams are sent.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 use tests::{
-    harness::{Ended, FLASH, Options, Stack},
-    upstream::{ReasoningField, Script, Style, text},
+    harness::{Ended, FLASH, Options, PATIENCE, Stack, UPSTREAM_KEY, cost_of},
+    upstream::{Fault, ReasoningField, Script, Style, text},
 };
 
 fn is_generation_id(id: &str) -> bool {
@@ -194,9 +196,13 @@ async fn what_is_allowed_is_forwarded_and_nothing_else() {
     assert_eq!(body["model"], "scripted/model-flash");
     let max_tokens = body.get("max_tokens").or(body.get("max_completion_tokens"));
     assert_eq!(max_tokens, Some(&json!(50)), "{body}");
-    for header in ["authorization", "x-made-up"] {
-        assert!(!sent.headers.contains_key(header), "{header} is forwarded: {:?}", sent.headers);
-    }
+    assert!(!sent.headers.contains_key("x-made-up"), "a header is forwarded: {:?}", sent.headers);
+    let credential = sent.headers.get("authorization").map(|value| value.to_str().unwrap());
+    assert_eq!(
+        credential,
+        Some(format!("Bearer {UPSTREAM_KEY}").as_str()),
+        "the upstream's, not the client's"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -233,4 +239,49 @@ async fn upstreams_are_always_asked_for_usage() {
         assert_eq!(options["include_usage"], true, "{kind}");
         assert_eq!(options["continuous_usage_stats"].as_bool(), continuous, "{kind}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_kind_of_upstream_answers_whole_and_streamed() {
+    for kind in ["openai", "vllm", "sglang", "llama_cpp", "ollama"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let key = stack.key().await;
+        let whole = stack.call(&key, Script::tokens(12, 5)).send().await;
+        assert_eq!((whole.status, whole.cost()), (200, cost_of(12, 5)), "{kind}: {whole}");
+        let ended = stack.call(&key, Script::tokens(12, 5).pace(1)).stream().await.rest().await;
+        assert_eq!((ended.assert_done().text(), ended.cost()), (text(5), cost_of(12, 5)), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn silence_is_bridged_every_fifteen_seconds() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 3 })).stream().await;
+    stream.read_tokens(3).await;
+    let silent = Instant::now();
+    assert_eq!(stream.read_comment().await, "keep-alive");
+    let after = silent.elapsed().as_secs_f64();
+    assert!((13.0..18.0).contains(&after), "after {after} s");
+    drop(stream);
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
+    const BODY: usize = 8 << 20;
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    let before = stack.server.peak_memory();
+
+    let call = stack.call(&key, Script::tokens(1_000_000, 5));
+    let script = call.body["messages"][0].clone();
+    let long = json!({"role": "system", "content": "word ".repeat(BODY / 5)});
+    let answer = call.with("messages", json!([long, script])).with("max_tokens", 5).send().await;
+
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
+    let took = stack.server.peak_memory() - before;
+    assert!(took < 4 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
 }
