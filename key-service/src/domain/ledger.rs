@@ -410,6 +410,7 @@ mod tests {
     use shared::ids::AccountId;
 
     use super::{
+        purse::plus,
         script::{START, Step, World, account, deposit, generation, history, key},
         *,
     };

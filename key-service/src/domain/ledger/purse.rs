@@ -153,6 +153,6 @@ impl Purse {
     clippy::expect_used,
     reason = "credit is at most 9e15 nano-USD; an i64 holds a thousand such accounts"
 )]
-fn plus(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+pub(super) fn plus(a: NanoUsd, b: NanoUsd) -> NanoUsd {
     a.checked_add(b).expect("amounts of one account fit an i64")
 }
