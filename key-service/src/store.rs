@@ -1,6 +1,7 @@
 //! What a store promises, whatever it is made of.
 
 pub mod memory;
+pub mod redis;
 pub mod sqlite;
 #[cfg(test)]
 mod suite;

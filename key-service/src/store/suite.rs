@@ -2,7 +2,9 @@
 
 mod accounts;
 mod keys;
-mod spending;
+mod in_redis;
+mod servers;
+pub(super) mod spending;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -74,7 +76,7 @@ macro_rules! contract {
         $($(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$module::$case(&mut <$subject as super::Subject>::new()).await;
+                super::$module::$case(&mut <$subject as super::Subject>::new().await).await;
             }
         )+)+
     };
@@ -83,22 +85,25 @@ macro_rules! contract {
 contract!(memory: super::InMemory);
 contract!(sqlite: super::InFile);
 contract!(sqlite_reopened: super::Reopened);
+contract!(redis: super::in_redis::InRedis);
+contract!(redis_killed: super::in_redis::Killed);
+contract!(redis_cluster: super::in_redis::InCluster);
 
 /// A store to be tried, empty at first.
 pub(crate) trait Subject: Sized {
-    fn new() -> Self;
+    async fn new() -> Self;
 
     fn store(&self) -> &Arc<dyn Store>;
 
     /// In the middle of a case: where this is about a store that is closed and opened again, it is.
-    fn interrupt(&mut self) {}
+    async fn interrupt(&mut self) {}
 }
 
 /// The memory store.
 struct InMemory(Arc<dyn Store>);
 
 impl Subject for InMemory {
-    fn new() -> Self {
+    async fn new() -> Self {
         Self(Arc::new(Memory::new()))
     }
 
@@ -115,7 +120,7 @@ struct InFile {
 }
 
 impl Subject for InFile {
-    fn new() -> Self {
+    async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         Self { store: Arc::new(Sqlite::open(&path).unwrap()), path, _folder: folder }
@@ -130,15 +135,15 @@ impl Subject for InFile {
 struct Reopened(InFile);
 
 impl Subject for Reopened {
-    fn new() -> Self {
-        Self(InFile::new())
+    async fn new() -> Self {
+        Self(InFile::new().await)
     }
 
     fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 
-    fn interrupt(&mut self) {
+    async fn interrupt(&mut self) {
         // The file is closed before it is opened again.
         self.0.store = Arc::new(Memory::new());
         self.0.store = Arc::new(Sqlite::open(&self.0.path).unwrap());

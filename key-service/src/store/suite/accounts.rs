@@ -27,7 +27,7 @@ fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
 pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     let new = |n, name: &str| NewAccount { id: account(n), name: name.into(), created_at: START };
     assert!(subject.store().create_account(new(1, "Grüße")).await.unwrap());
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     assert!(!store.create_account(new(2, "Grüße")).await.unwrap());
     // Whoever did not hear the answer asks again.
@@ -49,7 +49,7 @@ pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
         capture(paying, generation(1), 40),
     ];
     store.execute(young, commands, START).await.unwrap();
-    subject.interrupt();
+    subject.interrupt().await;
     let summary = |id, name: &str, credit, held, keys, created_at| AccountSummary {
         id,
         name: name.into(),
@@ -73,7 +73,7 @@ pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
     store.create_management_key(management).await.unwrap();
     store.revoke_key(account, key(1), START).await.unwrap();
     store.revoke_management_key(management_key(1).id, START).await.unwrap();
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     let owner = store.find_credential(api_digest).await.unwrap();
     assert_eq!(owner, Some(Owner::ApiKey(account, key(1))));
@@ -90,7 +90,7 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     for (account, n) in [(mine, 3), (theirs, 2), (mine, 1)] {
         store.create_management_key(new_management_key(account, n)).await.unwrap();
     }
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     // Whoever did not hear the answer asks again.
     store.create_management_key(new_management_key(mine, 3)).await.unwrap();
@@ -109,7 +109,7 @@ pub(super) async fn a_management_key_is_revoked_once(subject: &mut impl Subject)
     let id = management_key(1).id;
     let revoked = Some(ManagementKey { revoked_at: Some(after(5)), ..management_key(1) });
     assert_eq!(store.revoke_management_key(id, after(5)).await.unwrap(), revoked);
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.revoke_management_key(id, after(6)).await.unwrap(), revoked);
     assert_eq!(store.management_key(account, id).await.unwrap(), revoked);

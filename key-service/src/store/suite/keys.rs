@@ -47,7 +47,7 @@ pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) 
         let created = subject.store().create_key(new.clone(), None).await.unwrap();
         assert_eq!(created, Created::New(new.key.clone()));
     }
-    subject.interrupt();
+    subject.interrupt().await;
     for new in [bounded, unbounded] {
         assert_eq!(subject.store().key(account, new.key.id).await.unwrap(), Some(new.key));
     }
@@ -62,7 +62,7 @@ pub(super) async fn keys_are_listed_in_the_order_of_their_ids(subject: &mut impl
         make_key(&**store, theirs, n + 10, None).await;
     }
     store.revoke_key(mine, key(2), START).await.unwrap();
-    subject.interrupt();
+    subject.interrupt().await;
     let page = |after: Option<u8>, order, limit| Page { after: after.map(key), order, limit };
     let cases: [(Page, &[u8]); 11] = [
         (page(None, Order::Ascending, 9), &[0, 1, 2, 3, 4]),
@@ -109,7 +109,7 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     key.label = "New".into();
     (key.spend.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
     assert_eq!(store.update_key(account, id, set).await.unwrap(), Some(Ok(key.clone())));
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Some(Ok(key.clone())));
 
@@ -125,7 +125,7 @@ pub(super) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
     let id = make_key(&**store, account, 1, None).await;
     let revoked = store.revoke_key(account, id, after(5)).await.unwrap().unwrap();
     assert_eq!(revoked.spend.revoked_at, Some(after(5)));
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.revoke_key(account, id, after(6)).await.unwrap(), Some(revoked.clone()));
     let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
@@ -149,7 +149,7 @@ pub(super) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let made = new_key(mine, 1).key;
     let created = store.create_key(new_key(mine, 1), Some(attempt("once", "a", START))).await.unwrap();
     assert_eq!(created, Created::New(made.clone()));
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     let created = store.create_key(new_key(mine, 2), Some(attempt("once", "a", after(1)))).await.unwrap();
     assert_eq!(created, Created::Replayed(made));
@@ -177,7 +177,7 @@ pub(super) async fn an_idempotency_key_ends(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account(&**store, 1).await;
     store.create_key(new_key(account, 1), Some(attempt("once", "a", START))).await.unwrap();
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     let last = after(86_400 - 1);
     let created = store.create_key(new_key(account, 2), Some(attempt("once", "b", last))).await.unwrap();

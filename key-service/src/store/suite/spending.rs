@@ -61,7 +61,7 @@ pub(super) async fn holds_are_due_when_their_lease_is_over_and_the_oldest_come_f
     }
     expected.sort_by_key(|(lease, _)| *lease);
     let expected: Vec<_> = expected.into_iter().map(|(_, hold)| hold).collect();
-    subject.interrupt();
+    subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.due_holds(after(9), 9).await.unwrap(), []);
     assert_eq!(store.due_holds(after(20), 9).await.unwrap(), expected[..2]);
@@ -93,7 +93,7 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     let captured = execute_one(&**store, account, capture.clone()).await;
     let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
     assert_eq!((settlement.usage, settlement.charged), (usage, most));
-    subject.interrupt();
+    subject.interrupt().await;
     assert_eq!(execute_one(&**subject.store(), account, capture).await, captured);
     assert_eq!(spend(&**subject.store(), account, key).await.used, most);
 }
@@ -203,7 +203,7 @@ pub(super) async fn it_answers_a_ping(subject: &mut impl Subject) {
 
 /// The same history by the ledger alone and by the store: equal answers, and equal books in the end.
 pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&history(), |history| {
         runtime.block_on(live::<S>(history));
@@ -213,7 +213,7 @@ pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
 }
 
 async fn live<S: Subject>(history: Vec<Step>) {
-    let (mut subject, mut world, mut now) = (S::new(), World::new(), START);
+    let (mut subject, mut world, mut now) = (S::new().await, World::new(), START);
     for a in 0..ACCOUNTS {
         open_account(&**subject.store(), a).await;
         for k in 0..KEYS {
@@ -225,7 +225,7 @@ async fn live<S: Subject>(history: Vec<Step>) {
     let middle = history.len() / 2;
     for (n, step) in history.into_iter().enumerate() {
         if n == middle {
-            subject.interrupt();
+            subject.interrupt().await;
         }
         let store = subject.store();
         match step {

@@ -1,0 +1,127 @@
+//! What a Redis must be before money is kept in it.
+
+use redis::{RedisResult, Value, cmd};
+
+use super::connection::Connection;
+
+/// How much longer than the answer a write may live only in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// `appendfsync always`: what was answered is on disk.
+    BeforeAnswering,
+    /// The server tells, when asked, what is on disk (`WAITAOF`, from 7.2).
+    Awaited,
+    /// Nobody can tell: up to two seconds may be lost with the machine.
+    Behind,
+}
+
+/// A Redis that will not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotAdmitted {
+    #[error("Redis {0} is too old: 7.0 or newer is needed (or Valkey)")]
+    TooOld(String),
+    #[error(
+        "Redis evicts keys when memory is short (maxmemory-policy {0}), and money with them: \
+         set maxmemory-policy to noeviction"
+    )]
+    Evicts(String),
+    #[error(
+        "Redis forgets everything when it stops: set appendonly to yes (and appendfsync to always, to lose \
+         nothing with the machine), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+    )]
+    Forgets,
+    #[error("this Redis is a replica; connect to its master")]
+    Replica,
+}
+
+/// Asks every master what it is.
+pub(super) async fn admit(
+    connection: &mut Connection,
+    volatile_allowed: bool,
+) -> RedisResult<Result<Sync, NotAdmitted>> {
+    let mut weakest = Sync::BeforeAnswering;
+    let always = syncs_always(connection).await;
+    for info in connection.ask_masters(cmd("INFO")).await? {
+        let info: String = redis::from_redis_value(info)?;
+        match judge(&info, always, volatile_allowed) {
+            Ok(Sync::BeforeAnswering) => {}
+            Ok(Sync::Awaited) if weakest == Sync::BeforeAnswering => weakest = Sync::Awaited,
+            Ok(Sync::Awaited) => {}
+            Ok(Sync::Behind) => weakest = Sync::Behind,
+            Err(refused) => return Ok(Err(refused)),
+        }
+    }
+    Ok(Ok(weakest))
+}
+
+/// Whether all masters have `appendfsync always`. Where we may not ask, they might not.
+async fn syncs_always(connection: &mut Connection) -> bool {
+    let mut question = cmd("CONFIG");
+    question.arg("GET").arg("appendfsync");
+    let always = |answer: Value| {
+        redis::from_redis_value::<Vec<String>>(answer).is_ok_and(|a| a.iter().any(|a| a == "always"))
+    };
+    connection.ask_masters(question).await.is_ok_and(|answers| answers.into_iter().all(always))
+}
+
+fn judge(info: &str, always: bool, volatile_allowed: bool) -> Result<Sync, NotAdmitted> {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_default().trim_end().to_owned()
+    };
+    let version = field("redis_version");
+    let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+    let major_minor = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if major_minor < (7, 0) {
+        return Err(NotAdmitted::TooOld(version));
+    }
+    if field("role") == "slave" {
+        return Err(NotAdmitted::Replica);
+    }
+    let policy = field("maxmemory_policy");
+    if policy != "noeviction" {
+        return Err(NotAdmitted::Evicts(policy));
+    }
+    match (field("aof_enabled") == "1", always, major_minor >= (7, 2)) {
+        (false, _, _) if volatile_allowed => Ok(Sync::Behind),
+        (false, _, _) => Err(NotAdmitted::Forgets),
+        (true, true, _) => Ok(Sync::BeforeAnswering),
+        (true, false, true) => Ok(Sync::Awaited),
+        (true, false, false) => Ok(Sync::Behind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(version: &str, role: &str, policy: &str, aof: &str) -> String {
+        format!(
+            "# Server\r\nredis_version:{version}\r\n\r\n# Memory\r\nmaxmemory_policy:{policy}\r\n\
+             # Persistence\r\naof_enabled:{aof}\r\n# Replication\r\nrole:{role}\r\n"
+        )
+    }
+
+    #[test]
+    fn a_server_that_keeps_what_it_is_told_is_admitted() {
+        let sound = |version| info(version, "master", "noeviction", "1");
+        assert_eq!(judge(&sound("7.0.15"), true, false), Ok(Sync::BeforeAnswering));
+        assert_eq!(judge(&sound("7.0.15"), false, false), Ok(Sync::Behind));
+        assert_eq!(judge(&sound("7.2.4"), false, false), Ok(Sync::Awaited));
+        assert_eq!(judge(&sound("8.0.0"), false, false), Ok(Sync::Awaited));
+    }
+
+    #[test]
+    fn a_server_that_would_lose_money_is_not() {
+        let refused = |version, role, policy, aof| judge(&info(version, role, policy, aof), true, false);
+        assert_eq!(refused("6.2.14", "master", "noeviction", "1"), Err(NotAdmitted::TooOld("6.2.14".into())));
+        assert_eq!(
+            refused("7.0.15", "master", "allkeys-lru", "1"),
+            Err(NotAdmitted::Evicts("allkeys-lru".into()))
+        );
+        assert_eq!(refused("7.0.15", "slave", "noeviction", "1"), Err(NotAdmitted::Replica));
+        assert_eq!(refused("7.0.15", "master", "noeviction", "0"), Err(NotAdmitted::Forgets));
+        let volatile = judge(&info("7.0.15", "master", "noeviction", "0"), false, true);
+        assert_eq!(volatile, Ok(Sync::Behind));
+    }
+}

@@ -1,0 +1,92 @@
+//! Waits until what was written is on disk, where the server can tell.
+//!
+//! `WAITAOF` stops its connection until the disk has answered, so it has one of its own. All who come while it waits
+//! are waited for together, the next time.
+
+use std::mem;
+
+use redis::{Cmd, RedisError, RedisResult, cmd};
+use tokio::sync::{Mutex, oneshot};
+
+use super::{admission::Sync, connection::Connection, link::Link};
+
+/// Milliseconds to wait for a disk: `everysec` takes one second, and two when it is slow.
+const LONGEST: u32 = 2_500;
+/// Writes waited for at once; the link lets no more calls in.
+const WAITING: usize = 4096;
+
+/// Who waits, and who has the connection to wait on.
+pub(super) struct Barrier {
+    queue: std::sync::Mutex<Vec<Waiter>>,
+    connection: Mutex<Option<Connection>>,
+}
+
+struct Waiter {
+    write: Cmd,
+    reply: oneshot::Sender<RedisResult<()>>,
+}
+
+impl Barrier {
+    pub(super) fn new() -> Self {
+        Self { queue: std::sync::Mutex::default(), connection: Mutex::default() }
+    }
+
+    /// Returns when everything that was written before to the slot of `write` will survive. `write` is written again
+    /// for it, so it must be idempotent.
+    pub(super) async fn pass(&self, link: &Link, write: &Cmd) -> RedisResult<()> {
+        match link.sync().await {
+            Sync::BeforeAnswering | Sync::Behind => return Ok(()),
+            Sync::Awaited => {}
+        }
+        let (reply, mut answer) = oneshot::channel();
+        self.join(Waiter { write: write.clone(), reply })?;
+        // Whoever gets the connection waits for all that have joined by then.
+        let mut connection = self.connection.lock().await;
+        if let Ok(answer) = answer.try_recv() {
+            return answer;
+        }
+        let waiters = mem::take(&mut *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let outcome = wait(link, &mut connection, &waiters).await;
+        if outcome.is_err() {
+            *connection = None;
+        }
+        for waiter in waiters {
+            // Who has given up needs no answer.
+            let _ = waiter.reply.send(outcome.clone());
+        }
+        outcome
+    }
+
+    fn join(&self, waiter: Waiter) -> RedisResult<()> {
+        let mut queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if queue.len() >= WAITING {
+            return Err(unconfirmed("too many writes wait for the disk"));
+        }
+        queue.push(waiter);
+        Ok(())
+    }
+}
+
+async fn wait(link: &Link, connection: &mut Option<Connection>, waiters: &[Waiter]) -> RedisResult<()> {
+    let connection = match connection {
+        Some(connection) => connection,
+        none => none.insert(link.another().await?),
+    };
+    for waiter in waiters {
+        waiter.write.query_async::<()>(connection).await?;
+    }
+    let mut wait = cmd("WAITAOF");
+    wait.arg("1").arg("0").arg(LONGEST);
+    for answer in connection.ask_masters(wait).await? {
+        let (here, _replicas): (u64, u64) = redis::from_redis_value(answer)?;
+        if here == 0 {
+            return Err(unconfirmed("the disk did not confirm in time"));
+        }
+    }
+    Ok(())
+}
+
+/// The write happened, and may be lost yet.
+fn unconfirmed(why: &'static str) -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
+}

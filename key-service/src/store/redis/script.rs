@@ -1,0 +1,94 @@
+//! The scripts that run inside Redis, and their arguments.
+
+use std::borrow::Cow;
+
+use redis::{Cmd, Script, cmd};
+
+/// A script, known to a server by the hash of its text once it was told the text.
+pub(super) struct Lua {
+    text: Cow<'static, str>,
+    hash: String,
+}
+
+impl Lua {
+    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self { hash: Script::new(&text).get_hash().to_owned(), text }
+    }
+
+    /// For a server that knows the script.
+    pub(super) fn by_hash(&self, arguments: &Arguments) -> Cmd {
+        arguments.command("EVALSHA", &self.hash)
+    }
+
+    /// For one that does not; it does afterwards.
+    pub(super) fn by_text(&self, arguments: &Arguments) -> Cmd {
+        arguments.command("EVAL", &self.text)
+    }
+}
+
+/// What a script is called with.
+#[derive(Default)]
+pub(super) struct Arguments {
+    keys: Vec<Vec<u8>>,
+    values: Vec<Vec<u8>>,
+}
+
+impl Arguments {
+    /// Of the names that the script reads and writes; all of them lie in one slot.
+    pub(super) fn keys<const N: usize>(names: [String; N]) -> Self {
+        Self { keys: names.into_iter().map(String::into_bytes).collect(), values: Vec::new() }
+    }
+
+    /// One more name.
+    pub(super) fn key(&mut self, name: String) {
+        self.keys.push(name.into_bytes());
+    }
+
+    /// One more value.
+    pub(super) fn value(&mut self, value: impl Into<Vec<u8>>) {
+        self.values.push(value.into());
+    }
+
+    /// The same, in a chain.
+    pub(super) fn with(mut self, value: impl Into<Vec<u8>>) -> Self {
+        self.value(value);
+        self
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.values);
+        command
+    }
+}
+
+/// All scripts there are.
+pub(super) struct Scripts {
+    pub(super) ledger: Lua,
+    pub(super) create_account: Lua,
+    pub(super) list_account: Lua,
+    pub(super) create_key: Lua,
+    pub(super) update_key: Lua,
+    pub(super) create_management_key: Lua,
+    pub(super) revoke: Lua,
+    pub(super) forget_holder: Lua,
+}
+
+/// The rules about money.
+pub(super) const LEDGER: &str = include_str!("scripts/ledger.lua");
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            ledger: Lua::new(LEDGER),
+            create_account: Lua::new(include_str!("scripts/create_account.lua")),
+            list_account: Lua::new(include_str!("scripts/list_account.lua")),
+            create_key: Lua::new(include_str!("scripts/create_key.lua")),
+            update_key: Lua::new(include_str!("scripts/update_key.lua")),
+            create_management_key: Lua::new(include_str!("scripts/create_management_key.lua")),
+            revoke: Lua::new(include_str!("scripts/revoke.lua")),
+            forget_holder: Lua::new(include_str!("scripts/forget_holder.lua")),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Where Redis is, and what is asked of it.
+
+use std::{fmt::Display, path::PathBuf};
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
+
+/// Port of a Redis or a cluster's node that names none.
+const REDIS_PORT: &str = "6379";
+/// Port of a Sentinel that names none.
+const SENTINEL_PORT: &str = "26379";
+
+/// Where Redis is, and what is asked of it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it is.
+    pub address: Address,
+    /// What all names begin with: installations that share a Redis have different ones.
+    pub prefix: String,
+    /// Most entries that the journal of an account keeps. Some 350 bytes each; older ones are added up by key.
+    pub journal_entries: u32,
+    /// Whether a Redis that does not write an append-only file will do: it forgets when it stops.
+    pub volatile_allowed: bool,
+    /// The folder that remembers when the store was last seen, so that one that came back older is noticed.
+    pub data_dir: PathBuf,
+}
+
+/// Where Redis is. Printed without its password.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// One server.
+    One(ConnectionInfo),
+    /// Whatever server the Sentinels say is the master of the service.
+    Sentinel {
+        /// Some of the Sentinels.
+        sentinels: Vec<ConnectionInfo>,
+        /// What they call the master.
+        service: String,
+        /// How to sign in to the master; its host is not used.
+        master: ConnectionInfo,
+    },
+    /// A cluster.
+    Cluster(
+        /// Some of its nodes.
+        Vec<ConnectionInfo>,
+    ),
+}
+
+/// The text is not the address of a Redis.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{0}; write redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, redis+cluster://HOST[:PORT],…, or \
+     redis+sentinel://HOST[:PORT],…/SERVICE (rediss for TLS)"
+)]
+pub struct InvalidAddress(String);
+
+impl Address {
+    /// Reads a URL. `rediss`, `rediss+cluster` and `rediss+sentinel` speak TLS.
+    pub fn parse(url: &str) -> Result<Self, InvalidAddress> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| InvalidAddress("no scheme".into()))?;
+        match (scheme, rest.strip_prefix("//")) {
+            ("redis" | "rediss" | "unix" | "redis+unix", _) => Ok(Self::One(info(url)?)),
+            ("redis+cluster", Some(rest)) => Self::cluster("redis", rest),
+            ("rediss+cluster", Some(rest)) => Self::cluster("rediss", rest),
+            ("redis+sentinel", Some(rest)) => Self::sentinel("redis", rest),
+            ("rediss+sentinel", Some(rest)) => Self::sentinel("rediss", rest),
+            _ => Err(InvalidAddress(format!("unknown scheme \"{scheme}\""))),
+        }
+    }
+
+    /// Whether connections are encrypted.
+    pub(super) fn is_tls(&self) -> bool {
+        let encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        match self {
+            Self::One(info) | Self::Sentinel { master: info, .. } => encrypted(info),
+            Self::Cluster(nodes) => nodes.iter().any(encrypted),
+        }
+    }
+
+    fn cluster(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
+        let (user, rest) = split_user(rest);
+        let hosts = rest.trim_end_matches('/').split(',');
+        Ok(Self::Cluster(
+            hosts.map(|host| info(&at(scheme, user, host, REDIS_PORT))).collect::<Result<_, _>>()?,
+        ))
+    }
+
+    fn sentinel(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
+        let (user, rest) = split_user(rest);
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (service, db) = path.split_once('/').unwrap_or((path, "0"));
+        if service.is_empty() {
+            return Err(InvalidAddress("the service that the Sentinels watch is missing".into()));
+        }
+        let sentinels = hosts.split(',').map(|host| info(&at(scheme, "", host, SENTINEL_PORT)));
+        let master = format!("{}/{db}", at(scheme, user, "localhost", REDIS_PORT));
+        Ok(Self::Sentinel {
+            sentinels: sentinels.collect::<Result<_, _>>()?,
+            service: service.to_owned(),
+            master: info(&master)?,
+        })
+    }
+}
+
+/// What stands before the last `@`, which belongs to it, and what stands behind it.
+fn split_user(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
+}
+
+fn at(scheme: &str, user: &str, host: &str, port: &str) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    if has_port { format!("{scheme}://{user}{host}") } else { format!("{scheme}://{user}{host}:{port}") }
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
+    let info: RedisResult<ConnectionInfo> = url.into_connection_info();
+    info.map_err(|e: redis::RedisError| InvalidAddress(reason(&e)))
+}
+
+/// The library's own words, which do not repeat the URL.
+fn reason(error: &impl Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_address_is_read() {
+        let address = |url| Address::parse(url).unwrap();
+        assert!(
+            matches!(address("redis://user:secret@redis.internal/2"), Address::One(i) if i.redis_settings().db() == 2)
+        );
+        assert!(matches!(address("unix:///run/redis.sock"), Address::One(_)));
+        assert!(address("rediss://redis.internal:7000").is_tls());
+        let Address::Cluster(nodes) = address("redis+cluster://user:p%40ss@a:7000,b,c:7002") else {
+            panic!()
+        };
+        let hosts: Vec<_> = nodes.iter().map(|n| n.addr().to_string()).collect();
+        assert_eq!(hosts, ["a:7000", "b:6379", "c:7002"]);
+        assert!(nodes.iter().all(|n| n.redis_settings().password() == Some("p@ss")));
+        assert!(address("rediss+cluster://a").is_tls());
+        let Address::Sentinel { sentinels, service, master } = address("redis+sentinel://:pw@a,b:5/main/3")
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (sentinels[0].addr().to_string(), sentinels[1].addr().to_string()),
+            ("a:26379".into(), "b:5".into())
+        );
+        assert_eq!(
+            (service.as_str(), master.redis_settings().db(), master.redis_settings().password()),
+            ("main", 3, Some("pw"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_telling_the_password() {
+        for url in [
+            "redis:",
+            "http://user:secret@h",
+            "redis+sentinel://:secret@a,b",
+            "redis://:secret@h:port",
+            "redis+cluster:secret",
+        ] {
+            let refused = Address::parse(url).unwrap_err().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+        let printed = format!("{:?}", Address::parse("redis://user:secret@h").unwrap());
+        assert!(!printed.contains("secret"), "{printed}");
+    }
+}

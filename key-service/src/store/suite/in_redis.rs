@@ -1,0 +1,106 @@
+//! The Redis store on one server, on one that is killed, and on a cluster.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use shared::clock::System;
+use tempfile::TempDir;
+
+use super::{
+    Subject,
+    servers::{Cluster, Server},
+};
+use crate::store::{
+    Store,
+    memory::Memory,
+    redis::{Address, Redis, Settings},
+};
+
+/// Entries that a journal keeps here: more than any case settles.
+const JOURNAL_ENTRIES: u32 = 100_000;
+
+/// Settings for a store of one's own at this address, beside others on the same servers.
+pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
+    static STORES: AtomicU32 = AtomicU32::new(0);
+    Settings {
+        address: Address::parse(url).unwrap(),
+        prefix: format!("store-{}", STORES.fetch_add(1, Ordering::Relaxed)),
+        journal_entries: JOURNAL_ENTRIES,
+        volatile_allowed: false,
+        data_dir: data_dir.path().to_owned(),
+    }
+}
+
+pub(crate) async fn open(settings: &Settings) -> Arc<dyn Store> {
+    Arc::new(Redis::open(settings, Arc::new(System)).await.unwrap())
+}
+
+/// The Redis store on one server.
+pub(crate) struct InRedis {
+    store: Arc<dyn Store>,
+    _data_dir: TempDir,
+    _server: Arc<Server>,
+}
+
+impl Subject for InRedis {
+    async fn new() -> Self {
+        let (server, data_dir) = (Server::shared(), tempfile::tempdir().unwrap());
+        let store = open(&settings(&server.url(), &data_dir)).await;
+        Self { store, _data_dir: data_dir, _server: server }
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// The same on a server that is killed in the middle and started again; the store finds its own way back.
+pub(crate) struct Killed {
+    store: Arc<dyn Store>,
+    _data_dir: TempDir,
+    server: Server,
+}
+
+impl Subject for Killed {
+    async fn new() -> Self {
+        let (server, data_dir) = (Server::start(), tempfile::tempdir().unwrap());
+        let store = open(&settings(&server.url(), &data_dir)).await;
+        Self { store, _data_dir: data_dir, server }
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    async fn interrupt(&mut self) {
+        self.server.kill();
+        self.server.start_again();
+    }
+}
+
+/// The Redis store on a cluster, opened again in the middle.
+pub(crate) struct InCluster {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    _data_dir: TempDir,
+    _cluster: Arc<Cluster>,
+}
+
+impl Subject for InCluster {
+    async fn new() -> Self {
+        let (cluster, data_dir) = (Cluster::shared(), tempfile::tempdir().unwrap());
+        let settings = settings(&cluster.url(), &data_dir);
+        Self { store: open(&settings).await, settings, _data_dir: data_dir, _cluster: cluster }
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    async fn interrupt(&mut self) {
+        self.store = Arc::new(Memory::new());
+        self.store = open(&self.settings).await;
+    }
+}

@@ -1,0 +1,209 @@
+//! Private Redis servers: real ones, on sockets and ports of their own, gone when the last test that uses them ends.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// How long a server may take to start, or a cluster to form: far more than it does.
+const STARTING: Duration = Duration::from_secs(30);
+/// Pause between two looks at one that starts.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A server on a Unix socket that writes everything to disk before it answers.
+pub(crate) struct Server {
+    folder: TempDir,
+    process: Option<Child>,
+    options: Vec<String>,
+}
+
+/// Three masters that share the slots.
+pub(crate) struct Cluster {
+    ports: [u16; 3],
+    _masters: [Server; 3],
+}
+
+impl Server {
+    /// The server that all tests of this moment share.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        share(&SHARED, Self::start)
+    }
+
+    /// A server of one's own.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&["--port", "0"])
+    }
+
+    /// The same with more options; later ones win.
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options.iter().map(ToString::to_string).collect();
+        let mut server = Self { folder, process: None, options };
+        server.start_again();
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// Where it keeps its files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// As if the machine had lost it.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Starts it on what it left on disk.
+    pub(crate) fn start_again(&mut self) {
+        let _ = fs::remove_file(self.socket());
+        fs::create_dir_all(self.data()).unwrap();
+        let log = self.folder.path().join("log");
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+            .args(["--daemonize", "no", "--loglevel", "warning"])
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(self.data())
+            .arg("--logfile")
+            .arg(&log)
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let process = command.spawn();
+        self.process = Some(process.expect(
+            "redis-server cannot be started, and these tests need a real one: run tests/tools/install.sh, or \
+             `apt-get install redis-server`",
+        ));
+        until("redis-server to start", || self.ask("PING").is_some_and(|answer| answer.contains("PONG")));
+    }
+
+    /// Asks on a line, and answers the reply's first line.
+    pub(crate) fn ask(&self, line: &str) -> Option<String> {
+        ask(UnixStream::connect(self.socket()).ok()?, line)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Cluster {
+    /// The cluster that all tests of this moment share.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        share(&SHARED, Self::start)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+cluster://{}", self.ports.map(|port| format!("127.0.0.1:{port}")).join(","))
+    }
+
+    fn start() -> Self {
+        // All six are taken at once, so that no two are the same.
+        let taken: [TcpListener; 6] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let free = taken.map(|listener| listener.local_addr().unwrap().port());
+        let (ports, buses) = ([free[0], free[1], free[2]], [free[3], free[4], free[5]]);
+        let masters = std::array::from_fn(|n| master(ports[n], buses[n]));
+        for (n, slots) in ["0 5460", "5461 10922", "10923 16383"].into_iter().enumerate() {
+            must(ports[n], &format!("CLUSTER ADDSLOTSRANGE {slots}"));
+            must(ports[n], &format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
+        }
+        for (port, bus) in [(ports[1], buses[1]), (ports[2], buses[2])] {
+            must(ports[0], &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
+        }
+        until("the cluster to form", || ports.iter().all(|port| knows_all(*port)));
+        Self { ports, _masters: masters }
+    }
+}
+
+fn master(port: u16, bus: u16) -> Server {
+    let (port, bus) = (port.to_string(), bus.to_string());
+    Server::start_with(&[
+        "--port",
+        &port,
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus,
+        "--cluster-node-timeout",
+        "15000",
+    ])
+}
+
+/// Whether a node finds all slots served and knows who serves them.
+fn knows_all(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    stream.write_all(b"CLUSTER INFO\r\nQUIT\r\n").unwrap();
+    let info = std::io::read_to_string(stream).unwrap_or_default();
+    ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3", "cluster_size:3"]
+        .iter()
+        .all(|fact| info.contains(fact))
+}
+
+fn must(port: u16, line: &str) {
+    let answer = ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), line);
+    assert_eq!(answer.as_deref(), Some("+OK"), "{line}");
+}
+
+fn ask(mut stream: impl std::io::Read + Write, line: &str) -> Option<String> {
+    stream.write_all(format!("{line}\r\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).ok()?;
+    Some(answer.trim_end().to_owned())
+}
+
+fn share<T>(shared: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(start());
+        *shared = Arc::downgrade(&started);
+        started
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "servers are started outside of any runtime")]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < STARTING, "waited too long for {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
