@@ -15,6 +15,7 @@ check:
 
 # The end-to-end tests start the programs themselves, so these are built first.
 test:
+	tests/tools/install.sh
 	cargo build --workspace --bins
 	cargo test --workspace
 
