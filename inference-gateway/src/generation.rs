@@ -143,9 +143,8 @@ async fn begin(
     story.key = Some(grant.key);
     // Less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
     let short = grant.output_tokens < asked;
-    let max_tokens =
-        if short { (grant.output_tokens / job.forward.n).max(1) } else { job.forward.max_tokens };
-    let lease = Lease::new(app.keys.clone(), &grant, job.forward.prompt_bound);
+    let max_tokens = if short { grant.output_tokens / job.forward.n } else { job.forward.max_tokens };
+    let lease = Lease::new(app.keys.clone(), &grant);
     let sending = send(pool, job, max_tokens);
     let sent = tokio::select! {
         sent = sending => sent,
@@ -179,6 +178,7 @@ async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Gran
         prompt_tokens: job.forward.prompt_bound,
         output_tokens: asked,
         enough_output_tokens: enough.min(asked),
+        least_output_tokens: job.forward.n,
     };
     let refusal = match app.keys.authorize(ask.clone()).await? {
         Ok(grant) => return Ok(grant),

@@ -78,6 +78,8 @@ pub struct Ask {
     pub output_tokens: u64,
     /// Fewer are not worth having while others hold the rest.
     pub enough_output_tokens: u64,
+    /// With fewer the request cannot be served at all.
+    pub least_output_tokens: u64,
 }
 
 /// An open hold.
@@ -89,6 +91,8 @@ pub struct Grant {
     pub account: AccountId,
     /// The key that pays.
     pub key: KeyId,
+    /// Tokens of the prompt that it covers.
+    pub prompt_tokens: u64,
     /// Output tokens covered.
     pub output_tokens: u64,
     /// How long it lives unless it is extended.
@@ -136,7 +140,8 @@ impl Keys {
 
     /// Opens a hold. One that is granted after nobody waits for it any more is released.
     pub async fn authorize(&self, ask: Ask) -> Result<Result<Grant, Refusal>, Unavailable> {
-        let (generation, model) = (ask.generation, ask.model.clone());
+        let asked =
+            Asked { generation: ask.generation, model: ask.model.clone(), prompt_tokens: ask.prompt_tokens };
         let request = call::Request::Authorize(v1::AuthorizeRequest {
             credential: ask.credential,
             generation_id: ask.generation.to_string(),
@@ -144,27 +149,23 @@ impl Keys {
             prompt_tokens: ask.prompt_tokens,
             output_tokens: ask.output_tokens,
             enough_output_tokens: ask.enough_output_tokens,
+            least_output_tokens: ask.least_output_tokens,
         });
         let mut answer = self.submit(request, ASK_DEADLINE).await?;
         if let Ok(answer) = timeout(ASK_DEADLINE, &mut answer).await {
-            return read_grant(answer.map_err(|_| Unavailable::Ended)?, generation, model);
+            return read_grant(answer.map_err(|_| Unavailable::Ended)?, asked);
         }
-        tokio::spawn(self.clone().release_late(answer, generation, model));
+        tokio::spawn(self.clone().release_late(answer, asked));
         Err(Unavailable::Deadline)
     }
 
-    async fn release_late(
-        self,
-        answer: oneshot::Receiver<answer::Response>,
-        generation: GenerationId,
-        model: String,
-    ) {
+    async fn release_late(self, answer: oneshot::Receiver<answer::Response>, asked: Asked) {
         let late = timeout(LATE_GRANT, answer).await;
         if let Ok(Ok(late)) = late
-            && let Ok(Ok(grant)) = read_grant(late, generation, model)
+            && let Ok(Ok(grant)) = read_grant(late, asked)
             && let Err(e) = self.release(&grant.hold).await
         {
-            tracing::warn!(error = %e, %generation, "a late hold was not released; it will expire");
+            tracing::warn!(error = %e, generation = grant.hold.generation_id, "a late hold was not released; it will expire");
         }
     }
 
@@ -242,11 +243,14 @@ impl Keys {
     }
 }
 
-fn read_grant(
-    response: answer::Response,
+/// What a grant has to remember of its question.
+struct Asked {
     generation: GenerationId,
     model: String,
-) -> Result<Result<Grant, Refusal>, Unavailable> {
+    prompt_tokens: u64,
+}
+
+fn read_grant(response: answer::Response, asked: Asked) -> Result<Result<Grant, Refusal>, Unavailable> {
     use v1::authorize_response::Result as Wire;
     let answer::Response::Authorize(v1::AuthorizeResponse { result: Some(result) }) = response else {
         return Err(unexpected(response));
@@ -257,11 +261,12 @@ fn read_grant(
             account: grant.account_id.parse().map_err(|_| Unavailable::Nonsense)?,
             key: grant.key_id.parse().map_err(|_| Unavailable::Nonsense)?,
             hold: v1::HoldRef {
-                generation_id: generation.to_string(),
+                generation_id: asked.generation.to_string(),
                 account_id: grant.account_id,
                 key_id: grant.key_id,
-                model,
+                model: asked.model,
             },
+            prompt_tokens: asked.prompt_tokens,
             output_tokens: grant.output_tokens,
             lease: Duration::from_millis(grant.lease_ms),
         })),

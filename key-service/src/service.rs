@@ -89,6 +89,8 @@ pub struct Authorize {
     pub output_tokens: u64,
     /// Fewer than this are not worth having while others hold the rest.
     pub enough_output_tokens: u64,
+    /// With fewer than this the request cannot be served at all.
+    pub least_output_tokens: u64,
 }
 
 /// Which hold is meant.
@@ -283,13 +285,14 @@ impl Service {
         let Some(model) = self.catalog.model(&a.model) else {
             return Ok(Plan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound)))));
         };
-        let (price, prompt, output) = (model.price, a.prompt_tokens, a.output_tokens.max(1));
+        let (price, prompt, least) = (model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
             model: a.model,
-            least: pricing::worst_case(&price, prompt, 1),
-            enough: pricing::worst_case(&price, prompt, a.enough_output_tokens.clamp(1, output)),
+            least: pricing::worst_case(&price, prompt, least),
+            enough: pricing::worst_case(&price, prompt, a.enough_output_tokens.clamp(least, output)),
             most: pricing::worst_case(&price, prompt, output),
             lease_until: now.plus(self.lease),
         };

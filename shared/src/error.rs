@@ -174,12 +174,6 @@ impl ApiError {
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
     }
-
-    /// The same error, with SDKs told not to try again.
-    #[must_use]
-    pub fn without_retry(self) -> Self {
-        Self { final_answer: true, ..self }
-    }
 }
 
 impl From<Refusal> for ApiError {

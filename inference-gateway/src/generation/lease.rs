@@ -16,18 +16,23 @@ pub(super) struct Lease {
     keys: Keys,
     hold: v1::HoldRef,
     every: Duration,
-    prompt_bound: u64,
+    prompt_tokens: u64,
 }
 
 impl Lease {
-    /// The lease of this grant, whose prompt has at most so many tokens.
-    pub(super) fn new(keys: Keys, grant: &Grant, prompt_bound: u64) -> Self {
-        Self { keys, hold: grant.hold.clone(), every: grant.lease / RENEWALS_PER_LEASE, prompt_bound }
+    /// The lease of this grant.
+    pub(super) fn new(keys: Keys, grant: &Grant) -> Self {
+        Self {
+            keys,
+            hold: grant.hold.clone(),
+            every: grant.lease / RENEWALS_PER_LEASE,
+            prompt_tokens: grant.prompt_tokens,
+        }
     }
 
-    /// Tokens that the prompt cannot have more of.
-    pub(super) const fn prompt_bound(&self) -> u64 {
-        self.prompt_bound
+    /// Tokens of the prompt that the hold covers.
+    pub(super) const fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens
     }
 
     /// How often it has to be renewed.

@@ -241,7 +241,7 @@ impl Stream {
         }
         self.reported = Instant::now();
         let (lease, usage) = (self.lease.clone(), self.meter.usage());
-        let prompt = self.tally.prompt().unwrap_or(self.lease.prompt_bound());
+        let prompt = self.tally.prompt().unwrap_or(self.lease.prompt_tokens());
         self.extension = Some(Box::pin(async move { (total, lease.extend(usage, prompt, total).await) }));
     }
 

@@ -39,6 +39,7 @@ pub(super) fn authorize(r: v1::AuthorizeRequest) -> Result<Call, Status> {
         prompt_tokens: r.prompt_tokens,
         output_tokens: r.output_tokens,
         enough_output_tokens: r.enough_output_tokens,
+        least_output_tokens: r.least_output_tokens,
     }))
 }
 
