@@ -24,7 +24,7 @@ const CONCURRENCIES: [u32; 3] = [1, 16, 64];
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Tokens of each answer: some 0.7 kB of JSON.
 const TOKENS: u32 = 75;
-/// Milliseconds before each token of a stream.
+/// Milliseconds between two tokens of a stream.
 const PACE_MS: u32 = 20;
 
 /// How much is measured.

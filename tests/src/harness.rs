@@ -37,7 +37,8 @@ use book::Book;
 /// How long anything may take before a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the last captures and releases may take after a test's last request.
+/// How long the last captures and releases may take after a test's last request: less than an ordinary lease, so that a
+/// hold which only expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Pause between two looks at something that is waited for.
@@ -76,7 +77,6 @@ pub struct Stack {
     pub account: Account,
     settings: Settings,
     book: Arc<Book>,
-    lease: Duration,
     tags: AtomicU64,
     // Last: the folder goes after the process that writes into it.
     _data: TempDir,
@@ -121,7 +121,6 @@ impl Stack {
             account,
             settings,
             book,
-            lease: options.lease,
             tags: AtomicU64::new(0),
             _data: data,
         }
@@ -267,8 +266,7 @@ impl Stack {
 
     /// No hold is open, and what was billed is what requests cost: asserted of every stack when it is dropped.
     async fn assert_settled(&self) {
-        // A short lease is chosen by tests in which holds are meant to expire.
-        self.released(SETTLING.max(self.lease.min(SETTLING) + SETTLING)).await;
+        self.released(SETTLING).await;
         let listed = if self.server.is_running() { Some(self.listed_keys().await) } else { None };
         self.book.assert_billed(&self.settings, &self.upstream, listed.as_deref());
     }

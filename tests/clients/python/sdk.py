@@ -91,7 +91,7 @@ def a_whole_answer_has_text_usage_and_ids():
 
 @fact
 def a_whole_answer_is_billed_exactly_what_it_says():
-    with fresh_key(limit=0.01) as (key, caller):
+    with fresh_key(limit=1) as (key, caller):
         cost = nanos(caller.chat.completions.create(**QUESTION).usage.cost)
         assert cost > 0 and look_up(key).used_nanos == cost
         cost += nanos(caller.chat.completions.create(**QUESTION).usage.cost)
@@ -111,7 +111,7 @@ def a_stream_says_the_same_as_a_whole_answer_and_nothing_of_usage():
 
 @fact
 def a_stream_with_include_usage_ends_with_its_usage_and_is_billed_just_that():
-    with fresh_key(limit=0.01) as (key, caller):
+    with fresh_key(limit=1) as (key, caller):
         chunks = list(caller.chat.completions.create(**QUESTION, stream=True, stream_options={"include_usage": True}))
         *before, last = chunks
         assert all(chunk.usage is None and "usage" in chunk.model_fields_set for chunk in before)
@@ -130,7 +130,7 @@ def the_stream_helper_gathers_the_whole_answer():
 
 @fact
 def leaving_a_stream_early_is_billed_less_than_hearing_it_out():
-    with fresh_key(limit=0.01) as (key, caller):
+    with fresh_key(limit=1) as (key, caller):
         full = nanos(caller.chat.completions.create(**QUESTION).usage.cost)
         stream = caller.chat.completions.create(**QUESTION, stream=True)
         next(iter(stream))

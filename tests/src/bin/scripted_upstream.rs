@@ -18,7 +18,7 @@ struct Flags {
     /// Tokens that each prompt counts as; four bytes a token without this.
     #[arg(long)]
     prompt_tokens: Option<u64>,
-    /// Milliseconds before each token of a stream.
+    /// Milliseconds between two tokens of a stream.
     #[arg(long, default_value_t = 20)]
     pace_ms: u64,
     /// Milliseconds before each answer.

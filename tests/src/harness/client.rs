@@ -20,7 +20,7 @@ use tokio::{
 
 use super::PATIENCE;
 
-/// Speaks HTTP/1.1 over pooled connections.
+/// Speaks HTTP over pooled connections, HTTP/1.1 by default.
 #[derive(Clone)]
 pub struct Http(Client<HttpConnector, Full<Bytes>>);
 
@@ -33,10 +33,12 @@ impl Default for Http {
 impl Http {
     /// A client with a pool of its own.
     pub fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(5)));
-        Self(Client::builder(TokioExecutor::new()).build(connector))
+        Self(Client::builder(TokioExecutor::new()).build(connector()))
+    }
+
+    /// The same over HTTP/2 without TLS, all requests on one connection.
+    pub fn http2() -> Self {
+        Self(Client::builder(TokioExecutor::new()).http2_only(true).build(connector()))
     }
 
     /// The response's head, with its body still to come; an error where no head comes.
@@ -70,6 +72,13 @@ impl Http {
     pub async fn get(&self, url: &str) -> Answer {
         self.send(Request::get(url).body(Full::default()).unwrap()).await
     }
+}
+
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(Duration::from_secs(5)));
+    connector
 }
 
 /// A response that was read to its end.

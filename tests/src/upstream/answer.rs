@@ -243,7 +243,7 @@ impl Streaming {
     }
 
     async fn token(&mut self, choice: u64, index: u64) -> String {
-        if choice == 0 {
+        if choice == 0 && index > 0 {
             sleep_ms(self.plan.script.pace_ms).await;
         }
         self.generated += 1;

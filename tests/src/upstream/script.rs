@@ -17,13 +17,13 @@ pub struct Script {
     pub completion_tokens: u64,
     /// The first so many of them are reasoning.
     pub reasoning_tokens: u64,
-    /// Tools that each choice calls after its text; each call is [`TOKENS_PER_CALL`] tokens.
+    /// Tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
     /// Generates to the end whatever `max_tokens` says.
     pub ignores_max_tokens: bool,
     /// Milliseconds before the response's head.
     pub head_after_ms: u64,
-    /// Milliseconds before each token of a stream.
+    /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
     /// Said instead of the true finish reason.
     pub finish_reason: Option<String>,
@@ -257,7 +257,7 @@ impl Script {
         Self { fault, ..self }
     }
 
-    /// The same, with so many milliseconds before each token.
+    /// The same, with so many milliseconds between two tokens.
     #[must_use]
     pub fn pace(self, pace_ms: u64) -> Self {
         Self { pace_ms, ..self }

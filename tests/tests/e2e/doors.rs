@@ -1,11 +1,12 @@
 //! The routes: what is there, for whom, in which form.
 
+use futures_util::future::join_all;
 use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::json;
 use tests::{
     harness::{Answer, Http, Stack, raw},
-    upstream::Script,
+    upstream::{End, Script},
 };
 
 async fn send(stack: &Stack, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -178,4 +179,21 @@ async fn http_1_0_and_expectations_are_understood() {
         content-length: 2\r\n\r\n{}";
     let answer = raw(stack.server.public(), expecting).await;
     assert!(answer.contains("missing_api_key"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_2_carries_many_streams_on_one_connection() {
+    let mut stack = Stack::start().await;
+    stack.http = Http::http2();
+    let key = stack.key().await;
+    let streams = (0..20).map(|_| async {
+        stack.call(&key, Script::tokens(12, 50).pace(2)).stream().await.rest().await.assert_done().tokens()
+    });
+    assert_eq!(join_all(streams).await, [50; 20]);
+    let mut left = stack.call(&key, Script::tokens(12, 100_000).pace(10)).stream().await;
+    left.read_tokens(3).await;
+    let tag = left.tag.clone();
+    drop(left);
+    stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+    assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "the connection lives on");
 }

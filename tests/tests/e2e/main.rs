@@ -9,6 +9,7 @@ mod credentials;
 mod doors;
 mod failures;
 mod first_request;
+mod harness;
 mod leaving;
 mod management;
 mod upstream;

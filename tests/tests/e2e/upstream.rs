@@ -207,5 +207,5 @@ async fn it_waits_where_it_is_told_to() {
     let script = Script { head_after_ms: 50, ..Script::tokens(1, 5).pace(20) };
     let started = Instant::now();
     stream(&upstream, &script, json!({})).await;
-    assert!(started.elapsed() >= Duration::from_millis(150), "{:?}", started.elapsed());
+    assert!(started.elapsed() >= Duration::from_millis(130), "{:?}", started.elapsed());
 }
