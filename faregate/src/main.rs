@@ -61,7 +61,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     common.start_log()?;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
-    let store = key_service.open_store()?;
+    let store = key_service.open_store(&clock).await?;
     let credentials = Arc::new(Credentials::new(store.clone(), secrets.peppers, common.key_prefix.clone()));
     let management = Management::new(store.clone(), clock.clone(), credentials.clone());
     if let Some(command) = command {

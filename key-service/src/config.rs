@@ -9,12 +9,18 @@ use std::{
 
 use clap::Args;
 use shared::{
+    clock::Clock,
     config::{ConfigError, either, parse_secret},
     digest::{Pepper, Peppers},
     secret::SecretString,
 };
 
-use crate::store::{Store, memory::Memory, sqlite::Sqlite};
+use crate::store::{
+    Store,
+    memory::Memory,
+    redis::{Address, Redis, Settings},
+    sqlite::Sqlite,
+};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
@@ -28,9 +34,24 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 
-    /// Where keys and money are kept: sqlite:FILE or memory: [default: faregate.db in the data directory]
-    #[arg(long, env = "FAREGATE_STORE", value_name = "URL", global = true)]
+    /// Where keys and money are kept: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
+    /// [default: faregate.db in the data directory]
+    #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true)]
     pub store: Option<String>,
+
+    /// What all names in Redis begin with; installations that share a Redis have different ones
+    #[arg(long, env = "FAREGATE_REDIS_PREFIX", value_name = "PREFIX", default_value = "fg",
+          value_parser = parse_redis_prefix, global = true)]
+    pub redis_prefix: String,
+
+    /// Most entries that Redis keeps of an account's journal, some 350 bytes each; older ones are added up by key
+    #[arg(long, env = "FAREGATE_REDIS_JOURNAL_ENTRIES", value_name = "ENTRIES", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
+    pub redis_journal_entries: u32,
+
+    /// Accept a Redis without an append-only file: it forgets all keys and money when it stops
+    #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
+    pub redis_allow_volatile: bool,
 
     /// The folder for all that is kept
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIR", default_value = "./data", global = true)]
@@ -78,24 +99,38 @@ impl Options {
     }
 
     /// Opens the configured store.
-    pub fn open_store(&self) -> Result<Arc<dyn Store>, ConfigError> {
+    pub async fn open_store(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display());
         let url = self.store.clone().unwrap_or_else(default);
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Arc::new(Memory::new())),
             Some(("sqlite", path)) if !path.is_empty() => {
-                let store = Sqlite::open(Path::new(path));
-                // With the chain of its causes: what the system says of the file is what the operator needs.
-                Ok(Arc::new(store.map_err(|e| {
-                    ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(e)))
-                })?))
+                Ok(Arc::new(Sqlite::open(Path::new(path)).map_err(unusable_store)?))
             }
-            _ => Err(ConfigError::new(
-                "FAREGATE_STORE",
-                format!("\"{url}\" is neither sqlite:FILE nor memory:"),
-            )),
+            _ => {
+                let settings = Settings {
+                    address: Address::parse(&url).map_err(unusable_store)?,
+                    prefix: self.redis_prefix.clone(),
+                    journal_entries: self.redis_journal_entries,
+                    volatile_allowed: self.redis_allow_volatile,
+                    data_dir: self.data_dir.clone(),
+                };
+                Ok(Arc::new(Redis::open(&settings, clock.clone()).await.map_err(unusable_store)?))
+            }
         }
     }
+}
+
+/// With the chain of its causes: what the system says of the store is what the operator needs.
+fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
+    ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
+}
+
+/// Braces would change the slots of a cluster.
+fn parse_redis_prefix(text: &str) -> Result<String, String> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let fits = (1..=32).contains(&text.len()) && text.bytes().all(plain);
+    if fits { Ok(text.to_owned()) } else { Err("must be 1 to 32 characters a-zA-Z0-9-_.".into()) }
 }
 
 fn pepper(

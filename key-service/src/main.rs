@@ -47,7 +47,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     common.start_log()?;
     let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
     let clock: Arc<dyn Clock> = Arc::new(System);
-    let store = options.open_store()?;
+    let store = options.open_store(&clock).await?;
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
     if let Some(command) = command {
         return cli::run(command, &Management::new(store, clock, credentials), &mut std::io::stdout()).await;

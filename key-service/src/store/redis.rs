@@ -35,6 +35,8 @@ use shared::{
 };
 use tokio::{task::JoinHandle, time::interval};
 
+#[cfg(test)]
+pub(super) use self::script::LEDGER;
 pub use self::settings::{Address, InvalidAddress, Settings};
 use self::{
     admission::Sync, barrier::Barrier, connection::Source, holders::Holders, link::Link, marks::Marks,
@@ -78,7 +80,7 @@ impl Redis {
     /// Connects, and makes sure that this Redis keeps what it is told and remembers what it was told.
     pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let names = Names::new(&settings.prefix);
-        let directory = random_bytes::<8>(&*clock).iter().map(|byte| format!("{byte:02x}")).collect();
+        let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
         let marks = Marks::open(names.clone(), &settings.data_dir, directory)?;
         let source = Source::new(&settings.address)?;
         let link = Arc::new(Link::connect(source, settings.volatile_allowed, marks).await?);
@@ -101,6 +103,13 @@ impl Redis {
             barrier: Barrier::new(),
             journal_entries: settings.journal_entries,
         })
+    }
+
+    /// The same with another script in place of the ledger's.
+    #[cfg(test)]
+    pub(super) fn with_ledger(mut self, text: String) -> Self {
+        self.scripts.ledger = script::Lua::new(text);
+        self
     }
 
     async fn apply(&self, account: AccountId, commands: &[Command], now: Timestamp) -> RedisResult<Outcomes> {

@@ -8,6 +8,8 @@ mod fold;
 mod queue;
 mod reader;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::path::Path;

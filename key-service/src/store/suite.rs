@@ -1,10 +1,11 @@
 //! What every store must do: the same cases against each of them.
 
 mod accounts;
-mod keys;
 mod in_redis;
+mod keys;
+mod mutations;
 mod servers;
-pub(super) mod spending;
+mod spending;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -4,8 +4,8 @@ use redis::{RedisResult, Value, cmd};
 
 use super::connection::Connection;
 
-/// How much longer than the answer a write may live only in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much longer than the answer a write may live only in memory: the longest comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sync {
     /// `appendfsync always`: what was answered is on disk.
     BeforeAnswering,
@@ -44,10 +44,7 @@ pub(super) async fn admit(
     for info in connection.ask_masters(cmd("INFO")).await? {
         let info: String = redis::from_redis_value(info)?;
         match judge(&info, always, volatile_allowed) {
-            Ok(Sync::BeforeAnswering) => {}
-            Ok(Sync::Awaited) if weakest == Sync::BeforeAnswering => weakest = Sync::Awaited,
-            Ok(Sync::Awaited) => {}
-            Ok(Sync::Behind) => weakest = Sync::Behind,
+            Ok(sync) => weakest = weakest.max(sync),
             Err(refused) => return Ok(Err(refused)),
         }
     }

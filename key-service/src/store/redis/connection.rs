@@ -12,7 +12,7 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use super::settings::Address;
+use super::settings::{Address, at_once};
 
 /// How long a server may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
@@ -23,10 +23,10 @@ const REDIRECTIONS: u32 = 8;
 
 /// Where connections come from.
 pub(super) enum Source {
-    One(Client),
+    One(Box<Client>),
     /// Asked for the master on every connection.
     Sentinel(Box<Mutex<SentinelClient>>),
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
 }
 
 /// A connection. Clones share it.
@@ -44,10 +44,11 @@ impl Source {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         match address.clone() {
-            Address::One(info) => Ok(Self::One(Client::open(info)?)),
+            Address::One(info) => Ok(Self::One(Box::new(Client::open(info)?))),
             Address::Sentinel { sentinels, service, master } => {
                 let sign_in = SentinelNodeConnectionInfo::default()
-                    .set_redis_connection_info(master.redis_settings().clone());
+                    .set_redis_connection_info(master.redis_settings().clone())
+                    .set_tcp_settings(at_once());
                 let sign_in =
                     if address.is_tls() { sign_in.set_tls_mode(redis::TlsMode::Secure) } else { sign_in };
                 let client =
@@ -57,10 +58,11 @@ impl Source {
             Address::Cluster(nodes) => {
                 let builder = ClusterClient::builder(nodes)
                     .retries(REDIRECTIONS)
+                    .tcp_settings(at_once())
                     .connection_timeout(CONNECTING)
                     .response_timeout(ANSWERING)
                     .overall_response_timeout(Some(ANSWERING));
-                Ok(Self::Cluster(builder.build()?))
+                Ok(Self::Cluster(Box::new(builder.build()?)))
             }
         }
     }

@@ -93,7 +93,9 @@ fn arguments(
             Some(RecordId::Generation(id)) => id.to_string(),
             Some(RecordId::Deposit(id)) => id.to_string(),
         });
-        fields.into_iter().for_each(|field| arguments.value(field));
+        for field in fields {
+            arguments.value(field);
+        }
     }
     arguments
 }

@@ -22,9 +22,9 @@ use super::{
 use crate::{domain::ledger::Command, store::DueHold};
 
 /// How long beyond a lease an account is listed, so that not every hold has to list it again.
-const LISTED_BEYOND: Duration = Duration::from_secs(60);
+const LISTED_BEYOND: Duration = Duration::from_mins(1);
 /// How long an account without holds stays listed after that: far more than calls take and clocks differ.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Accounts that this process remembers having listed; others are listed again.
 const REMEMBERED: usize = 65_536;
 /// Accounts asked for their due holds at once.

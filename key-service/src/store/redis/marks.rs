@@ -26,7 +26,7 @@ use super::{
 const FILE: &str = "redis-seen";
 
 /// A loss that is not taken for a restored snapshot: more than a crash or a failover loses, which is two seconds.
-const TOLERATED: Duration = Duration::from_secs(60);
+const TOLERATED: Duration = Duration::from_mins(1);
 
 /// The store as this data directory has last seen it.
 pub(super) struct Marks {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use redis::{Cmd, Script, cmd};
 
 /// A script, known to a server by the hash of its text once it was told the text.
-pub(super) struct Lua {
+pub(in crate::store) struct Lua {
     text: Cow<'static, str>,
     hash: String,
 }
@@ -76,7 +76,7 @@ pub(super) struct Scripts {
 }
 
 /// The rules about money.
-pub(super) const LEDGER: &str = include_str!("scripts/ledger.lua");
+pub(in crate::store) const LEDGER: &str = include_str!("scripts/ledger.lua");
 
 impl Scripts {
     pub(super) fn new() -> Self {

@@ -1,8 +1,8 @@
 //! Where Redis is, and what is asked of it.
 
-use std::{fmt::Display, path::PathBuf};
+use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
 
 /// Port of a Redis or a cluster's node that names none.
 const REDIS_PORT: &str = "6379";
@@ -48,8 +48,9 @@ pub enum Address {
 /// The text is not the address of a Redis.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{0}; write redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, redis+cluster://HOST[:PORT],…, or \
-     redis+sentinel://HOST[:PORT],…/SERVICE (rediss for TLS)"
+    "{0}; write sqlite:FILE, memory:, redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, \
+     redis+cluster://[USER:PASSWORD@]HOST[:PORT],… or redis+sentinel://[USER:PASSWORD@]HOST[:PORT],…/SERVICE[/DB] \
+     (with rediss for TLS)"
 )]
 pub struct InvalidAddress(String);
 
@@ -113,12 +114,14 @@ fn at(scheme: &str, user: &str, host: &str, port: &str) -> String {
 
 fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     let info: RedisResult<ConnectionInfo> = url.into_connection_info();
-    info.map_err(|e: redis::RedisError| InvalidAddress(reason(&e)))
+    // The library's own words do not repeat the URL, which may hold a password.
+    let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
+    Ok(info.set_tcp_settings(at_once()))
 }
 
-/// The library's own words, which do not repeat the URL.
-fn reason(error: &impl Display) -> String {
-    error.to_string()
+/// Small writes leave at once: waiting for more to send costs 40 ms each.
+pub(super) fn at_once() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub enum OpenError {
     Failed(PathBuf, #[source] rusqlite::Error),
     /// No thread can be started to work on it.
     #[error("no thread can be started")]
-    NoThread(#[source] std::io::Error),
+    NoThread(#[source] io::Error),
 }
 
 /// The file as its writer sees it: made where there is none, and brought up to date.

@@ -206,14 +206,15 @@ pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&history(), |history| {
-        runtime.block_on(live::<S>(history));
+        runtime.block_on(async { live(S::new().await, history).await });
         Ok(())
     });
     outcome.unwrap();
 }
 
-async fn live<S: Subject>(history: Vec<Step>) {
-    let (mut subject, mut world, mut now) = (S::new().await, World::new(), START);
+/// Lives a history, and compares.
+pub(super) async fn live(mut subject: impl Subject, history: Vec<Step>) {
+    let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
         open_account(&**subject.store(), a).await;
         for k in 0..KEYS {

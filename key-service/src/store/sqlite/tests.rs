@@ -1,0 +1,395 @@
+//! What is particular to a file: crashes, full disks, other processes, and who waits for whom.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+};
+
+use futures_util::{FutureExt, future::join_all};
+use rusqlite::{Connection, params};
+use shared::{
+    digest::Digest,
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::{OpenError, Sqlite};
+use crate::{
+    domain::{
+        key::{ApiKey, NewKey},
+        ledger::{
+            self, Command, Outcome, Progress,
+            script::{START, account, deposit, generation, key},
+        },
+    },
+    store::{NewAccount, Store, Unavailable},
+};
+
+/// What every account is given.
+const CREDIT: i64 = 1_000_000;
+
+/// A folder for a store, removed in the end.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("store.db")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.path().join("store.db-wal")
+    }
+
+    /// A store with accounts 0 and 1, each with credit and key 0.
+    async fn store(&self) -> Arc<Sqlite> {
+        let store = Sqlite::open(&self.file()).unwrap();
+        for n in 0..2 {
+            open_account(&store, n).await;
+        }
+        Arc::new(store)
+    }
+
+    /// What a crash would leave at this moment: the file and its log, as they are on the disk.
+    fn crashed(&self) -> Self {
+        let copy = Self::new();
+        fs::copy(self.file(), copy.file()).unwrap();
+        fs::copy(self.log(), copy.log()).unwrap();
+        copy
+    }
+}
+
+async fn open_account(store: &Sqlite, n: u8) {
+    let (id, name) = (account(n), format!("Customer {n}"));
+    assert!(store.create_account(NewAccount { id, name, created_at: START }).await.unwrap());
+    let credit = Command::Deposit { id: deposit(0), amount: NanoUsd::from_nanos(CREDIT) };
+    store.execute(id, vec![credit], START).await.unwrap().remove(0).unwrap();
+    let key = ApiKey {
+        id: key(0),
+        label: "Key".into(),
+        hint: "fg_api_…".into(),
+        created_at: START,
+        spend: ledger::Key::default(),
+    };
+    store.create_key(NewKey { account: id, key, digest: Digest::of(&[n]) }, None).await.unwrap();
+}
+
+fn hold(generation: GenerationId, amount: i64) -> Command {
+    let amount = NanoUsd::from_nanos(amount);
+    let (key, model) = (key(0), "Model Flash".into());
+    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_until: START }
+}
+
+fn capture(generation: GenerationId, cost: i64) -> Command {
+    let total = Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost) };
+    Command::Capture { key: key(0), generation, total, estimated: false }
+}
+
+/// The generation of this number, of very many.
+fn numbered(n: u32) -> GenerationId {
+    GenerationId::new(Timestamp::from_millis(n.into()), [0; 10])
+}
+
+async fn used(store: &Sqlite, account: AccountId) -> i64 {
+    store.key(account, key(0)).await.unwrap().unwrap().spend.used.nanos()
+}
+
+/// Keeps the writer busy until the sender is dropped; what is sent to it meanwhile is done together afterwards.
+async fn hold_up(store: &Arc<Sqlite>) -> mpsc::Sender<()> {
+    let (go_on, wait) = mpsc::channel();
+    let (started, begun) = oneshot::channel();
+    let store = Arc::clone(store);
+    tokio::spawn(async move {
+        let busy = move |_: &Connection| {
+            started.send(()).unwrap();
+            wait.recv().unwrap_err();
+            Ok(())
+        };
+        store.writer.write(busy).await.unwrap();
+    });
+    begun.await.unwrap();
+    go_on
+}
+
+/// Reads the file as any other program would, and adds up what the ledger promises. How many generations are billed.
+fn audit(path: &Path) -> i64 {
+    let connection = Connection::open(path).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let wrong_keys = "
+        SELECT count(*) FROM api_keys AS k
+        WHERE used <> (SELECT coalesce(sum(charged), 0) FROM journal AS j WHERE (j.account, j.key) = (k.account, k.id))
+           OR held <> (SELECT coalesce(sum(amount), 0) FROM holds AS h WHERE (h.account, h.key) = (k.account, k.id))";
+    let wrong_accounts = "
+        SELECT count(*) FROM accounts AS a
+        WHERE credit + (SELECT coalesce(sum(charged), 0) FROM journal WHERE account = a.id)
+                  <> (SELECT coalesce(sum(amount), 0) FROM deposits WHERE account = a.id)
+           OR held <> (SELECT coalesce(sum(amount), 0) FROM holds WHERE account = a.id)";
+    assert_eq!((number(wrong_keys), number(wrong_accounts)), (0, 0));
+    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    number("SELECT count(*) FROM journal")
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_crash() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut spent = 0;
+    for n in 0..50 {
+        let commands = vec![hold(numbered(n), 100), capture(numbered(n), n.into())];
+        store.execute(account(0), commands, START).await.unwrap();
+        spent += i64::from(n);
+        store.execute(account(1), vec![hold(numbered(n), 7)], START).await.unwrap();
+    }
+    let crashed = folder.crashed();
+    let revived = Sqlite::open(&crashed.file()).unwrap();
+    assert_eq!(used(&revived, account(0)).await, spent);
+    let open = revived.due_holds(START, usize::MAX).await.unwrap();
+    assert_eq!(open.len(), 50);
+    assert!(open.iter().all(|hold| hold.account == account(1)));
+    drop(revived);
+    assert_eq!(audit(&crashed.file()), 50);
+}
+
+#[tokio::test]
+async fn a_log_that_is_torn_anywhere_leaves_books_that_balance() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    for n in 0..20 {
+        store.execute(account(0), vec![hold(numbered(n), 100)], START).await.unwrap();
+        store.execute(account(0), vec![capture(numbered(n), n.into())], START).await.unwrap();
+    }
+    let whole = fs::read(folder.log()).unwrap();
+    let mut billed_before = 0;
+    for part in 0..=60 {
+        let crashed = folder.crashed();
+        fs::write(crashed.log(), &whole[..whole.len() * part / 60]).unwrap();
+        drop(Sqlite::open(&crashed.file()).unwrap());
+        let billed = audit(&crashed.file());
+        assert!(billed_before <= billed);
+        billed_before = billed;
+    }
+    assert_eq!(billed_before, 20);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_and_heals() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let grow_to = |pages: i64| {
+        store.writer.write(move |connection| {
+            connection.pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
+        })
+    };
+    // SQLite does not go below what the file has: no page more.
+    grow_to(1).await.unwrap();
+    let (mut spent, mut failed) = (0, 0);
+    for n in 0..2_000 {
+        let commands = vec![hold(numbered(n), 10), capture(numbered(n), 10)];
+        match store.execute(account(0), commands, START).await {
+            Ok(_) => spent += 10,
+            Err(Unavailable(reason)) => {
+                assert!(reason.contains("full"), "{reason}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(spent > 0 && failed > 0, "{spent} {failed}");
+    assert_eq!(used(&store, account(0)).await, spent);
+    grow_to(1_000_000).await.unwrap();
+    let commands = vec![hold(numbered(9_999), 10), capture(numbered(9_999), 10)];
+    store.execute(account(0), commands, START).await.unwrap();
+    assert_eq!(used(&store, account(0)).await, spent + 10);
+    drop(store);
+    assert_eq!(audit(&folder.file()), spent / 10 + 1);
+}
+
+#[tokio::test]
+async fn one_change_that_fails_harms_no_other_of_its_transaction() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    store.execute(account(0), vec![hold(generation(1), 10)], START).await.unwrap();
+    let damage = |connection: &Connection| {
+        connection.pragma_update(None, "ignore_check_constraints", true)?;
+        connection
+            .execute("UPDATE accounts SET held = -999 WHERE id = ?1", params![account(0).as_bytes()])?;
+        connection.pragma_update(None, "ignore_check_constraints", false)
+    };
+    store.writer.write(damage).await.unwrap();
+
+    let go_on = hold_up(&store).await;
+    let another = NewAccount { id: account(7), name: "Another".into(), created_at: START };
+    let (damaged, sound, nonsense, created, ()) = tokio::join!(
+        store.execute(account(0), vec![hold(generation(2), 10)], START),
+        store.execute(account(1), vec![hold(generation(2), 10)], START),
+        store.writer.write(|connection| connection.execute("no such statement", [])),
+        store.create_account(another),
+        async { drop(go_on) },
+    );
+    assert!(damaged.unwrap_err().0.contains("CHECK"));
+    nonsense.unwrap_err();
+    assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
+    assert!(created.unwrap());
+    // Nothing is left of what failed.
+    let open = store.due_holds(START, 9).await.unwrap();
+    let open: Vec<_> = open.into_iter().map(|hold| (hold.account, hold.generation)).collect();
+    assert_eq!(open, [(account(0), generation(1)), (account(1), generation(2))]);
+}
+
+#[tokio::test]
+async fn callers_at_once_share_a_transaction_and_each_hears_its_own_outcomes() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let syncs = || fs::metadata(folder.log()).unwrap().len();
+    let before = syncs();
+    let go_on = hold_up(&store).await;
+    let calls = (0..100_u8).map(|n| {
+        let commands = vec![hold(generation(n), n.into()), capture(generation(n), n.into())];
+        store.execute(account(n % 2), commands, START)
+    });
+    let (outcomes, ()) = tokio::join!(join_all(calls), async { drop(go_on) });
+    for (n, outcomes) in (0..).zip(outcomes) {
+        let outcomes = outcomes.unwrap();
+        assert_eq!(outcomes[0], Ok(Outcome::Held(NanoUsd::from_nanos(n))));
+        let Ok(Outcome::Captured(settlement)) = &outcomes[1] else { panic!("{outcomes:?}") };
+        assert_eq!(settlement.charged.nanos(), n);
+    }
+    // Two hundred commands have written a few dozen pages, not some for each of them.
+    assert!(syncs() - before < 60 * 4_096, "{}", syncs() - before);
+}
+
+#[tokio::test]
+async fn a_transaction_that_takes_long_keeps_nobody_from_reading() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let go_on = hold_up(&store).await;
+    let writing = store.execute(account(0), vec![hold(generation(1), 10), capture(generation(1), 10)], START);
+    let reading = async {
+        store.ping().await.unwrap();
+        let used = used(&store, account(0)).await;
+        drop(go_on);
+        used
+    };
+    let (written, used_meanwhile) = tokio::join!(writing, reading);
+    written.unwrap();
+    assert_eq!(used_meanwhile, 0);
+    assert_eq!(used(&store, account(0)).await, 10);
+}
+
+#[tokio::test]
+async fn dropping_a_store_finishes_what_is_queued() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let go_on = hold_up(&store).await;
+    for n in 0..20 {
+        // Its caller is gone as soon as it is queued.
+        let commands = vec![hold(generation(n), 10), capture(generation(n), 10)];
+        assert!(store.execute(account(0), commands, START).now_or_never().is_none());
+    }
+    drop(go_on);
+    // The task that held the writer up lets go of the store once it has heard its answer.
+    let mut store = Some(store);
+    while let Some(shared) = store.take() {
+        tokio::task::yield_now().await;
+        store = Arc::try_unwrap(shared).map_or_else(Some, |alone| {
+            drop(alone);
+            None
+        });
+    }
+    assert!(!folder.log().exists(), "the log is folded into the file, and gone");
+    assert_eq!(audit(&folder.file()), 20);
+}
+
+#[tokio::test]
+async fn two_processes_share_a_file_and_see_what_the_other_did_at_once() {
+    let folder = Folder::new();
+    let (server, command_line) = (folder.store().await, Sqlite::open(&folder.file()).unwrap());
+    for n in 0..20 {
+        let credit = Command::Deposit { id: deposit(n + 1), amount: NanoUsd::from_nanos(5) };
+        let (deposited, spent) = tokio::join!(
+            command_line.execute(account(0), vec![credit], START),
+            server.execute(account(0), vec![hold(generation(n), 1), capture(generation(n), 1)], START),
+        );
+        deposited.unwrap().remove(0).unwrap();
+        spent.unwrap().remove(1).unwrap();
+    }
+    for store in [&*server, &command_line] {
+        let summary = store.accounts().await.unwrap().remove(0);
+        assert_eq!(summary.credit.nanos(), CREDIT + 20 * 5 - 20);
+        assert_eq!(used(store, account(0)).await, 20);
+    }
+}
+
+#[test]
+fn a_new_file_may_be_opened_by_many_at_once() {
+    let folder = Folder::new();
+    std::thread::scope(|scope| {
+        let opening: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| Sqlite::open(&folder.file()).map(drop))).collect();
+        for opened in opening {
+            opened.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(audit(&folder.file()), 0);
+}
+
+#[test]
+fn a_file_of_a_newer_version_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(Sqlite::open(&folder.file()).unwrap());
+    Connection::open(folder.file()).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let refused = Sqlite::open(&folder.file()).err().unwrap();
+    assert!(matches!(refused, OpenError::Newer { found: 99, .. }), "{refused:?}");
+    assert!(refused.to_string().contains("newer version"), "{refused}");
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let of_another_program = |path: &Path| {
+        let connection = Connection::open(path).unwrap();
+        connection.execute_batch("CREATE TABLE notes (text TEXT); PRAGMA application_id = 7").unwrap();
+    };
+    let without_a_name = |path: &Path| {
+        Connection::open(path).unwrap().execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+    };
+    let no_database = |path: &Path| fs::write(path, "Dear diary, ".repeat(999)).unwrap();
+    let cases: HashMap<&str, &dyn Fn(&Path)> = HashMap::from([
+        ("another.db", &of_another_program as &dyn Fn(&Path)),
+        ("nameless.db", &without_a_name),
+        ("diary.txt", &no_database),
+    ]);
+    for (name, make) in cases {
+        let path = folder.0.path().join(name);
+        make(&path);
+        let before = fs::read(&path).unwrap();
+        let refused = Sqlite::open(&path).err().unwrap();
+        assert!(matches!(refused, OpenError::NotOurs(_)), "{name}: {refused:?}");
+        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+    }
+    let nowhere = Sqlite::open(&folder.0.path().join("no such folder/store.db")).err().unwrap();
+    assert!(matches!(nowhere, OpenError::NotMade(..)), "{nowhere:?}");
+}
+
+/// A key that is nobody's is no reason to write anything.
+#[tokio::test]
+async fn a_refusal_writes_nothing() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let written = || fs::metadata(folder.log()).unwrap().len();
+    let before = written();
+    let check = |key: KeyId| Command::Check { key };
+    let outcomes = store.execute(account(0), vec![check(key(0)), check(key(9))], START).await.unwrap();
+    assert_eq!(outcomes[0], Ok(Outcome::Allowed));
+    outcomes[1].clone().unwrap_err();
+    assert_eq!(written(), before);
+}
