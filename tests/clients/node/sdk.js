@@ -111,7 +111,7 @@ fact('the stream helper gathers the whole answer', async () => {
 fact('leaving a stream early is billed, and less than hearing it out', () =>
   withKey({ limit: 1 }, async (caller, key) => {
     const full = nanos((await ask(caller)).usage.cost);
-    for await (const _ of await ask(caller, { stream: true })) break;
+    for await (const chunk of await ask(caller, { stream: true })) if (text([chunk])) break;
     const deadline = Date.now() + SETTLED_WITHIN_MS;
     let spent = 0;
     while (spent === 0 && Date.now() < deadline) {
