@@ -26,12 +26,13 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     domain::{answer, chat::Forward},
     http::{App, X_GENERATION_ID, X_MAX_TOKENS},
-    keys::{Ask, Charge, Grant},
+    keys::{Ask, Charge, Extension, Grant},
     meter::Meter,
     settler::Slot,
     upstream::{Failure, Pool, Running},
 };
 use lease::Lease;
+use tally::Tally;
 
 /// Output tokens that a stream holds at first, and by which it extends: some tens of seconds of generation, and little
 /// enough that an idle rest of it keeps nobody else waiting for long.
@@ -68,9 +69,9 @@ impl Job {
         answer::Generation { id: self.id, created: self.created, model: &self.model }
     }
 
-    /// What the prompt may have, where nobody counted it: a token of text is about four bytes.
-    fn prompt_estimate(&self) -> u64 {
-        self.forward.prompt_bound.div_ceil(4)
+    /// The tally of an answer that has not begun.
+    fn tally(&self) -> Tally {
+        Tally::new(self.forward.prompt_estimate, self.wanted())
     }
 }
 
@@ -141,10 +142,13 @@ async fn begin(
     let grant = authorize(app, job, pool, asked).await?;
     let meter = Meter::new(grant.hold.clone(), slot);
     story.key = Some(grant.key);
-    // Less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
-    let short = grant.output_tokens < asked;
-    let max_tokens = if short { grant.output_tokens / job.forward.n } else { job.forward.max_tokens };
-    let lease = Lease::new(app.keys.clone(), &grant);
+    let mut lease = Lease::new(app.keys.clone(), &grant);
+    let mut granted = grant.output_tokens;
+    if granted < asked {
+        granted = widen(&mut lease, pool, job, asked).await.unwrap_or(granted);
+    }
+    // Still less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
+    let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
     let sending = send(pool, job, max_tokens);
     let sent = tokio::select! {
         sent = sending => sent,
@@ -156,9 +160,7 @@ async fn begin(
         }
     };
     match sent {
-        Ok((running, body)) => {
-            Ok(Some(Begun { meter, lease, granted: grant.output_tokens, max_tokens, running, body }))
-        }
+        Ok((running, body)) => Ok(Some(Begun { meter, lease, granted, max_tokens, running, body })),
         Err(failure) => {
             tracing::warn!(generation = %job.id, model = job.model, ?failure, "the upstream did not answer");
             metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
@@ -203,6 +205,18 @@ async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Gran
     };
     let ask = Ask { prompt_tokens: exact, ..ask };
     Ok(app.keys.authorize(ask).await??)
+}
+
+/// A hold that is short covers more output once its prompt is counted exactly. The output tokens that it covers then.
+async fn widen(lease: &mut Lease, pool: &Pool, job: &Job, asked: u64) -> Option<u64> {
+    let exact = count(&pool.choose(None)?, job).await.filter(|exact| *exact < lease.prompt_tokens())?;
+    match lease.extend(Usage::default(), exact, asked).await {
+        Ok(Extension::Open { output_tokens, revoked: _ }) => {
+            lease.cover_prompt(exact);
+            Some(output_tokens)
+        }
+        Ok(Extension::Gone) | Err(_) => None,
+    }
 }
 
 /// The exact tokens of the prompt, where the upstream can count them.

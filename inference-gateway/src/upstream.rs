@@ -69,7 +69,8 @@ pub struct Upstream {
     /// The name it knows the model by.
     pub model: String,
     chat: Uri,
-    tokenize: Uri,
+    /// Where it counts a prompt's tokens, if it does.
+    counter: Option<Uri>,
     authorization: Option<HeaderValue>,
     weight: u32,
     in_flight: AtomicUsize,
@@ -129,7 +130,13 @@ impl Upstream {
             kind: upstream.kind,
             model: upstream.model.clone(),
             chat: at("/chat/completions")?,
-            tokenize: root(base).map_or_else(|| at("/tokenize"), Ok)?,
+            counter: match upstream.kind {
+                UpstreamKind::Vllm | UpstreamKind::Builtin => {
+                    Some(at_root(base).map_or_else(|| at("/tokenize"), Ok)?)
+                }
+                UpstreamKind::LlamaCpp => Some(at("/chat/completions/input_tokens")?),
+                UpstreamKind::Openai | UpstreamKind::Sglang | UpstreamKind::Ollama => None,
+            },
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             weight: upstream.weight,
             in_flight: AtomicUsize::new(0),
@@ -158,16 +165,12 @@ impl Upstream {
     pub async fn count(&self, head: Bytes, rest: Bytes) -> Option<u64> {
         #[derive(Deserialize)]
         struct Counted {
+            #[serde(alias = "input_tokens")]
             count: u64,
         }
-        match self.kind {
-            UpstreamKind::Vllm | UpstreamKind::Builtin => {}
-            UpstreamKind::Openai | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => {
-                return None;
-            }
-        }
+        let counter = self.counter.as_ref()?;
         let counting = async {
-            let response = self.post(&self.tokenize, head, rest, COUNT_DEADLINE).await.ok()?;
+            let response = self.post(counter, head, rest, COUNT_DEADLINE).await.ok()?;
             if response.status() != StatusCode::OK {
                 return None;
             }
@@ -201,7 +204,7 @@ impl Upstream {
 }
 
 /// `/tokenize` stands beside `/v1`, not below it.
-fn root(base: &Uri) -> Option<Uri> {
+fn at_root(base: &Uri) -> Option<Uri> {
     let mut parts = base.clone().into_parts();
     let path = base.path().strip_suffix("/v1")?;
     parts.path_and_query = Some(format!("{path}/tokenize").parse().ok()?);

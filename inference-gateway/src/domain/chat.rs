@@ -19,6 +19,7 @@ use shared::{
     json::Kind,
 };
 
+pub use bound::BYTES_PER_TOKEN;
 pub use forward::Forward;
 pub use params::MAX_CHOICES;
 
@@ -121,6 +122,7 @@ impl Chat {
             n: self.n,
             images: self.images,
             prompt_bound: draft.shown.bound(model),
+            prompt_estimate: draft.shown.estimate(model),
             rest: draft.finish(),
         })
     }

@@ -35,6 +35,11 @@ impl Lease {
         self.prompt_tokens
     }
 
+    /// The prompt turned out to have so many tokens.
+    pub(super) const fn cover_prompt(&mut self, exact: u64) {
+        self.prompt_tokens = exact;
+    }
+
     /// How often it has to be renewed.
     pub(super) const fn every(&self) -> Duration {
         self.every

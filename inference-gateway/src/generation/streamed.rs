@@ -74,7 +74,7 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, reply: Reply, story:
         meter,
         lease,
         allowance,
-        tally: Tally::new(job.prompt_estimate()),
+        tally: job.tally(),
         decoder: Decoder::default(),
         rewriter: Rewriter::new(job.generation(), job.forward.include_usage),
         reasoning: 0,
@@ -302,16 +302,13 @@ impl Stream {
         story: &mut Story,
     ) {
         let began = self.first_token.is_some();
-        let told = !matches!(ending, Ending::Failed(_));
-        if told && self.tally.estimated() && (began || matches!(ending, Ending::ClientGone)) {
+        if !matches!(ending, Ending::Failed(_)) {
             // An estimate of the prompt is replaced where somebody can count it.
             if self.tally.prompt().is_none()
                 && let Some(exact) = super::count(&running, job).await
             {
                 self.tally = self.tally.with_prompt(exact);
             }
-            self.meter.record(self.tally.usage(), true);
-        } else if matches!(ending, Ending::Complete) {
             // Also where not one token was generated: the prompt was read.
             self.meter.record(self.tally.usage(), self.tally.estimated());
         }

@@ -2,13 +2,13 @@
 
 use shared::tokens::Usage;
 
-/// Bytes of text that count as a token where the upstream does not count as it goes.
-const BYTES_PER_TOKEN: u64 = 4;
+use crate::domain::chat::BYTES_PER_TOKEN;
 
 /// The tokens of a stream so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     prompt_estimate: u64,
+    most_completion: u64,
     counted: u64,
     reported: Option<Usage>,
     /// Output was delivered after the last report.
@@ -16,9 +16,10 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Nothing was delivered; the prompt is taken to have this many tokens until the upstream says.
-    pub(super) const fn new(prompt_estimate: u64) -> Self {
-        Self { prompt_estimate, counted: 0, reported: None, behind: true }
+    /// Nothing was delivered. The prompt is taken to have this many tokens until the upstream says, and the upstream
+    /// was told to generate no more than this many.
+    pub(super) const fn new(prompt_estimate: u64, most_completion: u64) -> Self {
+        Self { prompt_estimate, most_completion, counted: 0, reported: None, behind: true }
     }
 
     /// The tally after a chunk with so many bytes of output, for so many choices (at least a token each), and what the
@@ -47,7 +48,9 @@ impl Tally {
 
     /// Output tokens so far, over all choices.
     pub(super) fn completion(&self) -> u64 {
-        self.reported.unwrap_or_default().completion + self.counted
+        let reported = self.reported.unwrap_or_default().completion;
+        // Texts are longer or shorter than their tokens; what was counted is never billed beyond what was allowed.
+        reported + self.counted.min(self.most_completion.saturating_sub(reported))
     }
 
     /// The prompt's tokens, if the upstream has said.
@@ -76,7 +79,7 @@ mod tests {
 
     #[test]
     fn what_the_upstream_says_replaces_what_was_counted() {
-        let tally = Tally::new(100).with(40, 1, None).with(1, 1, None);
+        let tally = Tally::new(100, 1000).with(40, 1, None).with(1, 1, None);
         assert_eq!(
             (tally.usage(), tally.estimated()),
             (Usage { prompt: 100, cached: 0, completion: 11 }, true)
@@ -88,8 +91,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_counted_is_never_more_than_was_allowed() {
+        let tally = Tally::new(1, 60).with(4_000, 1, None);
+        assert_eq!(tally.completion(), 60);
+        let lying = Usage { completion: 70, ..REPORT };
+        assert_eq!(tally.with(4, 1, Some(lying)).with(4, 1, None).completion(), 70);
+    }
+
+    #[test]
     fn a_report_that_shrinks_is_not_believed() {
-        let tally = Tally::new(1).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
+        let tally = Tally::new(1, 1000).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
         assert_eq!(tally.usage(), REPORT);
     }
 }

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use shared::error::{ApiError, Code};
 use tokio::time::timeout;
 
-use super::{Begun, Job, Story, head, tally::Tally};
+use super::{Begun, Job, Story, head};
 use crate::{
     domain::answer::{Completion, Reported},
     http::App,
@@ -40,7 +40,7 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, story: &mut Story) -
     };
     let estimated = completion.usage.is_none();
     let usage = completion.usage.unwrap_or_else(|| {
-        let tally = Tally::new(job.prompt_estimate()).with(completion.text_bytes, job.forward.n, None);
+        let tally = job.tally().with(completion.text_bytes, job.forward.n, None);
         Reported { tokens: tally.usage(), reasoning: 0 }
     });
     if estimated {

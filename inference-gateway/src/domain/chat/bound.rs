@@ -24,6 +24,9 @@ const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, each call of one, and each answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
+/// Bytes of text that are about one token.
+pub const BYTES_PER_TOKEN: u64 = 4;
+
 /// Spaces that templates indent JSON by, per level.
 const INDENT: u64 = 4;
 /// The longest float that a renderer makes of a number with an exponent.
@@ -84,9 +87,18 @@ impl Shown {
 
     /// The most tokens that the prompt can have. No more than the context window, as an upstream refuses what is longer.
     pub(super) fn bound(&self, model: &Model) -> u64 {
+        self.most(model).min(model.context_window)
+    }
+
+    /// What to bill of the prompt where nobody counted it: a token of text is about [`BYTES_PER_TOKEN`] bytes.
+    pub(super) fn estimate(&self, model: &Model) -> u64 {
+        self.most(model).div_ceil(BYTES_PER_TOKEN).min(model.context_window)
+    }
+
+    fn most(&self, model: &Model) -> u64 {
         let own = PER_REQUEST + self.markers + if self.preamble { PER_PREAMBLE } else { 0 };
         let images = self.images.saturating_mul(model.max_tokens_per_image);
-        (self.bytes + own).saturating_add(images).min(model.context_window)
+        (self.bytes + own).saturating_add(images)
     }
 }
 

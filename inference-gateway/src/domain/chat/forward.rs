@@ -20,6 +20,8 @@ pub struct Forward {
     pub images: u64,
     /// Tokens of the prompt, at most.
     pub prompt_bound: u64,
+    /// Tokens of the prompt, where nobody counted them.
+    pub prompt_estimate: u64,
     /// Everything but the head's members.
     pub(super) rest: Bytes,
 }
