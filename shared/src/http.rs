@@ -72,6 +72,10 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.code.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        if self.code == Code::RequestTooLarge {
+            // The rest of the body was not read, so that the connection cannot carry another request.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.final_answer {
             headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
         }

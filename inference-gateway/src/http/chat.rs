@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{Extension, Request, State},
-    http::HeaderMap,
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use shared::{
@@ -34,8 +34,8 @@ pub(super) async fn create(
     let (parts, body) = http.into_parts();
     let credential = credential(&app, &parts.headers).await?;
     let trusted = content_length(&parts.headers).is_none_or(|length| length > SMALL_BODY);
-    if trusted {
-        authenticate(&app, &credential).await?;
+    if trusted && let Err(refusal) = authenticate(&app, &credential).await {
+        return Ok(unread(refusal));
     }
     let (model, forward) = match check(&app, &parts.headers, body).await {
         Ok(checked) => checked,
@@ -66,6 +66,13 @@ async fn check(app: &App, headers: &HeaderMap, body: Body) -> Result<(String, Fo
     let id = chat.model.clone();
     let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
     Ok((id, chat.forward(model)?))
+}
+
+/// The answer to a request whose body was not read: its connection cannot carry another one.
+fn unread(refusal: ApiError) -> Response {
+    let mut response = refusal.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn overloaded() -> ApiError {

@@ -17,8 +17,10 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody listens there, or the connection broke before an answer. Another one may be tried.
+    /// Nobody listens there. Another one may be tried.
     Unreachable(String),
+    /// It hung up before an answer. Another one may be tried.
+    HungUp(String),
     /// It has too much to do. Another one may be tried.
     Overloaded,
     /// It did not answer in time.
@@ -33,7 +35,7 @@ impl Failure {
     /// Whether the same request may succeed at another upstream.
     pub const fn elsewhere(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Overloaded => true,
+            Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded => true,
             Self::Timeout | Self::Refused(_) | Self::Broken(_) => false,
         }
     }
@@ -42,6 +44,7 @@ impl Failure {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
+            Self::HungUp(_) => "hung_up",
             Self::Overloaded => "overloaded",
             Self::Timeout => "timeout",
             Self::Refused(_) => "refused",
@@ -62,7 +65,9 @@ impl From<Failure> for ApiError {
             }
             Failure::Timeout => Self::new(Code::UpstreamTimeout, "The model did not answer in time."),
             Failure::Refused(error) => error,
-            Failure::Broken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
+            Failure::HungUp(_) | Failure::Broken(_) => {
+                Self::new(Code::UpstreamError, "The model failed to answer.")
+            }
         }
     }
 }
@@ -74,7 +79,7 @@ pub(super) fn of_connection(error: &legacy::Error) -> Failure {
         text = format!("{text}: {e}");
         cause = e.source();
     }
-    Failure::Unreachable(text)
+    if error.is_connect() { Failure::Unreachable(text) } else { Failure::HungUp(text) }
 }
 
 /// Reads an error in any of the three shapes that servers use: nested, flat, or none.

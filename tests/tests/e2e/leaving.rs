@@ -7,7 +7,7 @@ use tests::{
     harness::{Options, PATIENCE, Stack, cost_of},
     upstream::{End, Fault, Script},
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// An upstream is let go within a second; the other one is for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -42,6 +42,27 @@ async fn a_client_that_leaves_a_silent_stream_stops_it_too() {
     assert!(served.ended.unwrap().1.duration_since(left) < AT_ONCE);
     stack.released(PATIENCE).await;
     assert_eq!(stack.used(&key).await, cost_of(12, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_before_the_first_word_pays_for_the_prompt() {
+    for kind in ["vllm", "openai"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let key = stack.key().await;
+        let call = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 0 }));
+        let stream = call.costing(cost_of(1, 0), cost_of(1_000, 0)).stream().await;
+        let tag = stream.tag.clone();
+        // Long enough for what the upstream says before its first word to be read.
+        sleep(Duration::from_millis(200)).await;
+        drop(stream);
+        stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+        stack.released(PATIENCE).await;
+        let used = stack.used(&key).await;
+        assert!(
+            if kind == "vllm" { used == cost_of(12, 0) } else { used >= cost_of(1, 0) },
+            "{kind}: {used}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
