@@ -73,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(limit, expires_at)| KeyPatch { label: None, limit, expires_at });
     prop_oneof![
         20 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| Step::Execute(account(a), c)),
-        4 => (0..10_000_u64).prop_map(|ms| Step::Wait(Duration::from_millis(ms))),
+        4 => (0..20_u64).prop_map(|seconds| Step::Wait(Duration::from_secs(seconds))),
         2 => (owned(), patch).prop_map(|((a, k), patch)| Step::Update(a, k, patch)),
         1 => owned().prop_map(|(a, k)| Step::Revoke(a, k)),
     ]
@@ -129,9 +129,9 @@ fn progress() -> impl Strategy<Value = Progress> {
     })
 }
 
-/// Within the time that a history takes.
+/// Within the time that a history takes, and in steps so large that instants meet.
 fn time() -> impl Strategy<Value = Timestamp> {
-    (0..60_000_u64).prop_map(|ms| START.plus(Duration::from_millis(ms)))
+    (0..60_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds)))
 }
 
 /// What a store is in the end: everything that commands read and write.

@@ -113,7 +113,8 @@ fn first_failure(server: &Arc<Server>, ledger: String) -> Option<String> {
         Config { cases: HISTORIES, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
     let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let outcome = TestRunner::new_with_rng(config, chance).run(&history(), |history| {
-        runtime.block_on(async { live(Mutant::new(server, &ledger).await, history).await });
+        let mut mutant = runtime.block_on(Mutant::new(server, &ledger));
+        runtime.block_on(live(&mut mutant, history));
         Ok(())
     });
     match outcome {

@@ -1,6 +1,6 @@
 //! Spending: the ledger's answers, whatever the batches and however many ask at once.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestRunner};
 use shared::{
@@ -205,15 +205,19 @@ pub(super) async fn it_answers_a_ping(subject: &mut impl Subject) {
 pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
+    // Subjects that share a server keep it running from one history to the next.
+    let previous = RefCell::new(None);
     let outcome = TestRunner::new(config).run(&history(), |history| {
-        runtime.block_on(async { live(S::new().await, history).await });
+        let mut subject = runtime.block_on(S::new());
+        runtime.block_on(live(&mut subject, history));
+        previous.replace(Some(subject));
         Ok(())
     });
     outcome.unwrap();
 }
 
 /// Lives a history, and compares.
-pub(super) async fn live(mut subject: impl Subject, history: Vec<Step>) {
+pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
         open_account(&**subject.store(), a).await;
