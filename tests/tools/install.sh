@@ -1,10 +1,27 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, on Debian and its kin.
+# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, Python and Node, on
+# Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
 set -eu
+cd "$(dirname "$0")/.."
 
-command -v redis-server > /dev/null && exit 0
-as_root=''
-[ "$(id -u)" = 0 ] || as_root=sudo
-$as_root apt-get update
-# The tests start servers of their own; Debian's unit is not started where nothing supervises units.
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends redis-server
+missing=''
+command -v redis-server > /dev/null || missing="$missing redis-server"
+command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"
+command -v python3 > /dev/null && python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
+if [ -n "$missing" ]; then
+  as_root=''
+  [ "$(id -u)" = 0 ] || as_root=sudo
+  $as_root apt-get update
+  # The tests start servers of their own; Debian's unit is not started where nothing supervises units.
+  # shellcheck disable=SC2086 # several names
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+fi
+
+# Again only where the pins have changed.
+pins() { cat clients/python/requirements.txt clients/node/package-lock.json | cksum; }
+if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node_modules ]; then
+  python3 -m venv --clear .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement clients/python/requirements.txt
+  npm ci --prefix clients/node --no-audit --no-fund --loglevel error
+  pins > .venv/pins
+fi

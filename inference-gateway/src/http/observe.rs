@@ -9,7 +9,7 @@ use axum::{
 use shared::ids::RequestId;
 use tokio::time::Instant;
 
-/// In a response's extensions: its generation has told of it in the log.
+/// In a response's extensions: whoever made it has told of it in the log.
 #[derive(Clone, Copy)]
 pub(super) struct Told;
 

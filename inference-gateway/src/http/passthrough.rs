@@ -11,7 +11,7 @@ use hyper_util::{
 use shared::error::ApiError;
 use tokio::time::timeout;
 
-use super::App;
+use super::{App, observe::Told};
 
 /// How long the key-service may take to begin its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -57,6 +57,8 @@ pub(super) async fn forward(
     let sent = timeout(DEADLINE, app.management.request(request)).await;
     let mut response = sent.map_err(|e| away(e.to_string()))?.map_err(|e| away(e.to_string()))?;
     strip(response.headers_mut());
+    // The key-service has told of it, and knows more.
+    response.extensions_mut().insert(Told);
     Ok(response.map(Body::new))
 }
 

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod caps;
+mod clients;
 mod crashes;
 mod credentials;
 mod doors;
