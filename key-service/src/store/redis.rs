@@ -22,6 +22,8 @@ mod marks;
 mod names;
 mod script;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::{io, sync::Arc, time::Duration};
 

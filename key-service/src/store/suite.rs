@@ -1,10 +1,10 @@
 //! What every store must do: the same cases against each of them.
 
 mod accounts;
-mod in_redis;
+pub(super) mod in_redis;
 mod keys;
 mod mutations;
-mod servers;
+pub(super) mod servers;
 mod spending;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -151,7 +151,7 @@ impl Subject for Reopened {
     }
 }
 
-fn after(seconds: u64) -> Timestamp {
+pub(super) fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
@@ -172,7 +172,7 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
 }
 
 /// The same, with credit.
-async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
+pub(super) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
     let command = Command::Deposit { id: deposit(0), amount: nanos(credit) };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
@@ -193,20 +193,20 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
 }
 
 /// A key that may spend this much.
-async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
+pub(super) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
     new.key.spend.limit = limit.map(nanos);
     store.create_key(new, None).await.unwrap();
     ledger::script::key(n)
 }
 
-fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_until: Timestamp) -> Command {
+pub(super) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_until: Timestamp) -> Command {
     let amount = nanos(amount);
     let model = "Model Flash".into();
     Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_until }
 }
 
-fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
+pub(super) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage { prompt: 1, cached: 0, completion: cost.unsigned_abs() };
     Command::Capture { key, generation, total: Progress { usage, cost: nanos(cost) }, estimated: false }
 }
@@ -217,6 +217,6 @@ async fn execute_one(store: &dyn Store, account: AccountId, command: Command) ->
     outcomes.remove(0)
 }
 
-async fn spend(store: &dyn Store, account: AccountId, key: KeyId) -> ledger::Key {
+pub(super) async fn spend(store: &dyn Store, account: AccountId, key: KeyId) -> ledger::Key {
     store.key(account, key).await.unwrap().unwrap().spend
 }
