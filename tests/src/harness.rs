@@ -1,11 +1,11 @@
-//! The real `faregate` binary in a private folder, a scripted upstream behind it, and a check at the end that every hold
-//! was resolved and every key was billed exactly what its requests cost.
+//! The real programs in a private folder, a scripted upstream behind them, and a check at the end that every hold was
+//! resolved and every key was billed exactly what its requests cost.
 
 use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -22,17 +22,22 @@ mod book;
 mod catalogue;
 mod chat;
 mod client;
+mod deployment;
 mod events;
+mod redis;
 mod server;
 
 pub use book::{Account, Balance, billed};
 pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
+pub use deployment::Deployment;
 pub use events::{Event, Events};
+pub use redis::Redis;
 pub use server::{Server, Settings, binary};
 
 use book::Book;
+use deployment::Processes;
 
 /// How long anything may take before a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,9 +51,13 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The account that a first run makes.
 pub const ACCOUNT: &str = "default";
+/// And its credit, in USD.
+const FIRST_CREDIT: &str = "10";
 
 /// How a stack is set up.
 pub struct Options {
+    /// Which processes it is made of.
+    pub deployment: Deployment,
     /// What kind of upstream the catalogue says it is.
     pub kind: &'static str,
     /// The lease of a hold. The default is too long to hide a hold that was not resolved.
@@ -61,7 +70,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { kind: "vllm", lease: Duration::from_secs(30), models: Models::Scripted, env: Vec::new() }
+        Self {
+            deployment: Deployment::AllInOne,
+            kind: "vllm",
+            lease: Duration::from_secs(30),
+            models: Models::Scripted,
+            env: Vec::new(),
+        }
     }
 }
 
@@ -69,17 +84,21 @@ impl Default for Options {
 pub struct Stack {
     /// The model server behind it.
     pub upstream: Upstream,
-    /// The process.
-    pub server: Server,
+    /// The processes that clients speak to: one `faregate`, or the gateways.
+    pub gateways: Vec<Server>,
+    /// The processes behind the gateways; none where `faregate` is all in one.
+    pub key_services: Vec<Server>,
     /// The client that everything is sent with.
     pub http: Http,
     /// The account that keys are made in by default.
     pub account: Account,
-    settings: Settings,
+    redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
-    // Last: the folder goes after the process that writes into it.
-    _data: TempDir,
+    /// Requests sent so far: they go to the gateways in turn.
+    turns: AtomicUsize,
+    // Last: the folder goes after the processes that write into it.
+    data: TempDir,
 }
 
 /// An API key with its plaintext.
@@ -110,19 +129,20 @@ impl Stack {
             env.push(("FAREGATE_MODELS", file.display().to_string()));
         }
         env.extend(options.env);
-        let settings = Settings { data: data.path().to_owned(), env };
-        let server = Server::start(&settings).await;
+        let Processes { gateways, key_services, redis } = options.deployment.start(data.path(), env).await;
         let book = Arc::new(Book::default());
-        let account = book.open(&settings, ACCOUNT, usd("10"));
+        let account = book.open(operator(&gateways, &key_services), ACCOUNT, usd(FIRST_CREDIT));
         Self {
             upstream,
-            server,
+            gateways,
+            key_services,
             http: Http::new(),
             account,
-            settings,
+            redis,
             book,
             tags: AtomicU64::new(0),
-            _data: data,
+            turns: AtomicUsize::new(0),
+            data,
         }
     }
 
@@ -158,7 +178,7 @@ impl Stack {
         } else {
             self.cli(&["accounts", "create", "--name", name, "--credit", &credit.to_string()]);
         }
-        self.book.open(&self.settings, name, credit)
+        self.book.open(self.operator(), name, credit)
     }
 
     /// Somebody else makes requests as well: what single keys were billed is not asserted in the end.
@@ -209,11 +229,20 @@ impl Stack {
 
     /// A chat request for the scripted answer. The script is tagged if it has no tag of its own.
     pub fn call(&self, key: &ApiKey, script: Script) -> Call {
-        let mut script = script;
+        self.call_to(self.url(""), key, script)
+    }
+
+    /// The same, to this gateway.
+    pub fn call_at(&self, gateway: &Server, key: &ApiKey, script: Script) -> Call {
+        self.call_to(gateway.public().to_owned(), key, script)
+    }
+
+    fn call_to(&self, base: String, key: &ApiKey, mut script: Script) -> Call {
         if script.tag.is_empty() {
             script.tag = format!("t{}", self.tags.fetch_add(1, Ordering::Relaxed));
         }
-        Call::new(self.http.clone(), self.book.clone(), self.url("/v1/chat/completions"), key, &script)
+        let url = base + "/v1/chat/completions";
+        Call::new(self.http.clone(), self.book.clone(), url, key, &script)
     }
 
     /// `GET` of a public path with a key.
@@ -221,43 +250,73 @@ impl Stack {
         self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
     }
 
-    /// The address of a public path.
+    /// The address of a public path, at one gateway after the other of those that run.
     pub fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.server.public())
+        let running: Vec<&Server> = self.gateways.iter().filter(|server| server.is_running()).collect();
+        let server = match running.len() {
+            0 => self.server(),
+            many => running[self.turns.fetch_add(1, Ordering::Relaxed) % many],
+        };
+        format!("{}{path}", server.public())
     }
 
-    /// What a command of the binary prints, on the same data.
+    /// The process that clients speak to; the first of several gateways.
+    pub fn server(&self) -> &Server {
+        &self.gateways[0]
+    }
+
+    /// Where everything is kept, where that is a process of its own.
+    pub fn redis(&self) -> &Redis {
+        self.redis.as_ref().expect("this deployment has a Redis")
+    }
+
+    /// One more gateway, with more of the environment. It gets none of the requests that are sent in turn.
+    pub async fn another_gateway(&self, env: Vec<(&'static str, String)>) -> Server {
+        let mut settings = self.server().settings().clone();
+        settings.data = self.data.path().join("another");
+        std::fs::create_dir_all(&settings.data).unwrap();
+        settings.env.extend(env);
+        Server::start(&settings).await
+    }
+
+    /// What a command of the operator prints, on the same data.
     pub fn cli(&self, arguments: &[&str]) -> String {
-        self.settings.cli(arguments)
+        self.operator().cli(arguments)
     }
 
-    /// Ends the process as a power cut would, and starts another on the same data.
-    pub async fn crash(&mut self) {
-        self.book.crashed();
-        self.server.kill();
-        self.restart().await;
+    /// Whoever has the store has the commands.
+    fn operator(&self) -> &Settings {
+        operator(&self.gateways, &self.key_services)
     }
 
-    /// Starts a process where the last one has ended.
-    pub async fn restart(&mut self) {
-        self.server = Server::start(&self.settings).await;
+    /// Ends the process as a power cut would, and starts it again on the same data.
+    pub async fn crash(&self) {
+        self.kill_gateway(0);
+        self.server().restart().await;
+    }
+
+    /// Ends the process that clients speak to, one of several maybe, as a power cut would.
+    pub fn kill_gateway(&self, number: usize) {
+        let gateway = &self.gateways[number];
+        self.book.crashed(gateway.public());
+        gateway.kill();
     }
 
     /// The folder that everything is kept in.
     pub fn data(&self) -> PathBuf {
-        self.settings.data.clone()
+        self.data.path().to_owned()
     }
 
     /// What an account has and holds, as the command line tells it.
     pub fn balance(&self, account: &Account) -> Balance {
-        book::balances(&self.settings).remove(&account.name).expect("the account is listed")
+        book::balances(self.operator()).remove(&account.name).expect("the account is listed")
     }
 
     /// Waits until no account holds anything.
     pub async fn released(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         loop {
-            let held: Vec<_> = book::balances(&self.settings)
+            let held: Vec<_> = book::balances(self.operator())
                 .into_iter()
                 .filter(|(_, balance)| balance.held != NanoUsd::ZERO)
                 .collect();
@@ -272,8 +331,9 @@ impl Stack {
     /// No hold is open, and what was billed is what requests cost: asserted of every stack when it is dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
-        let listed = if self.server.is_running() { Some(self.listed_keys().await) } else { None };
-        self.book.assert_billed(&self.settings, &self.upstream, listed.as_deref());
+        let listed =
+            if self.gateways.iter().any(Server::is_running) { Some(self.listed_keys().await) } else { None };
+        self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
     }
 
     /// Every key of every account: its account, its id and what was billed to it.
@@ -291,12 +351,22 @@ impl Stack {
         }
         keys
     }
+
+    fn print_last_words(&self) {
+        for server in self.gateways.iter().chain(&self.key_services) {
+            eprintln!("{}", server.last_words());
+        }
+    }
+}
+
+fn operator<'a>(gateways: &'a [Server], key_services: &'a [Server]) -> &'a Settings {
+    key_services.first().unwrap_or(&gateways[0]).settings()
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.server.last_words());
+            self.print_last_words();
             return;
         }
         // Checking takes waiting, which a drop cannot do; a thread with a runtime of its own can.
@@ -305,7 +375,7 @@ impl Drop for Stack {
             runtime.block_on(self.assert_settled());
         };
         if let Err(panic) = std::thread::scope(|scope| scope.spawn(check).join()) {
-            eprintln!("{}", self.server.last_words());
+            self.print_last_words();
             std::panic::resume_unwind(panic);
         }
     }

@@ -31,7 +31,7 @@ impl Installation {
         std::fs::write(&file, models.catalogue("openai", "").expect("models at an address are configured"))
             .unwrap();
         let env = vec![("FAREGATE_MODELS", file.display().to_string())];
-        let settings = Settings { data: data.path().to_owned(), env };
+        let settings = Settings::all_in_one(data.path(), env);
         let server = Server::start(&settings).await;
         settings.cli(&["credits", "add", "--account", ACCOUNT, "--amount", CREDIT]);
         let management_key =

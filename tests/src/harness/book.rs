@@ -46,6 +46,8 @@ pub(super) struct Entry(Arc<Mutex<Line>>);
 
 #[derive(Clone)]
 struct Line {
+    /// Where it was sent.
+    url: String,
     key: String,
     tag: String,
     model: String,
@@ -89,12 +91,14 @@ impl Book {
     /// Enters a request, and what a test knows better than the upstream of its cost.
     pub(super) fn enter(
         &self,
+        url: &str,
         key: &str,
         tag: &str,
         model: &str,
         range: Option<(NanoUsd, NanoUsd)>,
     ) -> Entry {
         let line = Line {
+            url: url.into(),
             key: key.into(),
             tag: tag.into(),
             model: model.into(),
@@ -107,11 +111,11 @@ impl Book {
         Entry(line)
     }
 
-    /// The process is about to be killed.
-    pub(super) fn crashed(&self) {
+    /// The process at this address is about to be killed.
+    pub(super) fn crashed(&self, address: &str) {
         for line in &*self.entries.lock().unwrap() {
             let mut line = line.lock().unwrap();
-            line.interrupted |= line.told.is_none();
+            line.interrupted |= line.told.is_none() && line.url.starts_with(address);
         }
     }
 

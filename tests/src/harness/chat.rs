@@ -114,7 +114,7 @@ impl Call {
 
     fn enter(&self) -> Entry {
         let model = self.body["model"].as_str().unwrap_or_default();
-        self.book.enter(&self.key.id, &self.tag, model, self.range)
+        self.book.enter(&self.url, &self.key.id, &self.tag, model, self.range)
     }
 
     fn request(&self) -> Request<Full<Bytes>> {

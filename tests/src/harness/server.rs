@@ -1,10 +1,11 @@
-//! The process under test: started, asked, interrupted, killed.
+//! A process under test: started, asked, interrupted, killed, started again.
 
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Mutex,
     time::Instant,
 };
 
@@ -15,31 +16,43 @@ use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY};
 /// Lines of the log that a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// The listeners that must be told before the process counts as ready.
-const LISTENERS: [&str; 2] = ["public", "admin"];
+/// The files that a process writes into, of each start and of all starts.
+const OUTPUT: &str = "stdout.txt";
+const LOG: &str = "stderr.txt";
+
+/// The listeners that the programs tell of, and how they are told where to listen.
+const LISTENERS: [(&str, &str); 4] = [
+    ("public", "FAREGATE_LISTEN"),
+    ("admin", "FAREGATE_ADMIN_LISTEN"),
+    ("key-http", "FAREGATE_KEY_HTTP_LISTEN"),
+    ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
+];
+
+/// Where a listener is put first: on a free port of its own.
+const ANYWHERE: &str = "127.0.0.1:0";
 
 /// What a process is started with.
 #[derive(Clone)]
 pub struct Settings {
-    /// Its data directory; also where it runs, and where its output is kept.
+    /// Which of this workspace's binaries it is.
+    pub program: &'static str,
+    /// Where it runs; also where its data directory is, and where its output is kept.
     pub data: PathBuf,
     /// Its environment, beyond addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
 }
 
 impl Settings {
+    /// What `faregate`, which is everything in one process, is started with.
+    pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
+        Self { program: "faregate", data: data.to_owned(), env }
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(binary("faregate"));
+        let mut command = Command::new(binary(self.program));
         // What the tests are run with must not change what they show.
         command.env_clear().current_dir(&self.data);
-        for listener in [
-            "FAREGATE_LISTEN",
-            "FAREGATE_ADMIN_LISTEN",
-            "FAREGATE_KEY_HTTP_LISTEN",
-            "FAREGATE_KEY_GRPC_LISTEN",
-        ] {
-            command.env(listener, "127.0.0.1:0");
-        }
+        command.envs(LISTENERS.map(|(_, variable)| (variable, ANYWHERE)));
         command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
@@ -49,7 +62,7 @@ impl Settings {
     /// What a command prints; it must succeed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let (status, printed, complaint) = self.try_cli(arguments);
-        assert!(status.success(), "`faregate {}` fails: {complaint}", arguments.join(" "));
+        assert!(status.success(), "`{} {}` fails: {complaint}", self.program, arguments.join(" "));
         printed
     }
 
@@ -61,81 +74,103 @@ impl Settings {
     }
 }
 
-/// A running `faregate`, killed when dropped.
+/// A running program, killed when dropped.
 pub struct Server {
-    child: Child,
+    settings: Settings,
+    child: Mutex<Child>,
+    /// Where it listens, by the listener's name; the same when it is started again.
     addresses: HashMap<String, String>,
-    output: PathBuf,
-    log: PathBuf,
 }
 
 impl Server {
     /// Starts it and waits until it listens.
     pub async fn start(settings: &Settings) -> Self {
         let mut server = Self::spawn(settings);
-        let deadline = Instant::now() + PATIENCE;
-        while !server.find_listeners() {
-            assert!(server.is_running(), "the server ended at once\n{}", server.last_words());
-            assert!(Instant::now() < deadline, "the server does not get ready\n{}", server.last_words());
-            sleep(LOOK_EVERY).await;
-        }
+        server.ready().await;
+        server.addresses = server.listeners();
         server
     }
 
     /// Starts it with settings that it must refuse, and gives what it says.
     pub async fn refuses(settings: &Settings) -> String {
-        let mut server = Self::spawn(settings);
+        let server = Self::spawn(settings);
         let status = server.ended().await;
         assert!(!status.success(), "a refusal is no success");
         server.log()
     }
 
+    /// Starts it once more, where it was; one that still runs is killed first.
+    pub async fn restart(&self) {
+        self.kill();
+        let mut settings = self.settings.clone();
+        for (name, variable) in LISTENERS {
+            if let Some(address) = self.addresses.get(name) {
+                settings.env.push((variable, address.trim_start_matches("http://").to_owned()));
+            }
+        }
+        *self.child.lock().unwrap() = launch(&settings);
+        self.ready().await;
+    }
+
     fn spawn(settings: &Settings) -> Self {
-        let (output, log) = (settings.data.join("stdout.txt"), settings.data.join("stderr.txt"));
-        let child = settings
-            .command()
-            .stdout(File::create(&output).unwrap())
-            .stderr(OpenOptions::new().create(true).append(true).open(&log).unwrap())
-            .spawn()
-            .expect("the binary can be started");
-        Self { child, addresses: HashMap::new(), output, log }
+        let child = Mutex::new(launch(settings));
+        Self { settings: settings.clone(), child, addresses: HashMap::new() }
+    }
+
+    /// Waits until it tells of its probes, which it does once it serves.
+    async fn ready(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.listeners().contains_key("admin") {
+            assert!(self.is_running(), "the server ended at once\n{}", self.last_words());
+            assert!(Instant::now() < deadline, "the server does not get ready\n{}", self.last_words());
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Reads the lines `listening NAME ADDRESS`.
-    fn find_listeners(&mut self) -> bool {
+    fn listeners(&self) -> HashMap<String, String> {
         let printed = self.stdout();
         let complete = printed.rfind('\n').map_or("", |end| &printed[..end]);
-        self.addresses = complete
+        complete
             .lines()
             .filter_map(|line| line.strip_prefix("listening ")?.split_once(' '))
             .map(|(name, address)| (name.to_owned(), address.to_owned()))
-            .collect();
-        LISTENERS.iter().all(|name| self.addresses.contains_key(*name))
+            .collect()
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The address that clients use.
     pub fn public(&self) -> &str {
-        &self.addresses["public"]
+        self.address("public")
     }
 
     /// The address of probes and metrics.
     pub fn admin(&self) -> &str {
-        &self.addresses["admin"]
+        self.address("admin")
+    }
+
+    /// The address of a listener.
+    pub fn address(&self, listener: &str) -> &str {
+        &self.addresses[listener]
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.lock().unwrap().id()
     }
 
     /// What it printed.
     pub fn stdout(&self) -> String {
-        read(&self.output)
+        read(&self.settings.data.join(OUTPUT))
     }
 
     /// What it logged, the processes before it on the same data included.
     pub fn log(&self) -> String {
-        read(&self.log)
+        read(&self.settings.data.join(LOG))
     }
 
     /// Whether it runs.
@@ -146,10 +181,11 @@ impl Server {
     }
 
     /// Ends it as a power cut would.
-    pub fn kill(&mut self) {
+    pub fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
         // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     /// Asks it to end, as Ctrl-C does.
@@ -169,10 +205,11 @@ impl Server {
     }
 
     /// Waits for its end.
-    pub async fn ended(&mut self) -> ExitStatus {
+    pub async fn ended(&self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            let ended = self.child.lock().unwrap().try_wait().unwrap();
+            if let Some(status) = ended {
                 return status;
             }
             assert!(Instant::now() < deadline, "the server does not end");
@@ -185,7 +222,8 @@ impl Server {
         let (printed, log) = (self.stdout(), self.log());
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
-        format!("--- the server printed ---\n{printed}--- the end of its log ---\n{tail}\n---")
+        let program = self.settings.program;
+        format!("--- {program} printed ---\n{printed}--- the end of its log ---\n{tail}\n---")
     }
 }
 
@@ -193,6 +231,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn launch(settings: &Settings) -> Child {
+    let log = OpenOptions::new().create(true).append(true).open(settings.data.join(LOG)).unwrap();
+    settings
+        .command()
+        .stdout(File::create(settings.data.join(OUTPUT)).unwrap())
+        .stderr(log)
+        .spawn()
+        .expect("the binary can be started")
 }
 
 /// A binary of this workspace, built beside the running executable.

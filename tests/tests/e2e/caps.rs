@@ -19,6 +19,11 @@ const PAID: i64 = 25;
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 40;
 
+/// What all that can be paid for costs.
+pub(super) fn cap() -> NanoUsd {
+    times(cost_of(PROMPT, COMPLETION), PAID)
+}
+
 fn times(amount: NanoUsd, count: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() * count)
 }
@@ -26,26 +31,27 @@ fn times(amount: NanoUsd, count: i64) -> NanoUsd {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_limit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
     let stack = Stack::start().await;
-    let limit = times(cost_of(PROMPT, COMPLETION), PAID);
-    let key = stack.key_limited(limit).await;
-    storm(&stack, &key, limit, "key_limit_reached").await;
-    spend_the_rest(&stack, &key, limit, "key_limit_reached").await;
+    let limit = cap();
+    let keys = [stack.key_limited(limit).await];
+    storm(&stack, &keys, limit, "key_limit_reached").await;
+    spend_the_rest(&stack, &keys, limit, "key_limit_reached").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
     let stack = Stack::start().await;
-    let credit = times(cost_of(PROMPT, COMPLETION), PAID);
+    let credit = cap();
     let account = stack.open_account("tight", credit);
-    let key = stack.key_of(&account, json!({})).await;
-    storm(&stack, &key, credit, "insufficient_credits").await;
-    spend_the_rest(&stack, &key, credit, "insufficient_credits").await;
+    let keys = [stack.key_of(&account, json!({})).await];
+    storm(&stack, &keys, credit, "insufficient_credits").await;
+    spend_the_rest(&stack, &keys, credit, "insufficient_credits").await;
 }
 
-/// Sends many requests at once, whole and streamed in turn, and watches the key meanwhile.
-async fn storm(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
+/// Sends many requests at once, whole and streamed in turn, with one key after the other, and watches what is used
+/// meanwhile.
+pub(super) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     let script = Script { head_after_ms: 30, ..Script::tokens(PROMPT, COMPLETION).pace(2) };
-    let requests = (0..MANY).map(|index| {
+    let requests = (0..MANY).zip(keys.iter().cycle()).map(|(index, key)| {
         let call = stack.call(key, script.clone()).with("max_tokens", COMPLETION);
         async move {
             if index % 2 == 0 {
@@ -59,7 +65,7 @@ async fn storm(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
     });
     let watch = async {
         loop {
-            let used = stack.used(key).await;
+            let used = used_by(stack, keys).await;
             assert!(used <= cap, "{used} of {cap} are used");
             sleep(LOOK_EVERY).await;
         }
@@ -85,15 +91,16 @@ async fn storm(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
         }
     }
     assert!((2..=2 * PAID).contains(&answered), "{answered} requests were answered");
-    let used = stack.used(key).await;
+    let used = used_by(stack, keys).await;
     assert_eq!(used.nanos(), billed, "what was billed is what was told");
 }
 
 /// Spends on, one request after the other, until not even the least request can be paid.
-async fn spend_the_rest(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) {
+pub(super) async fn spend_the_rest(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     for (prompt, completion) in [(PROMPT, COMPLETION), (1, 1)] {
         let refusal = loop {
-            let call = stack.call(key, Script::tokens(prompt, completion)).with("max_tokens", completion);
+            let call =
+                stack.call(&keys[0], Script::tokens(prompt, completion)).with("max_tokens", completion);
             let answer = call.send().await;
             if answer.status != 200 {
                 break answer;
@@ -101,9 +108,15 @@ async fn spend_the_rest(stack: &Stack, key: &ApiKey, cap: NanoUsd, empty: &str) 
         };
         refusal.assert_error(402, empty);
     }
-    let used = stack.used(key).await;
+    let used = used_by(stack, keys).await;
     let rest = cap.nanos() - used.nanos();
     assert!((0..cost_of(1, 1).nanos()).contains(&rest), "{rest} n$ of {cap} $ cannot be spent");
+}
+
+/// What these keys used together.
+async fn used_by(stack: &Stack, keys: &[ApiKey]) -> NanoUsd {
+    let used = join_all(keys.iter().map(|key| stack.used(key))).await;
+    NanoUsd::from_nanos(used.into_iter().map(NanoUsd::nanos).sum())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

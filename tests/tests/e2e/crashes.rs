@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn after_kill_9_every_stream_is_billed_what_it_last_reported_once() {
-    let mut stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
+    let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
     let mut keys = Vec::new();
     for _ in 0..STREAMS {
         keys.push(stack.key().await);
@@ -55,7 +55,7 @@ async fn after_kill_9_every_stream_is_billed_what_it_last_reported_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
-    let mut stack = Stack::start().await;
+    let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(10_000, 10)).await;
     stack.call(&key, Script::tokens(100, 10)).send().await;
     stack.add_credit(&stack.account, cost_of(5, 5));
@@ -68,28 +68,28 @@ async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_interrupted_server_lets_what_runs_finish_and_takes_nothing_new() {
-    let mut stack = Stack::start().await;
+    let stack = Stack::start().await;
     let key = stack.key().await;
     let mut stream = stack.call(&key, Script::tokens(12, 100).pace(20)).stream().await;
     let whole =
         tokio::spawn(stack.call(&key, Script { head_after_ms: 1_500, ..Script::tokens(30, 7) }).send());
     stream.read_tokens(5).await;
 
-    stack.server.interrupt();
+    stack.server().interrupt();
     assert_drains_soon(&stack).await;
     stack.call(&key, Script::default()).send().await.assert_error(503, "overloaded");
     let ended = stream.rest().await;
     assert_eq!((ended.assert_done().tokens(), ended.cost()), (100, cost_of(12, 100)));
     let answer: Answer = whole.await.unwrap();
     assert_eq!((answer.status, answer.cost()), (200, cost_of(30, 7)), "{answer}");
-    let status = stack.server.ended().await;
+    let status = stack.server().ended().await;
     assert!(status.success(), "{status}");
 
     let spent = cost_of(12, 100).nanos() + cost_of(30, 7).nanos();
     let balance = stack.balance(&stack.account);
     assert_eq!(balance.held, NanoUsd::ZERO);
     assert_eq!(balance.credit.nanos(), 10_000_000_000 - spent, "captures were delivered before the end");
-    stack.restart().await;
+    stack.server().restart().await;
     assert_eq!(stack.used(&key).await.nanos(), spent);
 }
 
@@ -109,26 +109,26 @@ async fn assert_drains_soon(stack: &Stack) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_idle_server_ends_at_once_when_interrupted() {
-    let mut stack = Stack::start().await;
+    let stack = Stack::start().await;
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
     let interrupted = Instant::now();
-    stack.server.interrupt();
-    assert!(stack.server.ended().await.success());
+    stack.server().interrupt();
+    assert!(stack.server().ended().await.success());
     assert!(interrupted.elapsed() < Duration::from_secs(5), "it took {:?}", interrupted.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_drain_has_an_end() {
     let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
-    let mut stack = Stack::with(Options { env, ..Options::default() }).await;
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
     let key = stack.key().await;
     let mut stream = stack.call(&key, Script::tokens(12, 100_000).pace(20)).stream().await;
     stream.read_tokens(5).await;
-    stack.server.interrupt();
+    stack.server().interrupt();
     let ended = stream.rest().await;
     assert!(!ended.done, "a stream that was cut does not look complete: {ended:?}");
-    assert!(stack.server.ended().await.success());
+    assert!(stack.server().ended().await.success());
     let balance = stack.balance(&stack.account);
     assert_eq!(balance.held, NanoUsd::ZERO);
     assert!(

@@ -24,7 +24,7 @@ async fn only_one_bearer_token_with_a_right_checksum_is_a_credential() {
     let answer = |authorization: String| {
         let request =
             format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{authorization}\r\n");
-        let base = stack.server.public();
+        let base = stack.server().public();
         async move { raw(base, &request).await }
     };
     let good = format!("authorization: bEaReR {}\r\n", key.secret);
@@ -132,7 +132,7 @@ async fn a_caller_who_is_not_known_never_makes_us_read_a_large_body() {
     let stack = Stack::start().await;
     let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
         authorization: Bearer sk-unknown\r\ncontent-length: 60000000\r\nconnection: close\r\n\r\n{";
-    let said = raw(stack.server.public(), request).await;
+    let said = raw(stack.server().public(), request).await;
     assert!(said.starts_with("HTTP/1.1 401") && said.contains("invalid_api_key"), "{said}");
 }
 

@@ -158,7 +158,7 @@ async fn probes_and_metrics_have_a_port_of_their_own_and_name_no_key() {
     let key = stack.key_with(json!({"label": "a customer's label"})).await;
     stack.call(&key, Script::tokens(12, 5)).send().await;
     let admin = |path: &str| {
-        let url = format!("{}{path}", stack.server.admin());
+        let url = format!("{}{path}", stack.server().admin());
         async move { Http::new().get(&url).await }
     };
     assert_eq!(admin("/livez").await.status, 200);
@@ -173,11 +173,11 @@ async fn probes_and_metrics_have_a_port_of_their_own_and_name_no_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn http_1_0_and_expectations_are_understood() {
     let stack = Stack::start().await;
-    let old = raw(stack.server.public(), "GET /health HTTP/1.0\r\n\r\n").await;
+    let old = raw(stack.server().public(), "GET /health HTTP/1.0\r\n\r\n").await;
     assert!(old.contains(" 200 ") && old.ends_with(r#"{"status":"ok"}"#), "{old}");
     let expecting = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\n\
         content-length: 2\r\n\r\n{}";
-    let answer = raw(stack.server.public(), expecting).await;
+    let answer = raw(stack.server().public(), expecting).await;
     assert!(answer.contains("missing_api_key"), "{answer}");
 }
 

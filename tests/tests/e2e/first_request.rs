@@ -70,8 +70,8 @@ async fn every_model_has_its_price_and_cached_tokens_theirs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
-    let mut stack = Stack::start().await;
-    let printed = stack.server.stdout();
+    let stack = Stack::start().await;
+    let printed = stack.server().stdout();
     assert!(printed.contains("curl"), "{printed}");
     let start = printed.find("fg_mgmt_").unwrap_or_else(|| panic!("no management key: {printed}"));
     let management_key: String =
@@ -80,9 +80,9 @@ async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
     let answer = stack.http.send_as(&management_key, Method::POST, &url, Some(json!({}))).await;
     assert_eq!(answer.status, 201, "{answer}");
 
-    stack.server.kill();
-    stack.restart().await;
-    let printed = stack.server.stdout();
+    stack.server().kill();
+    stack.server().restart().await;
+    let printed = stack.server().stdout();
     assert!(!printed.contains("fg_mgmt_") && !printed.contains("fg_api_"), "{printed}");
 }
 
@@ -99,7 +99,7 @@ async fn secrets_are_their_owners_alone_and_no_plaintext_is_kept_or_logged() {
         .await
         .assert_error(401, "invalid_api_key");
 
-    let log = stack.server.log();
+    let log = stack.server().log();
     for secret in [&key.secret, &stack.account.management_key, &wrong] {
         assert!(!log.contains(secret.as_str()), "the log tells a key");
         for file in files(&stack) {
@@ -175,7 +175,7 @@ async fn a_wrong_setting_is_refused_at_start_with_its_name() {
     ];
     for (name, value) in cases {
         let env = vec![(name, value.clone())];
-        let said = Server::refuses(&Settings { data: data.path().to_owned(), env }).await;
+        let said = Server::refuses(&Settings::all_in_one(data.path(), env)).await;
         let last = said.trim_end().rsplit("\n\n").next().unwrap();
         let named = said.contains(name) || said.contains(&flag_of(name)) || said.contains("models.toml");
         assert!(named, "{name}={value}: {last}");

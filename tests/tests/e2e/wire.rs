@@ -274,7 +274,7 @@ async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
     let stack = Stack::start().await;
     let key = stack.key().await;
     stack.call(&key, Script::tokens(12, 5)).send().await;
-    let before = stack.server.peak_memory();
+    let before = stack.server().peak_memory();
 
     let call = stack.call(&key, Script::tokens(1_000_000, 5));
     let script = call.body["messages"][0].clone();
@@ -282,6 +282,6 @@ async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
     let answer = call.with("messages", json!([long, script])).with("max_tokens", 5).send().await;
 
     assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
-    let took = stack.server.peak_memory() - before;
+    let took = stack.server().peak_memory() - before;
     assert!(took < 4 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
 }
