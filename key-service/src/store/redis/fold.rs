@@ -18,7 +18,7 @@ use crate::{
     store::Outcomes,
 };
 
-/// Commands that one run of the script takes; it holds up all of Redis for some 5 µs each. Longer batches are cut.
+/// Commands that one run of the script takes; it holds up all of Redis for some 7 µs each. Longer batches are cut.
 const BATCH: usize = 512;
 /// Fields of a command beside its name, its key and its record.
 const FIELDS: usize = 5;

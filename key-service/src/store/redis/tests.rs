@@ -26,7 +26,7 @@ use crate::{
             after, capture, hold,
             in_redis::settings,
             make_key, open_account_with,
-            servers::{Server, copy},
+            servers::{Server, Watched, copy},
             spend,
         },
     },
@@ -66,7 +66,7 @@ async fn spend_one_each(store: &Redis, account: AccountId, key: KeyId, n: u8) {
         let generation = GenerationId::new(after(n.into()), [7; 10]);
         let commands = vec![hold(key, generation, 1, after(30)), capture(key, generation, 1)];
         let outcomes = store.execute(account, commands, START).await.unwrap();
-        assert!(matches!(outcomes[..], [Ok(Outcome::Held(_)), Ok(Outcome::Captured(_))]), "{outcomes:?}");
+        assert!(matches!(outcomes[..], [Ok(_), Ok(Outcome::Captured(_))]), "{outcomes:?}");
     }
 }
 
@@ -138,6 +138,20 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
 
     fs::remove_file(file).unwrap();
     Redis::open(&settings, later).await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
+    let watched = Watched::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = open(&settings(&watched.url(), &data_dir)).await.unwrap();
+    let account = open_account_with(&store, 1, 100).await;
+    let key = make_key(&store, account, 1, None).await;
+    spend_one_each(&store, account, key, 3).await;
+    watched.fail_over();
+    spend_one_each(&store, account, key, 5).await;
+    // The first three were captured before, and are not billed again.
+    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(5));
 }
 
 #[tokio::test]

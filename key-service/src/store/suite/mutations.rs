@@ -98,22 +98,22 @@ fn every_fault_planted_in_the_script_is_caught() {
 #[test]
 fn the_script_without_a_fault_passes() {
     let server = Arc::new(Server::start_with(&["--port", "0", "--appendonly", "no"]));
-    assert!(first_failure(&server, LEDGER.to_owned()).is_none());
+    assert!(first_failure(&server, LEDGER).is_none());
 }
 
 fn is_caught(server: &Arc<Server>, (what, right, wrong): &(&str, &str, &str)) -> bool {
     assert_eq!(LEDGER.matches(right).count(), 1, "{what}: the words to be changed must stand there once");
-    first_failure(server, LEDGER.replace(right, wrong)).is_some()
+    first_failure(server, &LEDGER.replace(right, wrong)).is_some()
 }
 
 /// The first of the histories that does not end as the ledger says.
-fn first_failure(server: &Arc<Server>, ledger: String) -> Option<String> {
+fn first_failure(server: &Arc<Server>, ledger: &str) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config =
         Config { cases: HISTORIES, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
     let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let outcome = TestRunner::new_with_rng(config, chance).run(&history(), |history| {
-        let mut mutant = runtime.block_on(Mutant::new(server, &ledger));
+        let mut mutant = runtime.block_on(Mutant::new(server, ledger));
         runtime.block_on(live(&mut mutant, history));
         Ok(())
     });

@@ -31,6 +31,14 @@ pub(crate) struct Cluster {
     _masters: [Server; 3],
 }
 
+/// A master, its replica, and the Sentinel that watches them.
+pub(crate) struct Watched {
+    sentinel: Child,
+    port: u16,
+    _folder: TempDir,
+    _servers: [Server; 2],
+}
+
 impl Server {
     /// The server that all tests of this moment share.
     pub(crate) fn shared() -> Arc<Self> {
@@ -100,6 +108,11 @@ impl Server {
         ask(UnixStream::connect(self.socket()).ok()?, line)
     }
 
+    /// Whether the answer says this.
+    fn asks(&self, line: &str, fact: &str) -> bool {
+        whole_answer(UnixStream::connect(self.socket()).unwrap(), line).contains(fact)
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
@@ -140,6 +153,57 @@ impl Cluster {
     }
 }
 
+impl Watched {
+    pub(crate) fn start() -> Self {
+        let taken: [TcpListener; 3] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [master, replica, port] = taken.map(|listener| listener.local_addr().unwrap().port());
+        let (master_port, of) = (master.to_string(), format!("127.0.0.1 {master}"));
+        let servers = [
+            Server::start_with(&["--port", &master_port]),
+            Server::start_with(&["--port", &replica.to_string(), "--replicaof", &of]),
+        ];
+        let in_step = || servers[1].asks("INFO replication", "master_link_status:up");
+        until("the replica to follow", in_step);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sentinel.conf");
+        let lines = format!("bind 127.0.0.1\nport {port}\nsentinel monitor main 127.0.0.1 {master} 1\n");
+        fs::write(&file, lines).unwrap();
+        let mut command = Command::new("redis-server");
+        command.arg(&file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
+        let sentinel = command.spawn().unwrap();
+        let watched = Self { sentinel, port, _folder: folder, _servers: servers };
+        let knows = || watched.ask("SENTINEL REPLICAS main", 1).contains("*1");
+        until("the Sentinel to find the replica", knows);
+        watched
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/main", self.port)
+    }
+
+    /// Makes the replica the master, and the master a replica.
+    pub(crate) fn fail_over(&self) {
+        // An array of two strings: five lines.
+        let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
+        let before = master();
+        // It promotes none before it has looked at it, which it does within ten seconds.
+        until("the Sentinel to begin", || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
+        until("the failover", || master() != before);
+    }
+
+    fn ask(&self, line: &str, lines: usize) -> String {
+        let stream = TcpStream::connect(("127.0.0.1", self.port));
+        stream.ok().and_then(|stream| first_lines(stream, line, lines)).unwrap_or_default()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.sentinel.kill();
+        let _ = self.sentinel.wait();
+    }
+}
+
 fn master(port: u16, bus: u16) -> Server {
     let (port, bus) = (port.to_string(), bus.to_string());
     Server::start_with(&[
@@ -156,9 +220,8 @@ fn master(port: u16, bus: u16) -> Server {
 
 /// Whether a node finds all slots served and knows who serves them.
 fn knows_all(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    stream.write_all(b"CLUSTER INFO\r\nQUIT\r\n").unwrap();
-    let info = std::io::read_to_string(stream).unwrap_or_default();
+    let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let info = whole_answer(stream, "CLUSTER INFO");
     ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3", "cluster_size:3"]
         .iter()
         .all(|fact| info.contains(fact))
@@ -169,11 +232,23 @@ fn must(port: u16, line: &str) {
     assert_eq!(answer.as_deref(), Some("+OK"), "{line}");
 }
 
-fn ask(mut stream: impl std::io::Read + Write, line: &str) -> Option<String> {
+fn ask(stream: impl std::io::Read + Write, line: &str) -> Option<String> {
+    Some(first_lines(stream, line, 1)?.trim_end().to_owned())
+}
+
+fn first_lines(mut stream: impl std::io::Read + Write, line: &str, lines: usize) -> Option<String> {
     stream.write_all(format!("{line}\r\n").as_bytes()).ok()?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).ok()?;
-    Some(answer.trim_end().to_owned())
+    let (mut answer, mut stream) = (String::new(), BufReader::new(stream));
+    for _ in 0..lines {
+        stream.read_line(&mut answer).ok()?;
+    }
+    Some(answer)
+}
+
+/// For servers that know `QUIT`; a Sentinel does not.
+fn whole_answer(mut stream: impl std::io::Read + Write, line: &str) -> String {
+    let asked = stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes());
+    asked.and_then(|()| std::io::read_to_string(stream)).unwrap_or_default()
 }
 
 fn share<T>(shared: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
