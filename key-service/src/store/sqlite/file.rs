@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 /// In the header of every file of ours: "Fare".
 const APPLICATION_ID: i32 = 0x4661_7265;
@@ -18,6 +18,9 @@ const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
 /// How long to wait for another process (the command line beside the server) to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often to ask for a write-ahead log while other processes do the same: each attempt lets one of them through.
+const WAL_ATTEMPTS: u32 = 100;
 
 /// How many statements stay prepared on a connection: all there are, with room to grow.
 const CACHED_STATEMENTS: usize = 64;
@@ -95,10 +98,12 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 /// Refuses what is not ours or newer than us. A file without any table is a new one.
 fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let header = || -> rusqlite::Result<(i32, usize, bool)> {
-        let number = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+        // All of one moment, since another process may be making the tables just now.
+        let moment = connection.unchecked_transaction()?;
+        let number = |name| moment.pragma_query_value(None, name, |row| row.get(0));
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
         let version = usize::try_from(number("user_version")?).unwrap_or(usize::MAX);
-        Ok((number("application_id")?, version, connection.query_row(tables, [], |row| row.get(0))?))
+        Ok((number("application_id")?, version, moment.query_row(tables, [], |row| row.get(0))?))
     };
     match header() {
         Ok((0, 0, false)) => Ok(()),
@@ -116,8 +121,7 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 
 /// How SQLite is to treat the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
-    // Readers and one writer do not block each other, over several processes.
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    write_ahead(connection)?;
     // A commit returns after its sync: what was acknowledged survives the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -126,6 +130,23 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // Nothing in the file's schema may call functions with side effects.
     connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Readers and one writer do not block each other, over several processes.
+///
+/// Of two processes that ask for this on a new file at once, SQLite refuses one instead of letting it wait. So it waits
+/// here, for a moment with the file to itself, and asks again.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut attempt = 1;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && attempt < WAL_ATTEMPTS => {
+                Transaction::new_unchecked(connection, TransactionBehavior::Exclusive)?.rollback()?;
+                attempt += 1;
+            }
+            asked => return asked,
+        }
+    }
 }
 
 /// Brings the tables up to date, all or nothing. Of two processes that do it at once, the second finds it done.
