@@ -13,5 +13,6 @@ mod first_request;
 mod harness;
 mod leaving;
 mod management;
+mod services;
 mod upstream;
 mod wire;
