@@ -73,9 +73,15 @@ pub enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] io::Error),
-    /// Redis cannot be used.
-    #[error(transparent)]
-    Redis(#[from] RedisError),
+    /// Redis cannot be used. Its own words say the causes too.
+    #[error("Redis: {0}")]
+    Redis(RedisError),
+}
+
+impl From<RedisError> for OpenError {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
 }
 
 impl Redis {
