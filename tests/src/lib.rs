@@ -1,4 +1,4 @@
-//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real binary, and a load
+//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real programs, and a load
 //! generator.
 
 #![expect(

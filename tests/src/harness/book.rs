@@ -175,12 +175,12 @@ impl Book {
 
     /// The least and the most that each key may have been billed, in nano-USD.
     fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
+        // Of several attempts only the last one can have been answered.
+        let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
         let mut keys: HashMap<String, (i64, i64)> = HashMap::new();
         for line in &*self.entries.lock().unwrap() {
             let line = line.lock().unwrap().clone();
-            // Of several attempts only the last one can have been answered.
-            let served = generations.iter().rfind(|generation| generation.tag == line.tag);
-            let (least, most) = line.range(served);
+            let (least, most) = line.range(by_tag.get(line.tag.as_str()).copied());
             let sum = keys.entry(line.key).or_default();
             *sum = (sum.0 + least, sum.1 + most);
         }

@@ -92,24 +92,29 @@ impl Call {
 
     /// Sends it as a stream that does not tell its usage.
     pub async fn stream_without_usage(self) -> Stream {
-        let call = self.with("stream", true);
-        call.open().await.unwrap_or_else(|answer| panic!("no stream: {answer}"))
+        let opened = self.with("stream", true).open().await.expect("there is an answer");
+        opened.unwrap_or_else(|answer| panic!("no stream: {answer}"))
     }
 
     /// The stream, or the answer where it is refused.
     pub async fn try_stream(self) -> Result<Stream, Answer> {
+        self.reach_stream().await.expect("there is an answer")
+    }
+
+    /// The same, where there may be no answer.
+    pub async fn reach_stream(self) -> Result<Result<Stream, Answer>, String> {
         self.with("stream", true).with("stream_options", json!({"include_usage": true})).open().await
     }
 
-    async fn open(self) -> Result<Stream, Answer> {
+    async fn open(self) -> Result<Result<Stream, Answer>, String> {
         let entry = self.enter();
-        let response = self.http.open(self.request()).await.unwrap_or_else(|e| panic!("no answer: {e}"));
+        let response = self.http.open(self.request()).await?;
         if response.status() != 200 {
-            return Err(Answer::read(response).await.unwrap_or_else(|e| panic!("no answer: {e}")));
+            return Answer::read(response).await.map(Err);
         }
         let (head, body) = response.into_parts();
         let ended = Ended::default();
-        Ok(Stream { headers: head.headers, events: Events::new(body), tag: self.tag, entry, ended })
+        Ok(Ok(Stream { headers: head.headers, events: Events::new(body), tag: self.tag, entry, ended }))
     }
 
     fn enter(&self) -> Entry {

@@ -190,9 +190,23 @@ impl Server {
 
     /// Asks it to end, as Ctrl-C does.
     pub fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
+    pub fn hang(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on where it hung.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
         // The shell's own `kill`: there may be no other.
-        let sent = Command::new("sh").args(["-c", &format!("kill -INT {pid}")]).status();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
     }
 

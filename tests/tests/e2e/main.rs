@@ -1,4 +1,4 @@
-//! The real binary through its public doors.
+//! The real programs through their public doors.
 
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 

@@ -1,0 +1,320 @@
+//! Whichever process dies or hangs, nothing is lost, nothing is billed twice, and all heals by itself.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Answer, ApiKey, LOOK_EVERY, PATIENCE, Server, Stack, cost_of, usd},
+    upstream::Script,
+};
+use tokio::time::sleep;
+
+use super::{CLIENTS, two_of_each, with_lease};
+
+/// The shortest that is allowed, to be waited for.
+const LEASE: Duration = Duration::from_secs(3);
+/// An expiry is noticed within a second; the rest is for slow machines.
+const NOTICING: Duration = Duration::from_secs(4);
+/// Processes killed one after the other, unless `FAREGATE_TEST_KILLS` says how many, and in which order.
+const KILLS: usize = 12;
+const SEED: u64 = 4_715_620;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_killed_gateway_held_is_billed_as_last_reported_while_the_other_serves_on() {
+    let stack = with_lease(LEASE).await;
+    let doomed = stack.open_account("doomed", usd("1"));
+    let mut keys = Vec::new();
+    for index in 0..12 {
+        let account = if index % 2 == 0 { &doomed } else { &stack.account };
+        keys.push(stack.key_of(account, json!({})).await);
+    }
+    let script = Script::tokens(12, 400).pace(25);
+    let streams = join_all(
+        keys.iter()
+            .enumerate()
+            .map(|(index, key)| stack.call_at(&stack.gateways[index % 2], key, script.clone()).stream()),
+    )
+    .await;
+    let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
+    let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
+    sleep(LEASE + LEASE / 3).await;
+
+    stack.kill_gateway(0);
+    let killed = Instant::now();
+    let other = stack.key().await;
+    for _ in 0..20 {
+        let answer = stack.call(&other, Script::tokens(12, 5)).send().await;
+        assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 5)), "{answer}");
+    }
+    while stack.balance(&doomed).held != NanoUsd::ZERO {
+        assert!(killed.elapsed() < LEASE + NOTICING, "a hold outlives its lease");
+        sleep(LOOK_EVERY).await;
+    }
+    let ended: Vec<_> = join_all(reading).await.into_iter().map(Result::unwrap).collect();
+
+    let mut billed = Vec::new();
+    for (index, (key, tag)) in keys.iter().zip(&tags).enumerate() {
+        let stopped = stack.upstream.wait_for(tag, "stop", |generation| generation.ended.is_some()).await;
+        let used = stack.used(key).await;
+        if index % 2 == 0 {
+            assert!(ended[index].broken.is_some() && !ended[index].done, "it may not look complete");
+            let range = cost_of(12, 1)..=cost_of(12, stopped.served.completion);
+            assert!(range.contains(&used), "{used} for {:?}", stopped.served);
+        } else {
+            assert_eq!((ended[index].assert_done().cost(), used), (cost_of(12, 400), cost_of(12, 400)));
+        }
+        billed.push(used);
+    }
+    stack.gateways[0].restart().await;
+    sleep(LEASE).await;
+    for (key, before) in keys.iter().zip(billed) {
+        assert_eq!(stack.used(key).await, before, "billed once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn killed_key_services_are_not_felt_while_one_is_left() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    let load = Load::default();
+    let kill_all_twice = async {
+        for key_service in stack.key_services.iter().chain(&stack.key_services) {
+            sleep(Duration::from_millis(400)).await;
+            key_service.kill();
+            sleep(Duration::from_millis(400)).await;
+            key_service.restart().await;
+        }
+        sleep(Duration::from_millis(200)).await;
+    };
+    load.run(&stack, &key, kill_all_twice).await;
+    assert_eq!(load.refused(), 0, "whoever asked the one that died is answered by the other");
+    load.assert_billed(&stack, &key, NanoUsd::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_goes_on() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    let load = Load::default();
+    let hang = async {
+        sleep(Duration::from_millis(400)).await;
+        stack.key_services[0].hang();
+        sleep(Duration::from_millis(400)).await;
+        heals(&stack, &key).await;
+        stack.key_services[0].resume();
+        sleep(Duration::from_millis(400)).await;
+    };
+    load.run(&stack, &key, hang).await;
+    load.assert_billed(&stack, &key, times(cost_of(12, 5), stack.gateways.len())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_the_end_of_its_grant() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    let start = async |index: usize, tokens| {
+        let script = Script::tokens(12, tokens).pace(2);
+        let mut stream = stack.call_at(&stack.gateways[index], &key, script).stream().await;
+        stream.read_tokens(5).await;
+        stream
+    };
+    let (short, long) = tokio::join!(start(0, 500), start(1, 20_000));
+    for key_service in &stack.key_services {
+        key_service.kill();
+    }
+    let asked = stack.upstream.generations().len();
+    let refused = async {
+        let calls = (0..6).map(|_| stack.call(&key, Script::tokens(12, 5)).send());
+        for answer in join_all(calls).await {
+            answer.assert_error(503, "service_unavailable");
+        }
+        for gateway in &stack.gateways {
+            let url = format!("{}/v1/management/keys", gateway.public());
+            let answer = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await;
+            answer.assert_error(503, "service_unavailable");
+        }
+    };
+    let (short, long, ()) = tokio::join!(short.rest(), long.rest(), refused);
+    assert_eq!(short.assert_done().tokens(), 500, "its grant covers all of it");
+    long.assert_error(503, "service_unavailable");
+    assert!(long.tokens() >= 1_000, "it goes on to the end of its grant: {long:?}");
+    assert_eq!(stack.upstream.generations().len(), asked, "nothing new reached the upstream");
+
+    join_all(stack.key_services.iter().map(Server::restart)).await;
+    heals(&stack, &key).await;
+    stack.released(PATIENCE).await;
+    let delivered = cost_of(12, 500).nanos() + cost_of(12, long.tokens() as u64).nanos();
+    let since = stack.upstream.generations().len() - asked;
+    assert_eq!(stack.used(&key).await.nanos(), delivered + times(cost_of(12, 5), since).nanos());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    let load = Load::default();
+    let kill_twice = async {
+        sleep(Duration::from_millis(500)).await;
+        stack.redis().kill();
+        let deadline = Instant::now() + PATIENCE;
+        while load.refused() < CLIENTS {
+            assert!(Instant::now() < deadline, "what cannot be authorized is refused");
+            sleep(LOOK_EVERY).await;
+        }
+        stack.redis().restart().await;
+        heals(&stack, &key).await;
+        // And an end so short that it is only waited for.
+        stack.redis().kill();
+        stack.redis().restart().await;
+        sleep(Duration::from_millis(500)).await;
+    };
+    load.run(&stack, &key, kill_twice).await;
+    load.assert_billed(&stack, &key, times(cost_of(12, 5), stack.gateways.len())).await;
+}
+
+/// That every answered request was billed what it was told, and every other one no more than was served, is asserted
+/// when the stack is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
+    let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let stack = with_lease(LEASE).await;
+    let key = stack.key().await;
+    let stop = AtomicBool::new(false);
+    let (answered, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let client = async |index: usize| {
+        while !stop.load(Ordering::Relaxed) {
+            let good = if index.is_multiple_of(2) {
+                let script = Script { head_after_ms: 150, ..Script::tokens(30, 7) };
+                stack.call(&key, script).try_send().await.is_ok_and(|answer| answer.status == 200)
+            } else {
+                match stack.call(&key, Script::tokens(30, 20).pace(10)).reach_stream().await {
+                    Ok(Ok(stream)) => stream.rest().await.done,
+                    Ok(Err(_)) | Err(_) => false,
+                }
+            };
+            if good { &answered } else { &lost }.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let killer = async {
+        let mut chance = SEED;
+        for _ in 0..kills {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            kill_one(&stack, usize::try_from(chance >> 33).unwrap()).await;
+        }
+        heals(&stack, &key).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(join_all((0..CLIENTS).map(client)), killer);
+    let (answered, lost) = (answered.into_inner(), lost.into_inner());
+    println!("{answered} requests were answered and {lost} were not, with {kills} kills among them");
+    assert!(answered > lost, "{answered} requests were answered, {lost} were not");
+}
+
+/// Ends one of the processes as a power cut would, and starts it again.
+async fn kill_one(stack: &Stack, chance: usize) {
+    let (away, between) = (Duration::from_millis(100), Duration::from_millis(250));
+    // One in three is a Redis, a key-service, a gateway.
+    let which = chance / 3 % 2;
+    match chance % 3 {
+        0 => {
+            stack.redis().kill();
+            sleep(away).await;
+            stack.redis().restart().await;
+        }
+        1 => {
+            stack.key_services[which].kill();
+            sleep(away).await;
+            stack.key_services[which].restart().await;
+        }
+        _ => {
+            stack.kill_gateway(which);
+            sleep(away).await;
+            stack.gateways[which].restart().await;
+        }
+    }
+    sleep(between).await;
+}
+
+/// Clients that send one request after the other, whole and streamed, each of which is served or refused with 503.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    served: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Load {
+    /// Sends for as long as something happens.
+    async fn run(&self, stack: &Stack, key: &ApiKey, meanwhile: impl Future<Output = ()>) {
+        let until = async {
+            meanwhile.await;
+            self.stop.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(join_all((0..CLIENTS).map(|index| self.client(stack, key, index))), until);
+    }
+
+    async fn client(&self, stack: &Stack, key: &ApiKey, index: usize) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let call = stack.call(key, Script::tokens(30, 7).pace(5));
+            if index.is_multiple_of(2) {
+                self.count(&call.send().await);
+            } else {
+                match call.try_stream().await {
+                    Ok(stream) => {
+                        stream.rest().await.assert_done();
+                        self.served.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(answer) => self.count(&answer),
+                }
+            }
+        }
+    }
+
+    fn count(&self, answer: &Answer) {
+        if answer.status == 200 {
+            self.served.fetch_add(1, Ordering::Relaxed);
+        } else {
+            answer.assert_error(503, "service_unavailable");
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Asserts that what was served is what was billed, beside so much else.
+    async fn assert_billed(&self, stack: &Stack, key: &ApiKey, beside: NanoUsd) {
+        stack.released(PATIENCE).await;
+        let served = self.served.load(Ordering::Relaxed);
+        println!("{served} requests were served and {} refused", self.refused());
+        let billed = times(cost_of(30, 7), served).checked_add(beside).unwrap();
+        assert_eq!(stack.used(key).await, billed);
+    }
+}
+
+/// Waits until requests are served again over every gateway, with nothing but time to help.
+async fn heals(stack: &Stack, key: &ApiKey) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for gateway in &stack.gateways {
+        loop {
+            let answer = stack.call_at(gateway, key, Script::tokens(12, 5)).send().await;
+            if answer.status == 200 {
+                break;
+            }
+            answer.assert_error(503, "service_unavailable");
+            assert!(Instant::now() < deadline, "it does not heal: {answer}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn times(amount: NanoUsd, count: usize) -> NanoUsd {
+    NanoUsd::from_nanos(amount.nanos() * i64::try_from(count).unwrap())
+}
