@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{LOOK_EVERY, PATIENCE, server::signal};
 
 /// What keeps every answer: it is on disk before it is given, and nothing is ever evicted.
 const KEEPING: [&str; 8] =
@@ -51,6 +51,16 @@ impl Redis {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.folder);
         self.ready().await;
+    }
+
+    /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
+    pub fn hang(&self) {
+        signal(self.child.lock().unwrap().id(), "STOP");
+    }
+
+    /// Lets it go on where it hung.
+    pub fn resume(&self) {
+        signal(self.child.lock().unwrap().id(), "CONT");
     }
 
     /// Waits until it answers: one that still reads its file says that it loads.

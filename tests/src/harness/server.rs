@@ -190,24 +190,17 @@ impl Server {
 
     /// Asks it to end, as Ctrl-C does.
     pub fn interrupt(&self) {
-        self.signal("INT");
+        signal(self.pid(), "INT");
     }
 
     /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
     pub fn hang(&self) {
-        self.signal("STOP");
+        signal(self.pid(), "STOP");
     }
 
     /// Lets it go on where it hung.
     pub fn resume(&self) {
-        self.signal("CONT");
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        // The shell's own `kill`: there may be no other.
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
+        signal(self.pid(), "CONT");
     }
 
     /// The most memory that it ever had resident, in bytes.
@@ -255,6 +248,12 @@ fn launch(settings: &Settings) -> Child {
         .stderr(log)
         .spawn()
         .expect("the binary can be started")
+}
+
+/// Sends a signal. The shell's own `kill` does: there may be no other.
+pub(super) fn signal(pid: u32, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
 }
 
 /// A binary of this workspace, built beside the running executable.

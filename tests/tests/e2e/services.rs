@@ -128,7 +128,8 @@ async fn a_gateway_with_a_wrong_internal_token_serves_nobody_and_says_why() {
     let deployment = Deployment::Services { gateways: 1, key_services: 1 };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let key = stack.key().await;
-    let stranger = stack.another_gateway(vec![("FAREGATE_INTERNAL_TOKEN", "a-guess".into())]).await;
+    let stranger =
+        stack.another_gateway(vec![("FAREGATE_INTERNAL_TOKEN", "a-guess-long-enough".into())]).await;
     let answer = stack.call_at(&stranger, &key, Script::tokens(12, 5)).send().await;
     answer.assert_error(503, "service_unavailable");
     assert!(stack.upstream.generations().is_empty());
