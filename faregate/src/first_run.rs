@@ -1,6 +1,6 @@
 //! What a new installation needs so that its first request can be made: an account with credit, and a management key.
 
-use key_service::management::Management;
+use key_service::management::{Error, Management, accounts::AccountRefused};
 use shared::{money::NanoUsd, secret::SecretString};
 
 /// The account of a first run.
@@ -19,7 +19,12 @@ pub(crate) async fn prepare(management: &Management) -> anyhow::Result<Option<Fi
     if !management.accounts().await?.is_empty() {
         return Ok(None);
     }
-    let account = management.create_account(ACCOUNT, CREDIT).await?;
+    let account = match management.create_account(ACCOUNT, CREDIT).await {
+        Ok(account) => account,
+        // Another process has its first run on the same store just now, and prints what it made.
+        Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
     let management_key = management.create_management_key(account, "first run").await?;
     Ok(Some(FirstRun { management_key }))
 }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use key_service::config::Options;
 use shared::{
     clock::{Clock, random_bytes},
-    config::Common,
+    config::{Common, checked_token},
     digest::{Pepper, Peppers},
     secret::{self, SecretString},
 };
@@ -37,7 +37,8 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     };
     let internal_token = match common.internal_token()? {
         Some(token) => token,
-        None => folder.secret("internal-token", clock)?,
+        None => checked_token(folder.secret("internal-token", clock)?)
+            .context("`internal-token` in the data directory")?,
     };
     Ok(Secrets { peppers, internal_token })
 }

@@ -1,6 +1,12 @@
 //! The use-cases of management: who may govern keys, and what becomes of them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use shared::{
     clock::{Clock, random_bytes},
@@ -37,6 +43,8 @@ pub struct Management {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
+    /// The milliseconds of the last id.
+    last_id: AtomicI64,
 }
 
 /// Why a use-case came to nothing, by what the caller does next.
@@ -113,7 +121,7 @@ pub enum Created {
 impl Management {
     /// Management of what is in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
-        Self { store, clock, credentials }
+        Self { store, clock, credentials, last_id: AtomicI64::new(i64::MIN) }
     }
 
     /// The account that a presented management key governs.
@@ -169,7 +177,7 @@ impl Management {
         });
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let key = ApiKey {
-            id: KeyId::new(now, random_bytes(&*self.clock)),
+            id: KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
             label: draft.label,
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),
@@ -180,6 +188,14 @@ impl Management {
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
         }
+    }
+
+    /// Now, or the first millisecond after the last id: listings are in the order of ids, and what was made one after
+    /// the other within a millisecond is to keep its order.
+    fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
+        let next = |last: i64| now.millis().max(last.saturating_add(1));
+        let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
     }
 
     /// One of the account's keys.

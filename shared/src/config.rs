@@ -13,7 +13,7 @@ use clap::Args;
 use crate::{
     catalog::Catalog,
     key::Prefix,
-    secret::{self, SecretString},
+    secret::{self, ExposeSecret, SecretString},
     telemetry::{self, LogFormat},
 };
 
@@ -21,6 +21,9 @@ use crate::{
 const DEFAULT_MODELS: &str = "config/models.toml";
 /// The catalogue of an installation that has none.
 const BUILT_IN_MODELS: &str = include_str!("../../config/models.toml");
+
+/// The shortest internal token that is taken.
+const MIN_TOKEN_BYTES: usize = 16;
 
 /// Settings that both services have.
 #[derive(Args, Clone, Debug)]
@@ -93,11 +96,21 @@ impl Common {
 
     /// The internal token, if one is configured.
     pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
-        either(
+        let token = either(
             ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),
             ("FAREGATE_INTERNAL_TOKEN_FILE", self.internal_token_file.as_deref()),
-        )
+        )?;
+        token.map(checked_token).transpose()
     }
+}
+
+/// A token that cannot be guessed: an empty or short one would open the services to whoever reaches them.
+pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
+    if token.expose_secret().len() < MIN_TOKEN_BYTES {
+        let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
+        return Err(ConfigError::new("FAREGATE_INTERNAL_TOKEN", reason));
+    }
+    Ok(token)
 }
 
 /// A secret that is set directly or through a file; both is a mistake.
@@ -130,6 +143,14 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_is_empty_or_short_is_refused() {
+        for short in ["", "x", "fifteen letters"] {
+            assert!(checked_token(short.into()).is_err(), "{short:?}");
+        }
+        assert!(checked_token("sixteen letters!".into()).is_ok());
+    }
 
     #[test]
     fn the_built_in_catalogue_offers_flash_and_max() {

@@ -8,7 +8,10 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use shared::error::ApiError;
+use shared::{
+    error::ApiError,
+    http::{content_length, read_body},
+};
 use tokio::time::timeout;
 
 use super::{App, observe::Told};
@@ -17,6 +20,9 @@ use super::{App, observe::Told};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A body of at most so many bytes is read before it is passed on; the key-service takes no larger ones.
+const SMALL_BODY: usize = 64 << 10;
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -50,6 +56,12 @@ pub(super) async fn forward(
         tracing::warn!(error = e, "the key-service's HTTP cannot be reached");
         ApiError::service_unavailable()
     };
+    // A small body is read first, so that a client that stalls is not taken for a key-service that does.
+    if content_length(request.headers()).is_some_and(|length| length <= SMALL_BODY as u64) {
+        let (parts, body) = request.into_parts();
+        let read = read_body(&parts.headers, body, SMALL_BODY).await?;
+        request = Request::from_parts(parts, Body::from(read));
+    }
     *request.uri_mut() =
         target(&app.key_service_http, request.uri()).ok_or_else(|| away("no such address".into()))?;
     *request.version_mut() = http::Version::HTTP_11;

@@ -42,7 +42,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::BadAmount));
         }
         let now = self.clock.now();
-        let id = AccountId::new(now, random_bytes(&*self.clock));
+        let id = AccountId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: now.to_whole_seconds() };
         if !self.store.create_account(account).await? {
             return Err(Error::Refused(AccountRefused::NameTaken));
@@ -92,7 +92,7 @@ impl Management {
         let now = self.clock.now();
         let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
         let key = ManagementKey {
-            id: ManagementKeyId::new(now, random_bytes(&*self.clock)),
+            id: ManagementKeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
             name: name.to_owned(),
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),

@@ -58,7 +58,8 @@ impl Office {
     }
 }
 
-/// A clock that stands still until it is moved. Its chance is a counter, so that later ids sort behind earlier ones.
+/// A clock that stands still until it is moved. Its chance counts down: where later ids sort behind earlier ones, it is
+/// not by chance.
 pub(crate) struct Script {
     millis: AtomicI64,
     drawn: AtomicU64,
@@ -80,7 +81,7 @@ impl Clock for Script {
     }
 
     fn random(&self, bytes: &mut [u8]) {
-        let count = self.drawn.fetch_add(1, Ordering::SeqCst).to_be_bytes();
+        let count = (u64::MAX - self.drawn.fetch_add(1, Ordering::SeqCst)).to_be_bytes();
         let at = bytes.len() - count.len();
         bytes.fill(0);
         bytes[at..].copy_from_slice(&count);

@@ -47,7 +47,8 @@ impl Reported {
     /// Reads a `usage`. `None` where it does not say both what the prompt and what the completion took.
     pub(super) fn read(usage: &RawValue) -> Option<Self> {
         let raw: RawUsage<'_> = serde_json::from_str(usage.get()).ok()?;
-        let prompt = count(raw.prompt_tokens)?;
+        // No template renders a prompt of nothing: who says so has not counted.
+        let prompt = count(raw.prompt_tokens).filter(|prompt| *prompt > 0)?;
         let rest_of_total = || count(raw.total_tokens)?.checked_sub(prompt);
         let completion = count(raw.completion_tokens).or_else(rest_of_total)?;
         let cached = count(details(raw.prompt_tokens_details).cached_tokens).unwrap_or(0);
@@ -132,10 +133,15 @@ mod tests {
             ),
             (r#"{"prompt_tokens":12,"total_tokens":17}"#, (12, 0, 5, 0)),
             (r#"{"prompt_tokens":12,"completion_tokens":null,"total_tokens":17}"#, (12, 0, 5, 0)),
-            (r#"{"prompt_tokens":0,"completion_tokens":0,"unknown":[{}]}"#, (0, 0, 0, 0)),
+            (r#"{"prompt_tokens":1,"completion_tokens":0,"unknown":[{}]}"#, (1, 0, 0, 0)),
         ] {
             assert_eq!(read(usage), Some(expected), "{usage}");
         }
+    }
+
+    #[test]
+    fn a_prompt_of_no_tokens_was_not_counted() {
+        assert_eq!(read(r#"{"prompt_tokens":0,"completion_tokens":5,"total_tokens":5}"#), None);
     }
 
     #[test]
