@@ -64,6 +64,7 @@ macro_rules! contract {
                     a_capture_sent_by_many_at_once_is_billed_once,
                     changes_at_once_lose_no_money,
                     it_answers_a_ping,
+                    a_generation_held_again_for_another_key_is_due_once,
                 }
             }
 

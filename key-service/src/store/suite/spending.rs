@@ -47,6 +47,20 @@ pub(super) async fn no_commands_have_no_outcomes(subject: &mut impl Subject) {
     assert_eq!(subject.store().execute(account, Vec::new(), START).await.unwrap(), []);
 }
 
+pub(super) async fn a_generation_held_again_for_another_key_is_due_once(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 100).await;
+    let (first, second) =
+        (make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await);
+    let generation = generation(1);
+    execute_one(&**store, account, hold(first, generation, 5, after(30))).await.unwrap();
+    let release = Command::Release { key: first, generation };
+    let at_once = vec![release, hold(second, generation, 5, after(40))];
+    store.execute(account, at_once, START).await.unwrap();
+    let due = DueHold { account, key: second, generation };
+    assert_eq!(store.due_holds(after(99), 9).await.unwrap(), [due]);
+}
+
 pub(super) async fn holds_are_due_when_their_lease_is_over_and_the_oldest_come_first(
     subject: &mut impl Subject,
 ) {

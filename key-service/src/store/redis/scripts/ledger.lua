@@ -243,9 +243,10 @@ for _, id in ipairs(changed) do
   else
     kept[#kept + 1], kept[#kept + 2] = id, record_text(after)
   end
-  if after.state == 'open' then
-    running[#running + 1], running[#running + 2] = written(after.lease_until), lease(id, after)
-  elseif before.state == 'open' then
+  local goes_on = after.state == 'open'
+  if goes_on then running[#running + 1], running[#running + 2] = written(after.lease_until), lease(id, after) end
+  -- A generation that was released and held again for another key goes on under another name.
+  if before.state == 'open' and not (goes_on and after.key == before.key) then
     ended[#ended + 1] = lease(id, before)
   end
   if after.state == 'captured' or after.state == 'expired' then settled[#settled + 1] = id end
