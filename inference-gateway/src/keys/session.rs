@@ -100,7 +100,7 @@ async fn open(endpoint: &Endpoint, token: &PresentToken) -> Result<Session, Stat
             .keep_alive_while_idle(true)
             .connect()
             .await
-            .map_err(|e| Status::unavailable(e.to_string()))?;
+            .map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
         let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
             KeyServiceClient::with_interceptor(channel, token.clone());
         // One frame is under way at a time, so that a bound of one is never waited for.
