@@ -1,6 +1,5 @@
 //! Prepaid API keys for language models, in one program: gateway, key-service, embedded store and demo model.
 
-mod first_run;
 mod secrets;
 mod welcome;
 
@@ -12,6 +11,7 @@ use inference_gateway::server::{Parts as GatewayParts, Server as Gateway};
 use key_service::{
     cli,
     credentials::Credentials,
+    first_run::FirstRun,
     management::Management,
     server::{Parts as KeyServiceParts, Server as KeyService, readiness},
 };
@@ -19,6 +19,7 @@ use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System, random_bytes},
     config::Common,
+    probe::{READY, probe},
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
@@ -58,6 +59,9 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { common, gateway, key_service, admin_listen, command } = arguments;
+    if common.health {
+        return Ok(probe(admin_listen, READY).await?);
+    }
     common.start_log()?;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
@@ -95,7 +99,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         builtin,
     };
     let gateway = Gateway::start(&gateway, parts).await?;
-    let first = first_run::prepare(&management).await?;
+    let first = FirstRun::prepare(&management).await?;
     let addresses = welcome::Addresses {
         public: gateway.public,
         admin: admin_at,

@@ -5,12 +5,8 @@ use std::{
     net::SocketAddr,
 };
 
-use shared::{
-    catalog::{Catalog, UpstreamKind},
-    secret::ExposeSecret,
-};
-
-use crate::first_run::{ACCOUNT, CREDIT, FirstRun};
+use key_service::first_run::FirstRun;
+use shared::catalog::{Catalog, UpstreamKind};
 
 /// Where the process listens.
 pub(crate) struct Addresses {
@@ -36,7 +32,7 @@ pub(crate) fn print(
     writeln!(out)?;
     models(out, catalog)?;
     if let Some(first) = first {
-        first_steps(out, at, catalog, first)?;
+        first.print(out, &format!("http://{}", at.public), catalog)?;
     }
     out.flush()
 }
@@ -53,36 +49,4 @@ fn models(out: &mut impl Write, catalog: &Catalog) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-fn first_steps(out: &mut impl Write, at: &Addresses, catalog: &Catalog, first: &FirstRun) -> io::Result<()> {
-    let base = format!("http://{}/v1", at.public);
-    let model = catalog.models.first().map_or("", |m| m.id.as_str());
-    writeln!(out)?;
-    writeln!(
-        out,
-        "First run: made the account \"{ACCOUNT}\" with ${CREDIT} of credit, and a management key."
-    )?;
-    writeln!(out, "The key is shown this once. Paste:")?;
-    writeln!(out)?;
-    writeln!(out, "  export MANAGEMENT_KEY={}", first.management_key.expose_secret())?;
-    writeln!(out)?;
-    writeln!(out, "  # an API key that can spend one dollar at most")?;
-    writeln!(out, "  export API_KEY=$(curl -s {base}/management/keys \\")?;
-    writeln!(out, "    -H \"Authorization: Bearer $MANAGEMENT_KEY\" -H 'Content-Type: application/json' \\")?;
-    writeln!(
-        out,
-        "    -d '{{\"label\": \"first\", \"limit\": 1}}' | sed 's/.*\"key\":\"\\([^\"]*\\)\".*/\\1/')"
-    )?;
-    writeln!(out)?;
-    writeln!(out, "  # a first answer; add \"stream\": true to see it come word by word")?;
-    writeln!(out, "  curl {base}/chat/completions \\")?;
-    writeln!(out, "    -H \"Authorization: Bearer $API_KEY\" -H 'Content-Type: application/json' \\")?;
-    writeln!(
-        out,
-        "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is an API key?\"}}]}}'"
-    )?;
-    writeln!(out)?;
-    writeln!(out, "  # what it cost")?;
-    writeln!(out, "  curl {base}/management/keys -H \"Authorization: Bearer $MANAGEMENT_KEY\"")
 }

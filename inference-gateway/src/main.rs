@@ -12,6 +12,7 @@ use inference_gateway::{
 use shared::{
     clock::System,
     config::Common,
+    probe::{READY, probe},
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
@@ -46,6 +47,10 @@ struct Arguments {
     )]
     key_service_http_url: Uri,
 
+    /// Where a `local-model` serves, with /v1: what the catalogue calls builtin is asked there
+    #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
+    builtin_url: Option<Uri>,
+
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
@@ -57,7 +62,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { common, options, key_service_url, key_service_http_url, admin_listen } = arguments;
+    let Arguments { common, options, key_service_url, key_service_http_url, builtin_url, admin_listen } =
+        arguments;
+    if common.health {
+        return Ok(probe(admin_listen, READY).await?);
+    }
     common.start_log()?;
     let metrics = telemetry::metrics()?;
     let token = common.internal_token()?;
@@ -69,7 +78,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
             .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
         key_services: key_service_url,
         key_service_http: key_service_http_url,
-        builtin: None,
+        builtin: builtin_url,
     };
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;

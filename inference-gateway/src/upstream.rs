@@ -118,7 +118,7 @@ impl Upstream {
         builtin: Option<&Uri>,
     ) -> Result<Self, ConfigError> {
         let Some(base) = upstream.url.as_ref().or(builtin) else {
-            let reason = "kind \"builtin\" is served by the `faregate` program alone; give the model an upstream with a url";
+            let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
         };
         let at = |path: &str| -> Result<Uri, ConfigError> {

@@ -12,7 +12,7 @@ use shared::{
     clock::Clock,
     config::{ConfigError, either, parse_secret},
     digest::{Pepper, Peppers},
-    secret::SecretString,
+    secret::{ExposeSecret, SecretString},
 };
 
 use crate::store::{
@@ -36,8 +36,12 @@ pub struct Options {
 
     /// Where keys and money are kept: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
     /// [default: faregate.db in the data directory]
-    #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true)]
-    pub store: Option<String>,
+    #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true, value_parser = parse_secret)]
+    pub store: Option<SecretString>,
+
+    /// A file that holds that URL, where it has a password
+    #[arg(long, env = "FAREGATE_STORE_FILE", value_name = "FILE", global = true)]
+    pub store_file: Option<PathBuf>,
 
     /// What all names in Redis begin with; installations that share a Redis have different ones
     #[arg(long, env = "FAREGATE_REDIS_PREFIX", value_name = "PREFIX", default_value = "fg",
@@ -100,8 +104,13 @@ impl Options {
 
     /// Opens the configured store.
     pub async fn open_store(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>, ConfigError> {
-        let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display());
-        let url = self.store.clone().unwrap_or_else(default);
+        let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
+        let url = either(
+            ("FAREGATE_STORE", self.store.as_ref()),
+            ("FAREGATE_STORE_FILE", self.store_file.as_deref()),
+        )?;
+        let url = url.unwrap_or_else(default);
+        let url = url.expose_secret();
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Arc::new(Memory::new())),
             Some(("sqlite", path)) if !path.is_empty() => {
@@ -109,7 +118,7 @@ impl Options {
             }
             _ => {
                 let settings = Settings {
-                    address: Address::parse(&url).map_err(unusable_store)?,
+                    address: Address::parse(url).map_err(unusable_store)?,
                     prefix: self.redis_prefix.clone(),
                     journal_entries: self.redis_journal_entries,
                     volatile_allowed: self.redis_allow_volatile,

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod domain;
+pub mod first_run;
 pub mod grpc;
 pub mod http;
 pub mod management;

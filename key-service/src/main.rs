@@ -4,16 +4,19 @@ use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
+use http::Uri;
 use key_service::{
     cli,
     config::Options,
     credentials::Credentials,
+    first_run::FirstRun,
     management::Management,
     server::{Parts, Server, readiness},
 };
 use shared::{
     clock::{Clock, System},
     config::Common,
+    probe::{READY, probe},
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
@@ -33,6 +36,14 @@ struct Arguments {
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
     admin_listen: SocketAddr,
 
+    /// Where there is no account yet, make one with credit and a management key, and print how to use them
+    #[arg(long, env = "FAREGATE_FIRST_RUN")]
+    first_run: bool,
+
+    /// The address that clients use, as what a first run prints names it
+    #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    public_url: Uri,
+
     #[command(subcommand)]
     command: Option<cli::Command>,
 }
@@ -43,14 +54,18 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { common, options, admin_listen, command } = arguments;
+    let Arguments { common, options, admin_listen, first_run, public_url, command } = arguments;
+    if common.health {
+        return Ok(probe(admin_listen, READY).await?);
+    }
     common.start_log()?;
     let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let store = options.open_store(&clock).await?;
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
+    let management = Management::new(store.clone(), clock.clone(), credentials.clone());
     if let Some(command) = command {
-        return cli::run(command, &Management::new(store, clock, credentials), &mut std::io::stdout()).await;
+        return cli::run(command, &management, &mut std::io::stdout()).await;
     }
 
     let metrics = telemetry::metrics()?;
@@ -63,13 +78,17 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     let shutdown = CancellationToken::new();
     let ready = readiness(store.clone());
-    let parts = Parts { store, clock, credentials, catalog, internal_token };
+    let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token };
     let server = Server::start(&options, parts, shutdown.clone()).await?;
     let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone(), DRAIN));
+    let first = if first_run { FirstRun::prepare(&management).await? } else { None };
     let mut out = std::io::stdout().lock();
     writeln!(out, "listening key-http http://{}", server.http)?;
     writeln!(out, "listening key-grpc http://{}", server.grpc)?;
     writeln!(out, "listening admin http://{admin_at}")?;
+    if let Some(first) = first {
+        first.print(&mut out, &public_url.to_string(), &catalog)?;
+    }
     drop(out);
 
     until_signalled().await;

@@ -51,6 +51,10 @@ pub struct Common {
     /// What is logged, in the syntax of RUST_LOG
     #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
     pub log: String,
+
+    /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if it is
+    #[arg(long)]
+    pub health: bool,
 }
 
 /// A setting cannot be used.

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod json;
 pub mod key;
 pub mod money;
+pub mod probe;
 pub mod refusal;
 pub mod rpc;
 pub mod secret;

@@ -5,6 +5,7 @@
 mod bad_input;
 mod caps;
 mod clients;
+mod containers;
 mod crashes;
 mod credentials;
 mod doors;

@@ -1,0 +1,103 @@
+//! What a new installation needs so that its first request can be made: an account with credit, a management key, and
+//! commands to paste.
+
+use std::io::{self, Write};
+
+use shared::{
+    catalog::Catalog,
+    money::NanoUsd,
+    secret::{ExposeSecret, SecretString},
+};
+
+use crate::management::{Error, Management, accounts::AccountRefused};
+
+/// The account of a first run.
+pub const ACCOUNT: &str = "default";
+/// Its credit.
+pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
+
+/// What was made on the first run.
+pub struct FirstRun {
+    /// The plaintext of the management key, to be shown once.
+    management_key: SecretString,
+}
+
+impl FirstRun {
+    /// Makes account and key where there is no account at all. `None` on every later run, and to all but one of several
+    /// first runs at once.
+    pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
+        if !management.accounts().await?.is_empty() {
+            return Ok(None);
+        }
+        let account = match management.create_account(ACCOUNT, CREDIT).await {
+            Ok(account) => account,
+            // Another process has its first run on the same store just now, and prints what it made.
+            Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let management_key = management.create_management_key(account, "first run").await?;
+        Ok(Some(Self { management_key }))
+    }
+
+    /// Prints the key, and the commands from there to a billed answer. `public` is the address that clients use.
+    pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
+        let base = format!("{}/v1", public.trim_end_matches('/'));
+        let model = catalog.models.first().map_or("", |m| m.id.as_str());
+        writeln!(out)?;
+        writeln!(
+            out,
+            "First run: made the account \"{ACCOUNT}\" with ${CREDIT} of credit, and a management key."
+        )?;
+        writeln!(out, "The key is shown this once. Paste:")?;
+        writeln!(out)?;
+        writeln!(out, "  export MANAGEMENT_KEY={}", self.management_key.expose_secret())?;
+        writeln!(out)?;
+        writeln!(out, "  # an API key that can spend one dollar at most")?;
+        writeln!(out, "  export API_KEY=$(curl -s {base}/management/keys \\")?;
+        writeln!(
+            out,
+            "    -H \"Authorization: Bearer $MANAGEMENT_KEY\" -H 'Content-Type: application/json' \\"
+        )?;
+        writeln!(
+            out,
+            "    -d '{{\"label\": \"first\", \"limit\": 1}}' | sed 's/.*\"key\":\"\\([^\"]*\\)\".*/\\1/')"
+        )?;
+        writeln!(out)?;
+        writeln!(out, "  # a first answer; add \"stream\": true to see it come word by word")?;
+        writeln!(out, "  curl {base}/chat/completions \\")?;
+        writeln!(out, "    -H \"Authorization: Bearer $API_KEY\" -H 'Content-Type: application/json' \\")?;
+        writeln!(
+            out,
+            "    -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is an API key?\"}}]}}'"
+        )?;
+        writeln!(out)?;
+        writeln!(out, "  # what it cost")?;
+        writeln!(out, "  curl {base}/management/keys -H \"Authorization: Bearer $MANAGEMENT_KEY\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::management::testing::Office;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn of_many_first_runs_at_once_one_has_something_to_print() {
+        let office = Office::open();
+        let runs = (0..16).map(|_| {
+            let management = Arc::clone(&office.management);
+            tokio::spawn(async move { FirstRun::prepare(&management).await.unwrap() })
+        });
+        let made = join_all(runs).await.into_iter().filter_map(Result::unwrap).count();
+        assert_eq!(made, 1);
+
+        let accounts = office.management.accounts().await.unwrap();
+        let named: Vec<_> = accounts.iter().map(|a| (a.name.as_str(), a.credit)).collect();
+        assert_eq!(named, [(ACCOUNT, CREDIT)]);
+        assert!(FirstRun::prepare(&office.management).await.unwrap().is_none(), "later runs make nothing");
+    }
+}
