@@ -6,12 +6,10 @@ mod tool_call;
 
 use std::{mem, sync::Arc};
 
-pub(crate) use tool_call::ToolCall;
-
-use self::{characters::Characters, stops::Stops};
+use self::{characters::Characters, stops::Stops, tool_call::Call};
 use crate::{
     dice::Dice,
-    vocabulary::{CLOSE_CALL, OPEN_CALL, Vocabulary},
+    vocabulary::{Pair, Vocabulary},
 };
 
 /// A part of an answer that will not change any more.
@@ -21,14 +19,16 @@ pub(crate) enum Piece {
     Text(String),
     /// Of what the model thinks before it answers.
     Reasoning(String),
-    /// One whole call of a tool.
-    ToolCall(ToolCall),
+    /// A tool is called. `index` is the call's place in the answer, and by `id` the client will give the result.
+    Call { index: usize, id: String, name: String },
+    /// More of the arguments of a call: JSON, as the model spells it.
+    Arguments { index: usize, text: String },
 }
 
 /// An answer in the making.
 ///
-/// It holds back what is not certain: half a character, what may be the beginning of a stop string, a tool call until
-/// it is complete.
+/// It holds back what is not certain: half a character, what may be the beginning of a stop string, the name of a tool
+/// until it is whole.
 pub(crate) struct Answer {
     vocabulary: Arc<Vocabulary>,
     characters: Characters,
@@ -47,8 +47,7 @@ enum Part {
     Text,
     /// With the white space at its end, which is dropped if nothing follows.
     Reasoning(String),
-    /// With what the call says so far.
-    Call(String),
+    Call(Call),
 }
 
 impl Answer {
@@ -68,23 +67,23 @@ impl Answer {
 
     /// Adds a token and returns what became certain.
     pub(crate) fn push(&mut self, token: u32) -> Vec<Piece> {
-        let markers = self.vocabulary.markers;
-        if token == markers.open_thought || matches!(self.part, Part::Reasoning(_)) {
+        let (thought, call) = (self.vocabulary.markers.thought, self.vocabulary.markers.call);
+        let opens = |pair: Option<Pair>| pair.is_some_and(|pair| pair.open == token);
+        let closes = |pair: Option<Pair>| pair.is_some_and(|pair| pair.close == token);
+        if opens(thought) || matches!(self.part, Part::Reasoning(_)) {
             self.reasoning_tokens += 1;
         }
-        if markers.is_for_prompts(token) {
+        if self.vocabulary.is_for_prompts(token) {
             return Vec::new();
         }
-        match self.part {
-            Part::Text if token == markers.open_thought => self.begin(Part::Reasoning(String::new())),
-            Part::Text if token == markers.open_call && self.tools.is_some() => {
-                self.begin(Part::Call(String::new()))
-            }
-            Part::Reasoning(_) if token == markers.close_thought => self.begin(Part::Text),
-            Part::Call(_) if token == markers.close_call => self.close_call(),
+        match &mut self.part {
+            Part::Text if opens(thought) => self.begin(Part::Reasoning(String::new())),
+            Part::Text if opens(call) && self.tools.is_some() => self.begin_call(),
+            Part::Reasoning(_) if closes(thought) => self.begin(Part::Text),
+            Part::Call(_) if closes(call) => self.begin(Part::Text),
             Part::Text | Part::Reasoning(_) | Part::Call(_) => {
                 let text = self.characters.push(self.vocabulary.bytes(token));
-                self.write(text).into_iter().collect()
+                self.write(text)
             }
         }
     }
@@ -104,14 +103,9 @@ impl Answer {
         self.reasoning_tokens
     }
 
-    /// What was still held back when the model ended the answer. Half a character is never shown.
+    /// What was still held back when the answer ended. Half a character is never shown, nor half a tool's name.
     pub(crate) fn finish(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        if let Part::Call(unfinished) = mem::replace(&mut self.part, Part::Text) {
-            pieces.extend(self.write(format!("{OPEN_CALL}{unfinished}")));
-        }
-        pieces.extend(text(self.stops.finish()));
-        pieces
+        text(self.stops.finish()).into_iter().collect()
     }
 
     /// Turns to another part of the answer.
@@ -122,40 +116,34 @@ impl Answer {
         Vec::new()
     }
 
-    fn write(&mut self, mut written: String) -> Option<Piece> {
-        if self.skips_blanks && !matches!(self.part, Part::Call(_)) {
+    /// What was held back of the text before a call is certain now.
+    fn begin_call(&mut self) -> Vec<Piece> {
+        let id = self.tools.as_mut().map_or(0, Dice::roll);
+        let before = text(self.stops.finish());
+        self.begin(Part::Call(Call::new(self.calls, format!("call_{id:016x}"))));
+        before.into_iter().collect()
+    }
+
+    fn write(&mut self, mut written: String) -> Vec<Piece> {
+        if self.skips_blanks {
             written = written.trim_start().to_owned();
             self.skips_blanks = written.is_empty();
         }
         match &mut self.part {
-            Part::Text => text(self.stops.push(&written)),
+            Part::Text => text(self.stops.push(&written)).into_iter().collect(),
             Part::Reasoning(blanks) => {
                 blanks.push_str(&written);
                 let certain = blanks.trim_end().len();
                 let rest = blanks.split_off(certain);
                 let thought = mem::replace(blanks, rest);
-                (!thought.is_empty()).then_some(Piece::Reasoning(thought))
+                if thought.is_empty() { Vec::new() } else { vec![Piece::Reasoning(thought)] }
             }
             Part::Call(call) => {
-                call.push_str(&written);
-                None
-            }
-        }
-    }
-
-    /// A call that is well-formed is a call; any other is text, as the model wrote it.
-    fn close_call(&mut self) -> Vec<Piece> {
-        let Part::Call(written) = mem::replace(&mut self.part, Part::Text) else { return Vec::new() };
-        let Some(dice) = &mut self.tools else { return Vec::new() };
-        match ToolCall::parse(&written, self.calls, dice) {
-            Some(call) => {
-                self.calls += 1;
-                let mut pieces: Vec<_> = text(self.stops.finish()).into_iter().collect();
-                pieces.push(Piece::ToolCall(call));
-                self.begin(Part::Text);
+                let was_told = call.is_told();
+                let pieces = call.push(&written);
+                self.calls += usize::from(call.is_told() && !was_told);
                 pieces
             }
-            None => self.write(format!("{OPEN_CALL}{written}{CLOSE_CALL}")).into_iter().collect(),
         }
     }
 }
@@ -168,8 +156,8 @@ fn text(certain: String) -> Option<Piece> {
 mod tests {
     use super::*;
 
-    /// What the pieces of an answer with this text come to: text, thought, calls.
-    fn answer(written: &str, stops: &[&str], tools: bool) -> (String, String, Vec<ToolCall>) {
+    /// What the pieces of an answer with this text come to: text, thought, calls as name and arguments.
+    fn answer(written: &str, stops: &[&str], tools: bool) -> (String, String, Vec<(String, String)>) {
         let vocabulary = Arc::new(Vocabulary::shipped().unwrap());
         let stops = stops.iter().map(|&stop| stop.to_owned()).collect();
         let mut answer = Answer::new(Arc::clone(&vocabulary), stops, tools.then(|| Dice::new(1)));
@@ -186,7 +174,11 @@ mod tests {
             match piece {
                 Piece::Text(more) => text.push_str(&more),
                 Piece::Reasoning(more) => thought.push_str(&more),
-                Piece::ToolCall(call) => calls.push(call),
+                Piece::Call { index, name, .. } => {
+                    assert_eq!(index, calls.len());
+                    calls.push((name, String::new()));
+                }
+                Piece::Arguments { index, text } => calls[index].1.push_str(&text),
             }
         }
         (text, thought, calls)
@@ -216,22 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_whole_and_numbered() {
-        let (text, _, calls) = answer(&format!("Wait.{CALL}\n{CALL}"), &[], true);
+    fn calls_are_kept_apart_from_the_text_before_them() {
+        let (text, _, calls) = answer(&format!("Wait.{CALL}\n{CALL}"), &["t.?"], true);
         assert_eq!(text, "Wait.");
-        assert_eq!(calls.iter().map(|call| call.index).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(calls[0].name, "find");
-        assert_eq!(calls[0].arguments, "{\"q\": \"ü\", \"n\": 2}");
-        assert_ne!(calls[0].id, calls[1].id);
+        let call = ("find".to_owned(), "{\"q\": \"ü\", \"n\": 2}".to_owned());
+        assert_eq!(calls, [call.clone(), call]);
     }
 
     #[test]
-    fn a_call_is_text_where_no_tools_were_offered_or_where_it_is_malformed() {
+    fn a_call_that_is_cut_off_shows_what_it_had_come_to() {
+        let (text, _, calls) = answer(&CALL[..51], &[], true);
+        assert_eq!(text, "");
+        assert_eq!(calls, [("find".to_owned(), "{\"q\": \"ü".to_owned())]);
+        assert_eq!(answer(&CALL[..27], &[], true), (String::new(), String::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_call_is_text_where_no_tools_were_offered() {
         assert_eq!(answer(CALL, &[], false).0, CALL);
-        let malformed = "<tool_call>\n{\"name\": \"find\"}\n</tool_call>";
-        assert_eq!(answer(malformed, &[], true).0, malformed);
-        let unfinished = "<tool_call>\n{\"name\": ";
-        assert_eq!(answer(unfinished, &[], true).0, unfinished);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use self::worker::Worker;
 use crate::{
     answer::Piece,
     decoder::Decoder,
+    grammar::{Constraint, Grammars},
     prompt::Template,
     sampler::{Likelihood, Sampling},
     vocabulary::Vocabulary,
@@ -42,6 +43,7 @@ struct Running {
     options: Options,
     vocabulary: Arc<Vocabulary>,
     template: Template,
+    grammars: Grammars,
     context: usize,
     slots: Arc<Semaphore>,
     /// Taken on drop: the worker ends when nobody can send it requests any more.
@@ -58,7 +60,7 @@ struct Request {
 }
 
 /// What is asked of the model. The prompt leaves room for at least one more token.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) prompt: Vec<u32>,
     /// So many independent answers, at least one.
@@ -69,6 +71,8 @@ pub(crate) struct Job {
     pub(crate) stops: Vec<String>,
     /// Names the tool calls, which are recognised only if there is such a seed.
     pub(crate) tool_seed: Option<u64>,
+    /// What the answers may say, if not everything.
+    pub(crate) constraint: Option<Constraint>,
     /// Whether to say how likely each token was, and beside it how many of the likeliest.
     pub(crate) top_logprobs: Option<usize>,
 }
@@ -154,6 +158,7 @@ impl Engine {
     pub fn start(options: Options) -> Result<Self, LoadError> {
         let vocabulary = Arc::new(Vocabulary::shipped()?);
         let template = Template::shipped()?;
+        let grammars = Grammars::new(&vocabulary).map_err(LoadError::Tokenizer)?;
         let decoder = Decoder::shipped()?;
         let context = decoder.context();
         let (requests, arrivals) = mpsc::channel();
@@ -165,6 +170,7 @@ impl Engine {
             options,
             vocabulary,
             template,
+            grammars,
             context,
             requests: Some(requests),
             worker: Some(worker),
@@ -195,6 +201,10 @@ impl Engine {
 
     pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.0.vocabulary
+    }
+
+    pub(crate) fn grammars(&self) -> &Grammars {
+        &self.0.grammars
     }
 
     pub(crate) fn template(&self) -> &Template {
@@ -261,6 +271,7 @@ mod tests {
             sampling: Sampling::default(),
             stops: Vec::new(),
             tool_seed: None,
+            constraint: None,
             top_logprobs: None,
         }
     }

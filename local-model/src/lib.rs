@@ -8,6 +8,7 @@ mod arithmetic;
 mod decoder;
 mod dice;
 mod engine;
+mod grammar;
 mod http;
 mod prompt;
 #[cfg(test)]

@@ -31,6 +31,22 @@ impl Template {
         Ok(Self(environment))
     }
 
+    /// Whether the model can be told how hard to think.
+    pub(crate) fn takes_effort(&self) -> bool {
+        self.reads("reasoning_effort") || self.thinks_unasked()
+    }
+
+    /// Whether the model thinks unless it is told not to.
+    pub(crate) fn thinks_unasked(&self) -> bool {
+        self.reads("enable_thinking")
+    }
+
+    fn reads(&self, variable: &str) -> bool {
+        self.0
+            .get_template(NAME)
+            .is_ok_and(|template| template.undeclared_variables(false).contains(variable))
+    }
+
     /// The prompt up to where the assistant's answer begins.
     pub(crate) fn render(&self, conversation: &Conversation) -> Result<String, Error> {
         let Conversation { messages, tools, reasoning_effort } = conversation;
@@ -40,6 +56,7 @@ impl Template {
             messages,
             tools => defined(tools),
             reasoning_effort => reasoning_effort.as_deref().map_or(Value::UNDEFINED, Value::from),
+            enable_thinking => reasoning_effort.as_deref().map_or(Value::UNDEFINED, |effort| (effort != "none").into()),
             add_generation_prompt => true,
         })
     }

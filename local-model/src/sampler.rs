@@ -43,9 +43,8 @@ impl Sampler {
         Self { sampling, dice, taken: HashMap::new() }
     }
 
-    /// Takes the next token, given one score per token.
-    pub(crate) fn take(&mut self, scores: &[f32]) -> u32 {
-        let mut scores = scores.to_vec();
+    /// Takes the next token, given one score per token; one of negative infinity is never taken.
+    pub(crate) fn take(&mut self, mut scores: Vec<f32>) -> u32 {
         self.adjust(&mut scores);
         let token =
             if self.sampling.temperature == 0.0 { likeliest(&scores) } else { self.draw(&mut scores) };
@@ -115,7 +114,7 @@ mod tests {
 
     fn draws(sampling: &Sampling, scores: &[f32]) -> Vec<u32> {
         let mut sampler = Sampler::new(sampling.clone(), 0);
-        (0..200).map(|_| sampler.take(scores)).collect()
+        (0..200).map(|_| sampler.take(scores.to_vec())).collect()
     }
 
     #[test]
@@ -130,7 +129,10 @@ mod tests {
         assert_eq!(draws(&sampling, &scores), draws(&sampling, &scores));
         assert_ne!(draws(&sampling, &scores), draws(&Sampling { seed: 4, ..sampling.clone() }, &scores));
         let mut other = Sampler::new(sampling.clone(), 1);
-        assert_ne!(draws(&sampling, &scores), (0..200).map(|_| other.take(&scores)).collect::<Vec<_>>());
+        assert_ne!(
+            draws(&sampling, &scores),
+            (0..200).map(|_| other.take(scores.to_vec())).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -9,38 +9,65 @@ pub(crate) struct Vocabulary {
     tokenizer: Tokenizer,
     /// What each token writes.
     bytes: Vec<Vec<u8>>,
+    roles: Vec<Role>,
     pub(crate) markers: Markers,
 }
 
-/// The tokens that structure an answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Markers {
-    pub(crate) end_of_text: u32,
-    pub(crate) start_of_turn: u32,
-    pub(crate) end_of_turn: u32,
-    pub(crate) open_call: u32,
-    pub(crate) close_call: u32,
-    pub(crate) open_thought: u32,
-    pub(crate) close_thought: u32,
-    pub(crate) image: u32,
-    pub(crate) open_image: u32,
-    pub(crate) close_image: u32,
+/// What a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It writes text.
+    Text,
+    /// It structures an answer or a prompt, and reads as its name where it has no meaning.
+    Marker,
+    /// It structures prompts, and an answer never shows it.
+    Hidden,
 }
 
-/// What opens a tool call in an answer's text.
-pub(crate) const OPEN_CALL: &str = "<tool_call>";
-/// What closes it.
-pub(crate) const CLOSE_CALL: &str = "</tool_call>";
+/// The tokens that structure an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Markers {
+    /// Each of these completes the answer.
+    pub(crate) ends: Vec<u32>,
+    /// Around a tool call, in the vocabularies that have such tokens.
+    pub(crate) call: Option<Pair>,
+    /// Around what the model thinks before it answers.
+    pub(crate) thought: Option<Pair>,
+}
+
+/// The tokens that begin and end a part of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) open: u32,
+    pub(crate) close: u32,
+}
+
+/// Names of tokens that end a turn, in the families of models that are common.
+const ENDS: [&str; 6] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>"];
 
 impl Vocabulary {
     /// The vocabulary that is shipped in the program.
     pub(crate) fn shipped() -> Result<Self, LoadError> {
+        Self::new(TOKENIZER, &[])
+    }
+
+    /// From a `tokenizer.json`. An answer ends with any of `ends`, or with a token that is commonly used for it.
+    pub(crate) fn new(tokenizer: &[u8], ends: &[u32]) -> Result<Self, LoadError> {
         let tokenizer =
-            Tokenizer::from_bytes(TOKENIZER).map_err(|error| LoadError::Tokenizer(error.to_string()))?;
-        let markers = Markers::find(&tokenizer)?;
-        let bytes =
+            Tokenizer::from_bytes(tokenizer).map_err(|error| LoadError::Tokenizer(error.to_string()))?;
+        let mut bytes: Vec<Vec<u8>> =
             (0..).map_while(|token| tokenizer.id_to_token(token)).map(|name| bytes_of(&name)).collect();
-        Ok(Self { tokenizer, bytes, markers })
+        let markers = Markers::find(&tokenizer, ends);
+        if markers.ends.is_empty() {
+            return Err(LoadError::Tokenizer("no token ends an answer".to_owned()));
+        }
+        let mut roles = vec![Role::Text; bytes.len()];
+        for (token, added) in tokenizer.get_added_tokens_decoder() {
+            let Some(role) = roles.get_mut(token as usize) else { continue };
+            *role = if added.special && !markers.structure(token) { Role::Hidden } else { Role::Marker };
+            bytes[token as usize] = added.content.into_bytes();
+        }
+        Ok(Self { tokenizer, bytes, roles, markers })
     }
 
     /// The tokens of a text. The markers are recognised in it.
@@ -53,6 +80,16 @@ impl Vocabulary {
         &self.bytes[token as usize]
     }
 
+    /// Whether this token is no text.
+    pub(crate) fn is_marker(&self, token: u32) -> bool {
+        self.roles[token as usize] != Role::Text
+    }
+
+    /// Whether this token has a meaning in prompts only, so that an answer never shows it.
+    pub(crate) fn is_for_prompts(&self, token: u32) -> bool {
+        self.roles[token as usize] == Role::Hidden
+    }
+
     /// There are so many tokens.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -60,32 +97,23 @@ impl Vocabulary {
 }
 
 impl Markers {
-    fn find(tokenizer: &Tokenizer) -> Result<Self, LoadError> {
-        let find = |name: &str| {
-            tokenizer.token_to_id(name).ok_or_else(|| LoadError::Tokenizer(format!("it has no token {name}")))
-        };
-        Ok(Self {
-            end_of_text: find("<|endoftext|>")?,
-            start_of_turn: find("<|im_start|>")?,
-            end_of_turn: find("<|im_end|>")?,
-            open_call: find(OPEN_CALL)?,
-            close_call: find(CLOSE_CALL)?,
-            open_thought: find("<think>")?,
-            close_thought: find("</think>")?,
-            image: find("<|image|>")?,
-            open_image: find("<|vision_start|>")?,
-            close_image: find("<|vision_end|>")?,
-        })
+    fn find(tokenizer: &Tokenizer, ends: &[u32]) -> Self {
+        let find = |name: &str| tokenizer.token_to_id(name);
+        let pair = |open, close| Some(Pair { open: find(open)?, close: find(close)? });
+        let mut ends: Vec<u32> = ends.iter().copied().chain(ENDS.into_iter().filter_map(find)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        Self { ends, call: pair("<tool_call>", "</tool_call>"), thought: pair("<think>", "</think>") }
     }
 
     /// Whether the answer is complete with this token.
-    pub(crate) fn ends_answer(self, token: u32) -> bool {
-        token == self.end_of_turn || token == self.end_of_text
+    pub(crate) fn ends_answer(&self, token: u32) -> bool {
+        self.ends.contains(&token)
     }
 
-    /// Whether this token has a meaning in prompts only, so that an answer never shows it.
-    pub(crate) fn is_for_prompts(self, token: u32) -> bool {
-        [self.start_of_turn, self.image, self.open_image, self.close_image].contains(&token)
+    /// Whether this token begins or ends a part of an answer.
+    fn structure(&self, token: u32) -> bool {
+        [self.call, self.thought].into_iter().flatten().any(|pair| pair.open == token || pair.close == token)
     }
 }
 

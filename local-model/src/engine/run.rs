@@ -7,6 +7,7 @@ use crate::{
     answer::{Answer, Piece},
     decoder::{Decoder, Past},
     dice::Dice,
+    grammar::{Constraint, Lost},
     sampler::{Likelihood, Sampler, likelihoods},
     vocabulary::Vocabulary,
 };
@@ -33,6 +34,7 @@ struct Choice {
     index: usize,
     sampler: Sampler,
     answer: Answer,
+    constraint: Option<Constraint>,
     /// The tokens that `past` has read.
     tokens: Vec<u32>,
     past: Past,
@@ -73,7 +75,11 @@ impl Run {
             }
             Phase::Writing(choices) => {
                 let Some(choice) = choices.pop_front() else { return false };
-                self.write(choice, decoder, prefixes);
+                if let Err(lost) = self.write(choice, decoder, prefixes) {
+                    // Dropping the request breaks its answer off, which its client is told.
+                    tracing::error!(error = %lost, "an answer broke off");
+                    return false;
+                }
                 !matches!(&self.phase, Phase::Writing(choices) if choices.is_empty())
             }
         }
@@ -89,6 +95,7 @@ impl Run {
                 job.stops.clone(),
                 job.tool_seed.map(|seed| Dice::new(seed.wrapping_add(index as u64))),
             ),
+            constraint: job.constraint.clone(),
             tokens: job.prompt.clone(),
             past: past.clone(),
             scores: scores.to_vec(),
@@ -99,15 +106,19 @@ impl Run {
     }
 
     /// Writes one token of a choice and tells the client what became certain by it.
-    fn write(&mut self, mut choice: Choice, decoder: &Decoder, prefixes: &mut Prefixes) {
-        let token = choice.sampler.take(&choice.scores);
+    fn write(&mut self, mut choice: Choice, decoder: &Decoder, prefixes: &mut Prefixes) -> Result<(), Lost> {
+        let token = choice.next_token()?;
         choice.written += 1;
         self.usage.completion += 1;
 
-        let ends = self.vocabulary.markers.ends_answer(token);
+        let mut ends = self.vocabulary.markers.ends_answer(token);
         if !ends {
             if let Some(count) = self.request.job.top_logprobs {
                 choice.likelihoods.push(likelihoods(&choice.scores, token, count));
+            }
+            if let Some(constraint) = &mut choice.constraint {
+                constraint.take(token)?;
+                ends = constraint.is_complete();
             }
             let thoughts = choice.answer.reasoning_tokens();
             let pieces = choice.answer.push(token);
@@ -129,6 +140,7 @@ impl Run {
                 choices.push_back(choice);
             }
         }
+        Ok(())
     }
 
     fn finish(&self, mut choice: Choice, reason: FinishReason, prefixes: &mut Prefixes) {
@@ -149,5 +161,16 @@ impl Run {
         let event = Event { choice: choice.index, news, likelihoods, usage: self.usage };
         // A client that has left is noticed at the next turn.
         let _ = self.request.events.send(event);
+    }
+}
+
+impl Choice {
+    /// Takes the next token, of those that the grammar allows.
+    fn next_token(&mut self) -> Result<u32, Lost> {
+        let mut scores = self.scores.clone();
+        if let Some(constraint) = &mut self.constraint {
+            constraint.forbid_others(&mut scores)?;
+        }
+        Ok(self.sampler.take(scores))
     }
 }

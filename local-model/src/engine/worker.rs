@@ -112,6 +112,7 @@ mod tests {
                 sampling,
                 stops: Vec::new(),
                 tool_seed: None,
+                constraint: None,
                 top_logprobs: None,
             };
             let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();

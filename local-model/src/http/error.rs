@@ -24,7 +24,7 @@ impl ApiError {
         Self { status, code, message: message.into(), param: None }
     }
 
-    fn about(self, param: impl Into<String>) -> Self {
+    pub(crate) fn about(self, param: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..self }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::error::ApiError;
 use crate::{
     about,
-    answer::{Piece, ToolCall},
+    answer::Piece,
     engine::{Engine, Event, FinishReason, Generation, News, Usage},
     sampler::Likelihood,
     vocabulary::Vocabulary,
@@ -33,7 +33,9 @@ pub(crate) struct Head {
 struct Choice {
     text: String,
     reasoning: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<Value>,
+    /// Of each of the calls.
+    arguments: Vec<String>,
     likelihoods: Vec<(Likelihood, Vec<Likelihood>)>,
     finish_reason: Option<FinishReason>,
 }
@@ -99,13 +101,9 @@ pub(crate) fn usage(usage: Usage) -> Value {
     })
 }
 
-/// One tool call.
-pub(crate) fn tool_call(call: &ToolCall) -> Value {
-    json!({
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    })
+/// A tool call without arguments, which follow.
+pub(crate) fn tool_call(id: &str, name: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}})
 }
 
 impl Head {
@@ -153,7 +151,11 @@ impl Choice {
         match event.news {
             News::Piece(Piece::Text(text)) => self.text.push_str(&text),
             News::Piece(Piece::Reasoning(reasoning)) => self.reasoning.push_str(&reasoning),
-            News::Piece(Piece::ToolCall(call)) => self.calls.push(call),
+            News::Piece(Piece::Call { id, name, .. }) => {
+                self.calls.push(tool_call(&id, &name));
+                self.arguments.push(String::new());
+            }
+            News::Piece(Piece::Arguments { index, text }) => self.arguments[index].push_str(&text),
             News::Finished(reason) => self.finish_reason = Some(reason),
         }
     }
@@ -166,7 +168,11 @@ impl Choice {
             message["reasoning_content"] = self.reasoning.into();
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = self.calls.iter().map(tool_call).collect();
+            let whole = |(mut call, arguments): (Value, String)| {
+                call["function"]["arguments"] = arguments.into();
+                call
+            };
+            message["tool_calls"] = self.calls.into_iter().zip(self.arguments).map(whole).collect();
         }
         json!({
             "index": index,

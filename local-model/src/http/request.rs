@@ -1,16 +1,21 @@
 //! What a client asks: the body as it came, checked and turned into a job for the engine.
 
+mod demand;
+mod message;
+
 use std::collections::BTreeMap;
 
 use minijinja::{Value, value::Serde};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, de::DeserializeOwned};
 
+use self::message::Message;
 use super::{
     error::ApiError,
     stream::{Form, UsageReports},
 };
 use crate::{
     engine::{Engine, Job},
+    grammar::{Constraint, Demand},
     prompt::Conversation,
     sampler::Sampling,
 };
@@ -30,8 +35,10 @@ const MAX_TOP_LOGPROBS: usize = 20;
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
-    tools: Option<Vec<Value>>,
+    tools: Option<Vec<serde_json::Value>>,
     tool_choice: Option<serde_json::Value>,
+    parallel_tool_calls: Option<bool>,
+    response_format: Option<serde_json::Value>,
     reasoning_effort: Option<String>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
@@ -63,46 +70,17 @@ enum Stop {
     Several(Vec<String>),
 }
 
-#[derive(Deserialize, Serialize)]
-struct Message {
-    role: Role,
-    content: Option<Content>,
-    tool_calls: Option<Vec<Value>>,
-}
-
-#[derive(Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Role {
-    System,
-    Developer,
-    User,
-    Assistant,
-    Tool,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<Part>),
-}
-
-#[derive(Deserialize, Serialize)]
-struct Part {
-    r#type: String,
-    text: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct TokenizeBody {
     messages: Vec<Message>,
-    tools: Option<Vec<Value>>,
+    tools: Option<Vec<serde_json::Value>>,
     reasoning_effort: Option<String>,
 }
 
 /// Reads a chat request: what the engine has to do, and in what form the client wants the answer.
 pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError> {
     let body: ChatBody = read(body)?;
+    let demand = body.demand(engine)?;
     let tools = body.offered_tools();
     let job = Job {
         choices: within("n", body.n, 1..=MAX_CHOICES)?.unwrap_or(1),
@@ -110,6 +88,7 @@ pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError
         top_logprobs: body.top_logprobs()?,
         sampling: body.sampling(engine)?,
         tool_seed: tools.is_some().then(|| engine.random()),
+        constraint: constraint(engine, &demand)?,
         stops: stops(body.stop)?,
         prompt: Vec::new(),
     };
@@ -138,13 +117,16 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 fn tokens(
     engine: &Engine,
     messages: &[Message],
-    tools: Option<Vec<Value>>,
+    tools: Option<Vec<serde_json::Value>>,
     reasoning_effort: Option<String>,
 ) -> Result<Vec<u32>, ApiError> {
-    check(messages)?;
+    message::check(messages)?;
+    if reasoning_effort.is_some() && !engine.template().takes_effort() {
+        return Err(ApiError::unsupported("reasoning_effort", "This model takes no reasoning effort."));
+    }
     let conversation = Conversation {
         messages: Value::from(Serde(messages)),
-        tools: tools.map(Value::from),
+        tools: tools.filter(|tools| !tools.is_empty()).map(|tools| Value::from(Serde(tools))),
         reasoning_effort,
     };
     let unusable = |error: &dyn std::fmt::Display| {
@@ -157,32 +139,11 @@ fn tokens(
     engine.vocabulary().encode(&prompt).map_err(|error| unusable(&error))
 }
 
-fn check(messages: &[Message]) -> Result<(), ApiError> {
-    if messages.is_empty() {
-        return Err(ApiError::invalid("messages", "There must be at least one message."));
+fn constraint(engine: &Engine, demand: &Demand) -> Result<Option<Constraint>, ApiError> {
+    if !demand.tools.is_empty() && !engine.grammars().can_call() {
+        return Err(ApiError::unsupported("tools", "This model has not learnt to call tools."));
     }
-    for (index, message) in messages.iter().enumerate() {
-        let Some(Content::Parts(parts)) = &message.content else { continue };
-        for (place, part) in parts.iter().enumerate() {
-            let param = || format!("messages[{index}].content[{place}]");
-            match part.r#type.as_str() {
-                "text" if part.text.is_some() => {}
-                "text" => return Err(ApiError::invalid(param(), "A text part needs its text.")),
-                "image_url" => {
-                    let message =
-                        "This tiny demo model sees no images. Send text, or connect a model that does.";
-                    return Err(ApiError::unsupported(param(), message));
-                }
-                other => {
-                    return Err(ApiError::unsupported(
-                        param(),
-                        format!("Parts of the type {other} are not read."),
-                    ));
-                }
-            }
-        }
-    }
-    Ok(())
+    engine.grammars().compile(demand).map_err(demand::inexpressible)
 }
 
 impl StreamOptions {
@@ -197,10 +158,19 @@ impl StreamOptions {
 }
 
 impl ChatBody {
-    /// The tools, unless there are none or none may be called.
-    fn offered_tools(&self) -> Option<Vec<Value>> {
+    /// The tools that the prompt tells of, unless there are none or none may be called.
+    fn offered_tools(&self) -> Option<Vec<serde_json::Value>> {
         let forbidden = self.tool_choice.as_ref().is_some_and(|choice| choice == "none");
         self.tools.clone().filter(|tools| !tools.is_empty() && !forbidden)
+    }
+
+    fn demand(&self, engine: &Engine) -> Result<Demand, ApiError> {
+        let tools = self.tools.as_deref().unwrap_or_default();
+        let demand = demand::of_tools(tools, self.tool_choice.as_ref(), self.parallel_tool_calls)?;
+        let schema = demand::of_text(self.response_format.as_ref())?;
+        demand::within_size(&demand, schema.as_ref())?;
+        let thinks = self.reasoning_effort.is_some() || engine.template().thinks_unasked();
+        Ok(Demand { schema, thinks, ..demand })
     }
 
     /// Clients often ask for more than any context holds; what is left of the context then bounds the answer.

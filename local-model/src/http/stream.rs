@@ -105,9 +105,13 @@ impl Chunks {
                 News::Piece(Piece::Reasoning(text)) => {
                     part(choice, &json!({"reasoning_content": text}), None)
                 }
-                News::Piece(Piece::ToolCall(call)) => {
-                    let mut told = reply::tool_call(&call);
-                    told["index"] = call.index.into();
+                News::Piece(Piece::Call { index, id, name }) => {
+                    let mut told = reply::tool_call(&id, &name);
+                    told["index"] = index.into();
+                    part(choice, &json!({"tool_calls": [told]}), None)
+                }
+                News::Piece(Piece::Arguments { index, text }) => {
+                    let told = json!({"index": index, "function": {"arguments": text}});
                     part(choice, &json!({"tool_calls": [told]}), None)
                 }
                 News::Finished(reason) => part(choice, &json!({}), Some(reason.name())),

@@ -1,0 +1,264 @@
+//! What an answer may say, as a grammar: a token that would leave it is never chosen.
+//!
+//! Names, argument keys and types of tool calls, and JSON that follows a schema, are certain by it, however small the
+//! model is. Only `max_tokens` and the context can still cut an answer off.
+
+mod schema;
+
+use std::{fmt::Write, sync::Arc};
+
+use llguidance::{
+    Matcher, ParserFactory,
+    api::{GrammarWithLexer, TopLevelGrammar},
+    toktrie::{ApproximateTokEnv, SimpleVob, TokRxInfo, TokTrie},
+};
+use serde_json::Value;
+
+use crate::vocabulary::{Markers, Pair, Vocabulary};
+
+/// Work on the patterns of one grammar before its first token, in the library's unit: some 10 ms.
+const COMPILE_FUEL: u64 = 500_000;
+/// Work on one token, in the library's unit: some 4 ms, during which the other requests wait.
+const TOKEN_FUEL: u64 = 50_000;
+/// States that the patterns of one request may come to have, at 1 to 2 kB each.
+const MAX_STATES: usize = 10_000;
+/// Symbols of one grammar: a schema of [`MAX_SCHEMA_BYTES`] has fewer, unless it counts far.
+const MAX_SYMBOLS: usize = 100_000;
+/// All schemas of a request together. Larger ones would not fit the prompt of a small model either.
+pub(crate) const MAX_SCHEMA_BYTES: usize = 128 << 10;
+
+/// What a client demands of the form of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Demand {
+    /// The tools that may be called; none means that no tool is called.
+    pub(crate) tools: Vec<Tool>,
+    /// Whether the answer has to be a call.
+    pub(crate) required: bool,
+    /// Whether there may be several calls.
+    pub(crate) parallel: bool,
+    /// What the text has to be, if it has to be JSON.
+    pub(crate) schema: Option<Value>,
+    /// Whether a thought may come first.
+    pub(crate) thinks: bool,
+}
+
+/// A tool, with the schema of its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tool {
+    /// Its place in the request.
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) parameters: Value,
+}
+
+/// Compiles demands for one vocabulary.
+pub(crate) struct Grammars {
+    parsers: ParserFactory,
+    markers: Markers,
+}
+
+/// One answer's way through its grammar.
+#[derive(Clone)]
+pub(crate) struct Constraint {
+    matcher: Matcher,
+    /// Until this token comes, everything is allowed.
+    begins_with: Option<u32>,
+}
+
+/// Why a demand cannot be made a grammar of: the schema, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inexpressible {
+    pub(crate) place: Place,
+    pub(crate) reason: String,
+}
+
+/// Which schema of a demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// That of this tool's arguments.
+    Tool(usize),
+    /// That of the text.
+    Text,
+    /// No single one: together they are too much.
+    All,
+}
+
+/// A grammar needs more work for one token than is allowed, or allows none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the grammar of the answer cannot be followed: {0}")]
+pub(crate) struct Lost(String);
+
+impl Grammars {
+    /// For this vocabulary, which has at least one token that ends answers.
+    pub(crate) fn new(vocabulary: &Vocabulary) -> Result<Self, String> {
+        let markers = vocabulary.markers.clone();
+        let first_end = *markers.ends.first().ok_or("no token ends an answer")?;
+        let size = u32::try_from(vocabulary.len()).map_err(|error| error.to_string())?;
+        let words: Vec<Vec<u8>> = (0..size).map(|token| word(vocabulary, token)).collect();
+        let tokens = TokTrie::from(&TokRxInfo::new(size, first_end), &words).with_eos_tokens(&markers.ends);
+        let tokens: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(tokens));
+        let mut parsers = ParserFactory::new_simple(&tokens).map_err(|error| error.to_string())?;
+        parsers.quiet();
+        let limits = parsers.limits_mut();
+        limits.initial_lexer_fuel = COMPILE_FUEL;
+        limits.step_lexer_fuel = TOKEN_FUEL;
+        limits.max_lexer_states = MAX_STATES;
+        limits.max_grammar_size = MAX_SYMBOLS;
+        // Errors are told to clients: they say what is wrong, and nothing of our insides.
+        limits.verbose_errors = false;
+        Ok(Self { parsers, markers })
+    }
+
+    /// Whether answers in this vocabulary can call tools.
+    pub(crate) fn can_call(&self) -> bool {
+        self.markers.call.is_some()
+    }
+
+    /// Makes a grammar of a demand, which takes some milliseconds. None means that everything is allowed.
+    pub(crate) fn compile(&self, demand: &Demand) -> Result<Option<Constraint>, Inexpressible> {
+        let calls = self.markers.call.filter(|_| !demand.tools.is_empty());
+        if calls.is_none() && demand.schema.is_none() {
+            return Ok(None);
+        }
+        let grammar = Written::new(demand, calls, self.markers.thought)?;
+        let is_free = demand.schema.is_none() && !demand.required;
+        let begins_with = calls.filter(|_| is_free).map(|marker| marker.open);
+        match self.parse(grammar.into()) {
+            Ok(matcher) => Ok(Some(Constraint { matcher, begins_with })),
+            Err(reason) => Err(self.culprit(demand, reason)),
+        }
+    }
+
+    fn parse(&self, grammar: TopLevelGrammar) -> Result<Matcher, String> {
+        let mut matcher = Matcher::new(self.parsers.create_parser(grammar));
+        // Some demands show only with the first token that they cannot be met.
+        matcher.compute_mask().map_err(|error| first_line(&error.to_string()))?;
+        Ok(matcher)
+    }
+
+    /// The schema that fails by itself, if there is one.
+    fn culprit(&self, demand: &Demand, reason: String) -> Inexpressible {
+        let tools =
+            demand.tools.iter().enumerate().map(|(index, tool)| (Place::Tool(index), &tool.parameters));
+        let text = demand.schema.iter().map(|schema| (Place::Text, schema));
+        let fails = |(place, schema): (Place, &Value)| {
+            let closed = schema::prepared(schema, place).ok()?;
+            let reason = self.parse(TopLevelGrammar::from_json_schema(closed)).err()?;
+            Some(Inexpressible { place, reason })
+        };
+        tools.chain(text).find_map(fails).unwrap_or(Inexpressible { place: Place::All, reason })
+    }
+}
+
+impl Constraint {
+    /// Makes all tokens impossible that would leave the grammar.
+    pub(crate) fn forbid_others(&mut self, scores: &mut [f32]) -> Result<(), Lost> {
+        if self.begins_with.is_some() {
+            return Ok(());
+        }
+        let allowed: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| lost(&error))?;
+        for (token, score) in (0..).zip(scores) {
+            if !allowed.is_allowed(token) {
+                *score = f32::NEG_INFINITY;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on by a token that does not end the answer.
+    pub(crate) fn take(&mut self, token: u32) -> Result<(), Lost> {
+        if self.begins_with.is_some_and(|awaited| awaited != token) {
+            return Ok(());
+        }
+        self.begins_with = None;
+        self.matcher.consume_token(token).map_err(|error| lost(&error))
+    }
+
+    /// Whether nothing can follow any more.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.begins_with.is_none() && self.matcher.is_stopped()
+    }
+}
+
+/// A grammar in the library's language: its rules, and the schemas that they refer to.
+struct Written {
+    rules: String,
+    schemas: Vec<(String, Value)>,
+}
+
+impl Written {
+    fn new(demand: &Demand, calls: Option<Pair>, thought: Option<Pair>) -> Result<Self, Inexpressible> {
+        let mut written = Self { rules: String::new(), schemas: Vec::new() };
+        let thought = thought.filter(|_| demand.thinks);
+        let begin = if thought.is_some() { "thought? " } else { "" };
+        let text =
+            if demand.schema.is_some() && !(demand.required && calls.is_some()) { "@text" } else { "" };
+        let answers: Vec<&str> = [text, if calls.is_some() { "calls" } else { "" }]
+            .into_iter()
+            .filter(|rule| !rule.is_empty())
+            .collect();
+        written.rule("start", &format!("{begin}({})", answers.join(" | ")));
+        if let Some(Pair { open, close }) = thought {
+            written.rule("thought", &format!("<[{open}]> THOUGHT <[{close}]> /\\n*/"));
+            written.rule("THOUGHT", "/(.|\\n)*/");
+        }
+        if let Some(schema) = demand.schema.as_ref().filter(|_| !text.is_empty()) {
+            written.schemas.push(("text".to_owned(), schema::prepared(schema, Place::Text)?));
+        }
+        if let Some(markers) = calls {
+            written.calls(demand, markers)?;
+        }
+        Ok(written)
+    }
+
+    /// Calls as chat templates write them: a JSON object on a line of its own between two markers.
+    fn calls(&mut self, demand: &Demand, Pair { open, close }: Pair) -> Result<(), Inexpressible> {
+        let more = if demand.parallel { format!(" (\"\\n\"? <[{open}]> call)*") } else { String::new() };
+        self.rule("calls", &format!("<[{open}]> call{more}"));
+        let names: Vec<String> = (0..demand.tools.len()).map(|index| format!("call_{index}")).collect();
+        self.rule("call", &format!("\"\\n\" ({}) \"}}\\n\" <[{close}]>", names.join(" | ")));
+        for (index, tool) in demand.tools.iter().enumerate() {
+            let begin = format!("{{\"name\": {}, \"arguments\": ", Value::from(tool.name.as_str()));
+            self.rule(&names[index], &format!("{} @arguments_{index}", Value::from(begin)));
+            let schema = schema::prepared(&tool.parameters, Place::Tool(tool.index))?;
+            self.schemas.push((format!("arguments_{index}"), schema));
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, name: &str, body: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.rules, "{name}: {body}");
+    }
+}
+
+impl From<Written> for TopLevelGrammar {
+    fn from(Written { rules, schemas }: Written) -> Self {
+        let mut grammar = Self::from_lark(rules);
+        let named = |(name, schema)| GrammarWithLexer {
+            name: Some(name),
+            ..GrammarWithLexer::from_json_schema(schema)
+        };
+        grammar.grammars.extend(schemas.into_iter().map(named));
+        grammar
+    }
+}
+
+/// What a token writes, in the library's spelling: a marker begins with a byte that no text has.
+fn word(vocabulary: &Vocabulary, token: u32) -> Vec<u8> {
+    let bytes = vocabulary.bytes(token);
+    if vocabulary.is_marker(token) {
+        [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat()
+    } else {
+        bytes.to_vec()
+    }
+}
+
+fn lost(error: &impl ToString) -> Lost {
+    Lost(first_line(&error.to_string()))
+}
+
+/// What is wrong, without the library's further details.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']).to_owned()
+}
