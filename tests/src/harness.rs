@@ -33,7 +33,7 @@ pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
 pub use deployment::Deployment;
 pub use events::{Event, Events};
-pub use redis::Redis;
+pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
 
 use book::Book;

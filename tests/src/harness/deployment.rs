@@ -4,13 +4,16 @@ use std::{fs, path::Path};
 
 use super::{
     ACCOUNT, FIRST_CREDIT,
-    redis::Redis,
+    redis::{Form, Redis},
     server::{Server, Settings},
 };
 
 /// What the services hash keys with, and what they know each other by.
 const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
 const INTERNAL_TOKEN: &str = "between-the-services";
+
+/// The variable that has the services run over a cluster.
+const REDIS_FORM: &str = "FAREGATE_TEST_REDIS";
 
 /// Which processes make up an installation.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,21 @@ pub enum Deployment {
         gateways: usize,
         /// So many key-services.
         key_services: usize,
+        /// What that Redis is.
+        redis: Form,
     },
+}
+
+impl Deployment {
+    /// So many services of each kind over a Redis: a single one, unless the environment asks for a cluster.
+    pub fn services(gateways: usize, key_services: usize) -> Self {
+        let redis = match std::env::var(REDIS_FORM).as_deref() {
+            Ok("cluster") => Form::Cluster,
+            Ok(other) => panic!("{REDIS_FORM} is {other:?}, which is not \"cluster\""),
+            Err(_) => Form::Alone,
+        };
+        Self::Services { gateways, key_services, redis }
+    }
 }
 
 /// An installation's processes.
@@ -45,7 +62,10 @@ impl Deployment {
                 key_services: Vec::new(),
                 redis: None,
             },
-            Self::Services { gateways, key_services } => services(data, &env, gateways, key_services).await,
+            Self::Services { gateways, key_services, redis } => {
+                let redis = Redis::start(redis, &data.join("redis")).await;
+                services(data, &env, gateways, key_services, redis).await
+            }
         }
     }
 }
@@ -55,8 +75,8 @@ async fn services(
     env: &[(&'static str, String)],
     gateways: usize,
     key_services: usize,
+    redis: Redis,
 ) -> Processes {
-    let redis = Redis::start(&data.join("redis")).await;
     let settings = |program: &'static str, number: usize, own: Vec<(&'static str, String)>| {
         let data = data.join(format!("{program}-{number}"));
         fs::create_dir_all(&data).unwrap();

@@ -1,112 +1,145 @@
-//! A private Redis: a real one, on a socket of its own, that keeps what it has answered through any end.
+//! A private Redis: real servers, alone or as a cluster, that keep what they have answered through any end.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Write},
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::Mutex,
-    time::Instant,
-};
+use std::path::Path;
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE, server::signal};
+use super::{LOOK_EVERY, PATIENCE};
+use node::Node;
 
-/// What keeps every answer: it is on disk before it is given, and nothing is ever evicted.
-const KEEPING: [&str; 8] =
-    ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
+mod cluster;
+mod node;
 
-/// A running `redis-server`, killed when dropped.
+/// How Redis is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One server on a socket: nothing is on the network.
+    Alone,
+    /// One server on a port that syncs its file once a second, as an installation would have it; for measurements.
+    AsInstalled,
+    /// Three masters that share the slots.
+    Cluster,
+    /// The same, each with a replica that takes over when its master is away.
+    ClusterWithReplicas,
+}
+
+/// A running Redis, killed when dropped.
 pub struct Redis {
-    folder: PathBuf,
-    child: Mutex<Child>,
+    /// Masters first, as they were when it was started, then their replicas in the same order.
+    nodes: Vec<Node>,
+    form: Form,
 }
 
 impl Redis {
     /// Starts one in this folder, which may hold what an earlier one has kept.
-    pub async fn start(folder: &Path) -> Self {
-        fs::create_dir_all(folder).unwrap();
-        let redis = Self { folder: folder.to_owned(), child: Mutex::new(launch(folder)) };
-        redis.ready().await;
+    pub(super) async fn start(form: Form, folder: &Path) -> Self {
+        let nodes = match form {
+            Form::Alone => vec![Node::on_a_socket(folder)],
+            Form::AsInstalled => vec![Node::on_a_port(folder, node::free_port(), &["--appendfsync", "everysec"])],
+            Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
+            Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),
+        };
+        let redis = Self { nodes, form };
+        for node in &redis.nodes {
+            node.ready().await;
+        }
+        if matches!(form, Form::Cluster | Form::ClusterWithReplicas) {
+            cluster::form(&redis.nodes).await;
+        }
         redis
     }
 
     /// Where it is, as `FAREGATE_STORE` names it.
     pub fn url(&self) -> String {
-        format!("unix:{}", socket(&self.folder).display())
+        match self.form {
+            Form::Alone | Form::AsInstalled => self.nodes[0].url(),
+            Form::Cluster | Form::ClusterWithReplicas => {
+                let addresses: Vec<String> = self.nodes.iter().map(Node::address).collect();
+                format!("redis+cluster://{}", addresses.join(","))
+            }
+        }
     }
 
-    /// Ends it as a power cut would.
+    /// The process ids of its servers.
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().map(Node::pid).collect()
+    }
+
+    /// How many masters it was started with.
+    pub fn masters(&self) -> usize {
+        match self.form {
+            Form::Alone | Form::AsInstalled => 1,
+            Form::Cluster | Form::ClusterWithReplicas => cluster::MASTERS,
+        }
+    }
+
+    /// What the first server answers to a command, as it is on the wire.
+    pub fn ask(&self, command: &str) -> String {
+        self.nodes[0].ask(command).unwrap_or_default()
+    }
+
+    /// Ends all of it as a power cut would.
     pub fn kill(&self) {
-        let mut child = self.child.lock().unwrap();
-        // It may have ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
+        self.nodes.iter().for_each(Node::kill);
     }
 
-    /// Starts it once more on what it has kept; one that still runs is killed first.
+    /// Ends one of its servers so.
+    pub fn kill_node(&self, number: usize) {
+        self.nodes[number].kill();
+    }
+
+    /// Starts all of it once more on what it has kept; what still runs is killed first.
     pub async fn restart(&self) {
         self.kill();
-        *self.child.lock().unwrap() = launch(&self.folder);
-        self.ready().await;
+        for node in &self.nodes {
+            node.launch();
+        }
+        self.heal().await;
+    }
+
+    /// Starts one of its servers once more.
+    pub async fn restart_node(&self, number: usize) {
+        self.nodes[number].kill();
+        self.nodes[number].launch();
+        self.heal().await;
+    }
+
+    /// Waits until every server that runs answers, and all slots are served.
+    async fn heal(&self) {
+        for node in self.nodes.iter().filter(|node| node.is_running()) {
+            node.ready().await;
+        }
+        if matches!(self.form, Form::Cluster | Form::ClusterWithReplicas) {
+            cluster::serves(&self.nodes).await;
+        }
+    }
+
+    /// Waits until a replica has taken over from the master that was killed.
+    pub async fn failed_over(&self, number: usize) {
+        let replica = &self.nodes[number + cluster::MASTERS];
+        until("a replica to take over", || {
+            replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
+        })
+        .await;
+        self.heal().await;
     }
 
     /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
     pub fn hang(&self) {
-        signal(self.child.lock().unwrap().id(), "STOP");
+        self.nodes.iter().for_each(Node::hang);
     }
 
     /// Lets it go on where it hung.
     pub fn resume(&self) {
-        signal(self.child.lock().unwrap().id(), "CONT");
-    }
-
-    /// Waits until it answers: one that still reads its file says that it loads.
-    async fn ready(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.ping().is_ok_and(|answer| answer.starts_with("+PONG")) {
-            let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "redis-server does not get ready\n{}", log());
-            sleep(LOOK_EVERY).await;
-        }
-    }
-
-    fn ping(&self) -> std::io::Result<String> {
-        let mut stream = UnixStream::connect(socket(&self.folder))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer)?;
-        Ok(answer)
+        self.nodes.iter().for_each(Node::resume);
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
+/// Looks again and again until something is so.
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !done() {
+        assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
+        sleep(LOOK_EVERY).await;
     }
-}
-
-fn launch(folder: &Path) -> Child {
-    let socket = socket(folder);
-    // One that was killed has left it behind.
-    let _ = fs::remove_file(&socket);
-    Command::new("redis-server")
-        .args(["--port", "0", "--daemonize", "no"])
-        .args(KEEPING)
-        .arg("--unixsocket")
-        .arg(socket)
-        .arg("--dir")
-        .arg(folder)
-        .arg("--logfile")
-        .arg(folder.join("log"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("redis-server cannot be started, and these tests need a real one: run tests/tools/install.sh, or `apt-get install redis-server`")
-}
-
-fn socket(folder: &Path) -> PathBuf {
-    folder.join("socket")
 }

@@ -175,9 +175,7 @@ impl Server {
 
     /// Whether it runs.
     pub fn is_running(&self) -> bool {
-        // A process that ended and was not waited for is a zombie, state `Z`.
-        let stat = read(Path::new(&format!("/proc/{}/stat", self.pid())));
-        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+        is_running(self.pid())
     }
 
     /// Ends it as a power cut would.
@@ -248,6 +246,12 @@ fn launch(settings: &Settings) -> Child {
         .stderr(log)
         .spawn()
         .expect("the binary can be started")
+}
+
+/// Whether a process runs. One that ended and was not waited for is a zombie, state `Z`.
+pub(super) fn is_running(pid: u32) -> bool {
+    let stat = read(Path::new(&format!("/proc/{pid}/stat")));
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Sends a signal. The shell's own `kill` does: there may be no other.

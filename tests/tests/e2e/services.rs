@@ -30,7 +30,7 @@ async fn two_of_each() -> Stack {
 }
 
 async fn with_lease(lease: Duration) -> Stack {
-    let deployment = Deployment::Services { gateways: 2, key_services: 2 };
+    let deployment = Deployment::services(2, 2);
     Stack::with(Options { deployment, lease, ..Options::default() }).await
 }
 
@@ -125,7 +125,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_gateway_with_a_wrong_internal_token_serves_nobody_and_says_why() {
-    let deployment = Deployment::Services { gateways: 1, key_services: 1 };
+    let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let key = stack.key().await;
     let stranger =

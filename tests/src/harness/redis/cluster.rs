@@ -1,0 +1,84 @@
+//! Servers that make up a Redis Cluster.
+
+use std::path::Path;
+
+use super::{
+    node::{Node, free_ports},
+    until,
+};
+
+/// Masters that share the slots.
+pub(super) const MASTERS: usize = 3;
+
+/// All slots, shared evenly.
+const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
+
+/// Milliseconds of silence after which a node is taken for dead. Short: tests wait for it.
+const NODE_TIMEOUT: &str = "1000";
+
+/// Starts so many nodes, each in a folder of its own, which do not know each other yet.
+pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
+    let ports = free_ports(2 * count);
+    let (ports, buses) = ports.split_at(count);
+    let pairs = ports.iter().zip(buses).enumerate();
+    pairs
+        .map(|(number, (port, bus))| {
+            let bus = bus.to_string();
+            let options =
+                ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", NODE_TIMEOUT];
+            Node::on_a_port(&folder.join(format!("node-{number}")), *port, &options)
+        })
+        .collect()
+}
+
+/// Makes a cluster of them: the first ones share the slots, each further one is a replica of one of these.
+pub(super) async fn form(nodes: &[Node]) {
+    let (masters, replicas) = nodes.split_at(MASTERS);
+    for (number, (master, slots)) in masters.iter().zip(SLOTS).enumerate() {
+        must(master, &format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        must(master, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+    }
+    for node in &nodes[1..] {
+        let address = node.address();
+        let (host, port) = address.split_once(':').expect("it is an address");
+        let bus = field(node, "CONFIG GET cluster-port", 4);
+        must(&nodes[0], &format!("CLUSTER MEET {host} {port} {bus}"));
+    }
+    until("all nodes to meet", || nodes.iter().all(|node| knows(node, nodes.len()))).await;
+    for (replica, master) in replicas.iter().zip(masters) {
+        must(replica, &format!("CLUSTER REPLICATE {}", field(master, "CLUSTER MYID", 1)));
+    }
+    serves(nodes).await;
+    let in_step = |replica: &Node| says(replica, "INFO replication", "master_link_status:up");
+    until("the replicas to follow", || replicas.iter().all(in_step)).await;
+}
+
+/// Waits until every node that runs finds all slots served.
+pub(super) async fn serves(nodes: &[Node]) {
+    until("all slots to be served", || {
+        let running = nodes.iter().filter(|node| node.is_running());
+        running.into_iter().all(|node| {
+            says(node, "CLUSTER INFO", "cluster_state:ok") && says(node, "CLUSTER INFO", "cluster_slots_ok:16384")
+        })
+    })
+    .await;
+}
+
+fn knows(node: &Node, count: usize) -> bool {
+    says(node, "CLUSTER INFO", &format!("cluster_known_nodes:{count}\r\n"))
+}
+
+fn says(node: &Node, command: &str, fact: &str) -> bool {
+    node.ask(command).is_some_and(|answer| answer.contains(fact))
+}
+
+fn must(node: &Node, command: &str) {
+    let answer = node.ask(command).unwrap_or_default();
+    assert!(answer.starts_with("+OK"), "{command}: {answer}");
+}
+
+/// A line of what is answered.
+fn field(node: &Node, command: &str, line: usize) -> String {
+    let answer = node.ask(command).unwrap_or_default();
+    answer.lines().nth(line).unwrap_or_else(|| panic!("{command}: {answer}")).to_owned()
+}

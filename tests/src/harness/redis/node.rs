@@ -1,0 +1,165 @@
+//! One `redis-server`.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+use crate::harness::{
+    LOOK_EVERY, PATIENCE,
+    server::{is_running, signal},
+};
+
+/// What keeps every answer: it is on disk before it is given, and nothing is ever evicted.
+const KEEPING: [&str; 8] =
+    ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
+
+/// How long one that hangs or starts is waited for by a question.
+const ANSWERING: Duration = Duration::from_secs(2);
+
+/// A `redis-server`, killed when dropped.
+pub(super) struct Node {
+    folder: PathBuf,
+    /// `None`: it listens on a socket in its folder.
+    port: Option<u16>,
+    /// Beyond what keeps every answer; later ones win.
+    options: Vec<String>,
+    child: Mutex<Option<Child>>,
+}
+
+impl Node {
+    pub(super) fn on_a_socket(folder: &Path) -> Self {
+        Self::launched(folder, None, &[])
+    }
+
+    pub(super) fn on_a_port(folder: &Path, port: u16, options: &[&str]) -> Self {
+        Self::launched(folder, Some(port), options)
+    }
+
+    fn launched(folder: &Path, port: Option<u16>, options: &[&str]) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let options = options.iter().map(ToString::to_string).collect();
+        let node = Self { folder: folder.to_owned(), port, options, child: Mutex::default() };
+        node.launch();
+        node
+    }
+
+    /// Starts it on what it has kept.
+    pub(super) fn launch(&self) {
+        // One that was killed has left it behind.
+        let _ = fs::remove_file(self.socket());
+        let mut command = Command::new("redis-server");
+        command.args(["--daemonize", "no", "--bind", "127.0.0.1"]).args(KEEPING);
+        command.arg("--port").arg(self.port.unwrap_or(0).to_string());
+        if self.port.is_none() {
+            command.arg("--unixsocket").arg(self.socket());
+        }
+        command.arg("--dir").arg(&self.folder).arg("--logfile").arg(self.folder.join("log"));
+        command.args(&self.options).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().expect(
+            "redis-server cannot be started, and these tests need a real one: run tests/tools/install.sh, or \
+             `apt-get install redis-server`",
+        );
+        *self.child.lock().unwrap() = Some(child);
+    }
+
+    /// Waits until it answers: one that still reads its file says that it loads.
+    pub(super) async fn ready(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.ask("PING").is_some_and(|answer| answer.starts_with("+PONG")) {
+            let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "redis-server does not get ready\n{}", log());
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// All that it answers to a command, as it is on the wire; nothing where it cannot be asked.
+    pub(super) fn ask(&self, command: &str) -> Option<String> {
+        match self.port {
+            Some(port) => {
+                let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+                stream.set_read_timeout(Some(ANSWERING)).ok()?;
+                answer(stream, command)
+            }
+            None => {
+                let stream = UnixStream::connect(self.socket()).ok()?;
+                stream.set_read_timeout(Some(ANSWERING)).ok()?;
+                answer(stream, command)
+            }
+        }
+    }
+
+    /// `HOST:PORT` of one on a port.
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port.expect("it listens on a port"))
+    }
+
+    /// As `FAREGATE_STORE` names it.
+    pub(super) fn url(&self) -> String {
+        match self.port {
+            Some(_) => format!("redis://{}", self.address()),
+            None => format!("unix:{}", self.socket().display()),
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.lock().unwrap().as_ref().expect("it runs").id()
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.child.lock().unwrap().as_ref().is_some_and(|child| is_running(child.id()))
+    }
+
+    pub(super) fn kill(&self) {
+        if let Some(mut child) = self.child.lock().unwrap().take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub(super) fn hang(&self) {
+        signal(self.pid(), "STOP");
+    }
+
+    pub(super) fn resume(&self) {
+        signal(self.pid(), "CONT");
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn answer(mut stream: impl Read + Write, command: &str) -> Option<String> {
+    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// A port that nobody listens on at this moment.
+pub(super) fn free_port() -> u16 {
+    free_ports(1)[0]
+}
+
+/// So many of them. All are taken at once, so that no two are the same.
+pub(super) fn free_ports(count: usize) -> Vec<u16> {
+    let taken: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports")).collect();
+    taken.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
