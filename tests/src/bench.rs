@@ -1,25 +1,30 @@
-//! Measures what a request costs: of the real binary, beside a bare proxy and the upstream alone, in one run.
+//! Measures what a request costs: of the real programs, beside a bare proxy and the upstream alone, in one run.
 //!
 //! Seconds of CPU are told by the system for each process, so neither the load generator nor the upstream counts for
 //! what stands between them. Rounds alternate between the systems, so that a machine that gets slower meanwhile does
 //! so for all of them.
 
 use std::{
-    fmt,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
+use installation::{Installation, Setup};
 use load::{Load, Work};
 use process::{Cpu, Process};
+use redis::Counters;
+pub use report::Report;
 
 mod installation;
+pub mod keys;
 mod load;
 mod process;
 pub mod proxy;
+mod redis;
+mod report;
 
 /// Whole requests under way at once.
-const CONCURRENCIES: [u32; 3] = [1, 16, 64];
+const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];
 /// Before each measurement, so that connections and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Tokens of each answer: some 0.7 kB of JSON.
@@ -38,36 +43,55 @@ pub struct Plan {
     pub streams: u32,
 }
 
-/// A server that is measured.
+/// What is measured: processes that together answer at one address.
 struct System {
     name: &'static str,
     address: SocketAddr,
-    /// The credential it wants; the others ignore it.
-    key: String,
+    /// The credentials that are sent in turn; some systems ignore them.
+    keys: Vec<String>,
+    parts: Vec<Part>,
+    /// Where its Redis counts, if it has one.
+    redis: Option<redis::Teller>,
+}
+
+/// A process of a system.
+struct Part {
+    name: &'static str,
     pid: u32,
+}
+
+impl System {
+    fn single(name: &'static str, process: &Process) -> Self {
+        let parts = vec![Part { name, pid: process.pid() }];
+        Self { name, address: process.address, keys: vec!["none".to_owned()], parts, redis: None }
+    }
+
+    fn installed(name: &'static str, installation: &Installation) -> Self {
+        Self {
+            name,
+            address: installation.address(),
+            keys: vec![installation.key.clone()],
+            parts: installation.parts(),
+            redis: installation.redis(),
+        }
+    }
 }
 
 /// Measures everything. The processes are started here and end with it.
 pub async fn run(plan: &Plan) -> Report {
-    let tokens = TOKENS.to_string();
-    let pace = PACE_MS.to_string();
-    let upstream = Process::start(
-        "scripted-upstream",
-        &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace],
-    )
-    .await;
+    let upstream = upstream().await;
     let proxy = Process::start("bench", &["proxy", &upstream.address.to_string()]).await;
-    let faregate = installation::Installation::start(upstream.address).await;
-    let key = faregate.key.clone();
-    let system = |name, address, pid| System { name, address, key: key.clone(), pid };
+    let together = Installation::start(Setup::AllInOne, upstream.address).await;
+    let apart = Installation::start(Setup::Services, upstream.address).await;
     let systems = [
-        system("the upstream alone", upstream.address, upstream.pid()),
-        system("a bare axum proxy", proxy.address, proxy.pid()),
-        system("faregate", faregate.address, faregate.pid()),
+        System::single("the upstream alone", &upstream),
+        System::single("a bare axum proxy", &proxy),
+        System::installed("faregate", &together),
+        System::installed("services on Redis", &apart),
     ];
     let mut report = Report::new(&systems, plan);
     for _ in 0..plan.rounds {
-        for work in report.works.clone() {
+        for work in report.works() {
             for (row, system) in systems.iter().enumerate() {
                 let measured = measure(system, work, Duration::from_secs(plan.seconds)).await;
                 report.add(row, work, measured);
@@ -77,113 +101,68 @@ pub async fn run(plan: &Plan) -> Report {
     report
 }
 
+/// The model server behind all of them.
+async fn upstream() -> Process {
+    let (tokens, pace) = (TOKENS.to_string(), PACE_MS.to_string());
+    Process::start("scripted-upstream", &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace])
+        .await
+}
+
 async fn measure(system: &System, work: Work, duration: Duration) -> Measured {
-    load::run(system.address, &system.key, work, WARM_UP).await;
-    let (before, started) = (Cpu::of(system.pid), Instant::now());
-    let load = load::run(system.address, &system.key, work, duration).await;
-    Measured { load, cpu: Cpu::of(system.pid).since(before), elapsed: started.elapsed() }
+    load::run(system.address, &system.keys, work, WARM_UP).await;
+    let (cpu, redis) = (system.cpu(), system.redis.as_ref().map(redis::Teller::ask));
+    let started = Instant::now();
+    let load = load::run(system.address, &system.keys, work, duration).await;
+    let elapsed = started.elapsed();
+    let cpu = system.cpu().into_iter().zip(cpu).map(|(after, before)| after.since(before)).collect();
+    let redis = system.redis.as_ref().zip(redis).map(|(teller, before)| teller.ask().since(before));
+    Measured { load, cpu, elapsed, redis }
+}
+
+impl System {
+    fn cpu(&self) -> Vec<Cpu> {
+        self.parts.iter().map(|part| Cpu::of(part.pid)).collect()
+    }
 }
 
 /// One measurement, or several of a kind together.
 #[derive(Default)]
 struct Measured {
     load: Load,
-    cpu: Duration,
+    /// By process.
+    cpu: Vec<Duration>,
     elapsed: Duration,
+    redis: Option<Counters>,
 }
 
 impl Measured {
     fn add(&mut self, other: Self) {
         self.load.add(other.load);
-        self.cpu += other.cpu;
+        self.cpu.resize(other.cpu.len(), Duration::ZERO);
+        for (sum, cpu) in self.cpu.iter_mut().zip(other.cpu) {
+            *sum += cpu;
+        }
         self.elapsed += other.elapsed;
+        if let Some(counters) = other.redis {
+            self.redis.get_or_insert_default().add(counters);
+        }
+    }
+
+    /// CPU microseconds per piece of work, by process.
+    fn micros_by_part(&self) -> Vec<f64> {
+        self.cpu.iter().map(|cpu| self.per_piece(cpu.as_secs_f64() * 1e6)).collect()
     }
 
     /// CPU microseconds per piece of work.
     fn micros(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e6 / f64::from(self.load.pieces.max(1))
+        self.micros_by_part().iter().sum()
+    }
+
+    fn per_piece(&self, sum: f64) -> f64 {
+        sum / f64::from(self.load.pieces.max(1))
     }
 
     fn per_second(&self) -> f64 {
         f64::from(self.load.pieces) / self.elapsed.as_secs_f64()
-    }
-}
-
-/// What was measured, as a table.
-pub struct Report {
-    plan: Plan,
-    names: Vec<&'static str>,
-    works: Vec<Work>,
-    /// By system, then by work.
-    measured: Vec<Vec<Measured>>,
-}
-
-impl Report {
-    fn new(systems: &[System], plan: &Plan) -> Self {
-        let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
-        works.push(Work::Streamed { at_once: plan.streams });
-        let row = || works.iter().map(|_| Measured::default()).collect();
-        Self {
-            plan: *plan,
-            names: systems.iter().map(|system| system.name).collect(),
-            measured: systems.iter().map(|_| row()).collect(),
-            works,
-        }
-    }
-
-    fn add(&mut self, row: usize, work: Work, measured: Measured) {
-        let column = self.works.iter().position(|known| *known == work);
-        self.measured[row][column.expect("the work is one of the report's")].add(measured);
-    }
-
-    /// The row that the others are compared with.
-    const BASE: usize = 1;
-
-    fn section(&self, f: &mut fmt::Formatter<'_>, column: usize) -> fmt::Result {
-        let (what, latency) = match self.works[column] {
-            Work::Whole { at_once } => (format!("whole requests, {at_once} at once"), "answer"),
-            Work::Streamed { at_once } => {
-                (format!("streamed chunks, {at_once} streams, one chunk each {PACE_MS} ms"), "first token")
-            }
-        };
-        writeln!(f, "\n{what}")?;
-        writeln!(
-            f,
-            "  {:<20} {:>12} {:>10} {:>12} {:>12} {:>12}",
-            "",
-            "CPU µs each",
-            "of a proxy",
-            "a second",
-            format!("{latency} p50"),
-            "p99, ms"
-        )?;
-        let base = self.measured[Self::BASE][column].micros();
-        for (name, row) in self.names.iter().zip(&self.measured) {
-            let measured = &row[column];
-            let (median, slowest) = (measured.load.percentile(50), measured.load.percentile(99));
-            writeln!(
-                f,
-                "  {name:<20} {:>12.1} {:>10.2} {:>12.0} {:>12.2} {:>12.2}",
-                measured.micros(),
-                measured.micros() / base,
-                measured.per_second(),
-                median.as_secs_f64() * 1e3,
-                slowest.as_secs_f64() * 1e3,
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seconds, rounds, .. } = self.plan;
-        writeln!(
-            f,
-            "CPU is user + system of the one process named, load generator and (but for its own row) upstream not \
-             counted;\n{rounds} rounds of {seconds} s each, alternating; requests of {} bytes, answers of some 0.7 kB.",
-            load::request_bytes()
-        )?;
-        (0..self.works.len()).try_for_each(|column| self.section(f, column))
     }
 }

@@ -37,7 +37,7 @@ pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
 
 use book::Book;
-use deployment::Processes;
+pub(crate) use deployment::Processes;
 
 /// How long anything may take before a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,52 +1,91 @@
-//! A `faregate` to be measured: set up like any other, with a key that cannot run out.
+//! An installation to be measured: set up like any other, with keys that cannot run out.
 
 use std::net::SocketAddr;
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{ACCOUNT, Http, Models, Server, Settings};
+use super::{Part, redis::Teller};
+use crate::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";
 
+/// Which installation it is.
+#[derive(Clone, Copy)]
+pub(super) enum Setup {
+    /// `faregate`: one process, SQLite.
+    AllInOne,
+    /// One gateway, one key-service, one Redis, over TCP.
+    Services,
+}
+
 /// A running installation with an API key.
 pub(super) struct Installation {
-    server: Server,
-    /// Where clients reach it.
-    pub(super) address: SocketAddr,
-    /// The plaintext of the API key.
+    processes: Processes,
+    management_key: String,
+    /// The plaintext of an API key.
     pub(super) key: String,
-    // Last: the folder goes after the process that writes into it.
+    // Last: the folder goes after the processes that write into it.
     _data: TempDir,
 }
 
 impl Installation {
     /// Starts one in front of this upstream.
-    pub(super) async fn start(upstream: SocketAddr) -> Self {
+    pub(super) async fn start(setup: Setup, upstream: SocketAddr) -> Self {
         let data = TempDir::new().expect("a temporary folder can be made");
         let models = Models::At(format!("http://{upstream}/v1"));
         let file = data.path().join("models.toml");
         std::fs::write(&file, models.catalogue("openai", "").expect("models at an address are configured"))
             .unwrap();
         let env = vec![("FAREGATE_MODELS", file.display().to_string())];
-        let settings = Settings::all_in_one(data.path(), env);
-        let server = Server::start(&settings).await;
-        settings.cli(&["credits", "add", "--account", ACCOUNT, "--amount", CREDIT]);
+        let deployment = match setup {
+            Setup::AllInOne => Deployment::AllInOne,
+            Setup::Services => {
+                Deployment::Services { gateways: 1, key_services: 1, redis: Form::AsInstalled }
+            }
+        };
+        let processes = deployment.start(data.path(), env).await;
+        let operator = processes.operator();
+        operator.cli(&["credits", "add", "--account", ACCOUNT, "--amount", CREDIT]);
         let management_key =
-            settings.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "bench"]);
-        let url = format!("{}/v1/management/keys", server.public());
-        let made = Http::new()
-            .send_as(management_key.trim(), Method::POST, &url, Some(json!({"label": "bench"})))
-            .await;
-        let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("no key was made: {made}")).to_owned();
-        let address = server.public().trim_start_matches("http://").parse().unwrap();
-        Self { server, address, key, _data: data }
+            operator.cli(&["management-keys", "create", "--account", ACCOUNT, "--name", "bench"]);
+        let management_key = management_key.trim().to_owned();
+        let mut installation = Self { processes, management_key, key: String::new(), _data: data };
+        installation.key = installation.make_key(&Http::new()).await;
+        installation
     }
 
-    /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.server.pid()
+    /// Makes an API key, and gives its plaintext.
+    pub(super) async fn make_key(&self, http: &Http) -> String {
+        let url = format!("http://{}/v1/management/keys", self.address());
+        let body = Some(json!({"label": "bench"}));
+        let made = http.send_as(&self.management_key, Method::POST, &url, body).await;
+        let key = made.json()["key"].take();
+        let Value::String(key) = key else { panic!("no key was made: {made}") };
+        key
+    }
+
+    /// Where clients reach it.
+    pub(super) fn address(&self) -> SocketAddr {
+        let public = self.processes.gateways[0].public();
+        public.trim_start_matches("http://").parse().expect("it is an address")
+    }
+
+    /// Its processes.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let Processes { gateways, key_services, redis } = &self.processes;
+        let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
+        let key_services =
+            key_services.iter().map(|service| Part { name: "key-service", pid: service.pid() });
+        let redis = redis.iter().flat_map(Redis::pids).map(|pid| Part { name: "redis", pid });
+        gateways.chain(key_services).chain(redis).collect()
+    }
+
+    /// Where its Redis counts.
+    pub(super) fn redis(&self) -> Option<Teller> {
+        let url = self.processes.redis.as_ref()?.url();
+        Some(Teller(url.trim_start_matches("redis://").parse().expect("it is on a port")))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -61,14 +62,16 @@ impl Load {
 }
 
 /// Does the work for so long. What has begun by then is finished and counts too.
-pub(super) async fn run(address: SocketAddr, key: &str, work: Work, duration: Duration) -> Load {
+pub(super) async fn run(address: SocketAddr, keys: &[String], work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
     let (at_once, streamed) = match work {
         Work::Whole { at_once } => (at_once, false),
         Work::Streamed { at_once } => (at_once, true),
     };
+    let keys: Arc<[String]> = keys.into();
     let workers = (0..at_once).map(|index| {
-        let mut worker = Worker { address, key: key.to_owned(), streamed, load: Load::default() };
+        let chance = u64::from(index);
+        let mut worker = Worker { address, keys: keys.clone(), chance, streamed, load: Load::default() };
         // Streams begin one after the other: all at once would measure the crowd at the door.
         let delay =
             if streamed { length_of_stream().min(duration) * index / at_once } else { Duration::ZERO };
@@ -92,7 +95,9 @@ fn length_of_stream() -> Duration {
 /// One connection.
 struct Worker {
     address: SocketAddr,
-    key: String,
+    keys: Arc<[String]>,
+    /// Which key comes next.
+    chance: u64,
     streamed: bool,
     load: Load,
 }
@@ -109,10 +114,11 @@ impl Worker {
     }
 
     async fn request(&mut self, connection: &mut SendRequest<Full<Bytes>>) {
+        let key = self.next_key().to_owned();
         let request = Request::post("/v1/chat/completions")
             .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.key))
+            .header(header::AUTHORIZATION, format!("Bearer {key}"))
             .body(Full::new(body(self.streamed)))
             .unwrap();
         let sent = Instant::now();
@@ -144,6 +150,16 @@ impl Worker {
             first = Some(sent.elapsed());
         }
         self.load.waits.push(first.expect("an answer has a token"));
+    }
+}
+
+impl Worker {
+    /// One of the keys, each as likely as any other, and the same ones in every run.
+    fn next_key(&mut self) -> &str {
+        self.chance =
+            self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let high = usize::try_from(self.chance >> 33).expect("31 bits fit");
+        &self.keys[high % self.keys.len()]
     }
 }
 

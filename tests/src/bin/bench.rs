@@ -1,12 +1,12 @@
-//! CPU per request and per streamed chunk: of `faregate`, beside a bare proxy and the upstream alone, in one run.
+//! CPU per request and per streamed chunk: of the real programs, beside a bare proxy and the upstream alone, in one run.
 
 use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
-use tests::bench::{Plan, proxy, run};
+use tests::bench::{Plan, keys, proxy, run};
 use tokio::net::TcpListener;
 
-/// Measures `faregate` in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
+/// Measures `faregate`, and the services as processes of their own over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
 #[derive(Parser)]
 struct Flags {
     /// Seconds that each measurement takes
@@ -24,6 +24,12 @@ struct Flags {
 
 #[derive(Subcommand)]
 enum Part {
+    /// The services on Redis with more and more keys, and what a key weighs
+    Keys {
+        /// Most keys; a million takes some minutes to make
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        most: u32,
+    },
     /// The bare proxy, as the measurement starts it
     #[command(hide = true)]
     Proxy {
@@ -40,6 +46,10 @@ async fn main() -> std::io::Result<()> {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             println!("listening proxy http://{}", listener.local_addr()?);
             proxy::serve(listener, upstream).await
+        }
+        Some(Part::Keys { most }) => {
+            println!("{}", keys::run(most as usize, seconds).await);
+            Ok(())
         }
         None => {
             println!("{}", run(&Plan { seconds, rounds, streams }).await);

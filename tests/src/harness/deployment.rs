@@ -44,18 +44,18 @@ impl Deployment {
 }
 
 /// An installation's processes.
-pub(super) struct Processes {
+pub(crate) struct Processes {
     /// Those that clients speak to.
-    pub(super) gateways: Vec<Server>,
+    pub(crate) gateways: Vec<Server>,
     /// None where the gateway's process is the key-service's as well.
-    pub(super) key_services: Vec<Server>,
+    pub(crate) key_services: Vec<Server>,
     /// None where the store is no process.
-    pub(super) redis: Option<Redis>,
+    pub(crate) redis: Option<Redis>,
 }
 
 impl Deployment {
     /// Starts the processes, with the account of a first run. Each has a folder in `data` and this environment.
-    pub(super) async fn start(self, data: &Path, env: Vec<(&'static str, String)>) -> Processes {
+    pub(crate) async fn start(self, data: &Path, env: Vec<(&'static str, String)>) -> Processes {
         match self {
             Self::AllInOne => Processes {
                 gateways: vec![Server::start(&Settings::all_in_one(data, env)).await],
@@ -67,6 +67,13 @@ impl Deployment {
                 services(data, &env, gateways, key_services, redis).await
             }
         }
+    }
+}
+
+impl Processes {
+    /// Whoever has the store has the commands.
+    pub(crate) fn operator(&self) -> &Settings {
+        self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
 }
 

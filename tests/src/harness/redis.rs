@@ -35,7 +35,9 @@ impl Redis {
     pub(super) async fn start(form: Form, folder: &Path) -> Self {
         let nodes = match form {
             Form::Alone => vec![Node::on_a_socket(folder)],
-            Form::AsInstalled => vec![Node::on_a_port(folder, node::free_port(), &["--appendfsync", "everysec"])],
+            Form::AsInstalled => {
+                vec![Node::on_a_port(folder, node::free_port(), &["--appendfsync", "everysec"])]
+            }
             Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
             Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),
         };

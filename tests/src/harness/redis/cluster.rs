@@ -58,7 +58,8 @@ pub(super) async fn serves(nodes: &[Node]) {
     until("all slots to be served", || {
         let running = nodes.iter().filter(|node| node.is_running());
         running.into_iter().all(|node| {
-            says(node, "CLUSTER INFO", "cluster_state:ok") && says(node, "CLUSTER INFO", "cluster_slots_ok:16384")
+            says(node, "CLUSTER INFO", "cluster_state:ok")
+                && says(node, "CLUSTER INFO", "cluster_slots_ok:16384")
         })
     })
     .await;

@@ -83,17 +83,14 @@ impl Node {
 
     /// All that it answers to a command, as it is on the wire; nothing where it cannot be asked.
     pub(super) fn ask(&self, command: &str) -> Option<String> {
-        match self.port {
-            Some(port) => {
-                let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-                stream.set_read_timeout(Some(ANSWERING)).ok()?;
-                answer(stream, command)
-            }
-            None => {
-                let stream = UnixStream::connect(self.socket()).ok()?;
-                stream.set_read_timeout(Some(ANSWERING)).ok()?;
-                answer(stream, command)
-            }
+        if let Some(port) = self.port {
+            let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            stream.set_read_timeout(Some(ANSWERING)).ok()?;
+            answer(stream, command)
+        } else {
+            let stream = UnixStream::connect(self.socket()).ok()?;
+            stream.set_read_timeout(Some(ANSWERING)).ok()?;
+            answer(stream, command)
         }
     }
 
