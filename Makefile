@@ -1,7 +1,7 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation, licences and advisories
 # test   install what the tests need that is missing, then run them all
-# bench  measure CPU per request beside a bare proxy
+# bench  measure CPU per request beside a bare proxy, and what a key weighs
 
 .PHONY: run check test bench
 
@@ -13,12 +13,15 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-# The end-to-end tests start the programs themselves, so these are built first.
+# The end-to-end tests start the programs themselves, so these are built first. What holds of services over one Redis has
+# to hold over a cluster.
 test:
 	tests/tools/install.sh
 	cargo build --workspace --bins
 	cargo test --workspace
+	FAREGATE_TEST_REDIS=cluster cargo test --workspace --test e2e services
 
 bench:
 	cargo build --release --workspace --bins
 	target/release/bench
+	target/release/bench keys

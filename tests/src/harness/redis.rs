@@ -75,9 +75,9 @@ impl Redis {
         }
     }
 
-    /// What the first server answers to a command, as it is on the wire.
-    pub fn ask(&self, command: &str) -> String {
-        self.nodes[0].ask(command).unwrap_or_default()
+    /// What one of its servers answers to a command, as it is on the wire.
+    pub fn ask(&self, number: usize, command: &str) -> String {
+        self.nodes[number].ask(command).unwrap_or_default()
     }
 
     /// Ends all of it as a power cut would.

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::caps;
 
+mod cluster;
 mod outages;
 
 /// A revocation ends streams within five seconds; the rest is for slow machines.

@@ -19,7 +19,7 @@ use super::{CLIENTS, two_of_each, with_lease};
 
 /// The shortest that is allowed, to be waited for: a store that carries out what nobody waits for any more leaves holds
 /// that only expire.
-const LEASE: Duration = Duration::from_secs(3);
+pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// An expiry is noticed within a second; the rest is for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
 /// Processes killed one after the other, unless `FAREGATE_TEST_KILLS` says how many, and in which order.
@@ -358,7 +358,7 @@ async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
 }
 
 /// Waits until requests are served again over every gateway, with nothing but time to help.
-async fn heals(stack: &Stack, key: &ApiKey) {
+pub(super) async fn heals(stack: &Stack, key: &ApiKey) {
     let deadline = Instant::now() + Duration::from_secs(10);
     for gateway in &stack.gateways {
         loop {
