@@ -1,0 +1,132 @@
+"""Invented names, numbers, addresses and times, and which of everything is held out from training."""
+
+import functools
+import hashlib
+
+TRAIN, TEST = "train", "test"
+
+ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl cr dr fl gr pl pr sh sl st th tr".split()
+VOWELS = "a e i o u ai ea ee oo ou".split()
+ENDS = ["", "", "n", "r", "s", "t", "l", "m", "k", "x", "nd", "rt"]
+NAMES = """Ada Ben Cleo Dan Eva Finn Gus Hana Ivan Jo Kim Leo Mia Nina Omar Pia Quinn Rosa Sam Tom Uma Vera Will Xena
+Yara Zoe Alice Bob Carol Dave Maria Noah Olivia Lucas Emma Ravi Priya Chen Yuki Amir Fatima""".split()
+CITIES = """Paris London Berlin Madrid Rome Oslo Tokyo Lima Cairo Delhi Boston Austin Denver Sydney Toronto Vienna
+Prague Warsaw Dublin Lisbon Athens Seoul Nairobi Lagos Chicago Seattle Moscow Zurich Geneva Munich""".split()
+WORDS = """apple banana river stone cloud tiger piano green silver window garden letter orange pencil rocket summer
+winter coffee bottle market planet camera guitar hammer island jacket kitten ladder mirror needle ocean pepper rabbit
+saddle tunnel violin walnut yellow zebra hello world test foo bar alpha beta gamma delta data model server key token
+light house music paper table water happy quick brown fox lazy dog jumps over blue bird sings sun moon star tree""".split()
+ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
+ENDINGS_OF_HOSTS = "com org net io dev example".split()
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow".split()
+MONTHS = "January March April May June July August October November December".split()
+
+
+def digest(text):
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
+
+
+def is_held_out(text):
+    """One in twelve of all distinct texts; a property of the text, so that no run ever trains on it."""
+    return digest(text) % 12 == 0
+
+
+@functools.cache
+def parts(pool):
+    """A pool of phrasings, cut into those to train on and those to test with: one in eight, at least one."""
+    held = [p for p in pool if digest("p:" + p) % 8 == 0] or [min(pool, key=lambda p: digest("p:" + p))]
+    kept = [p for p in pool if p not in held]
+    return kept or held, held
+
+
+def phrasing(r, split, pool):
+    """One of the phrasings of this split; a pool of less than four has no held-out part."""
+    if len(pool) < 4:
+        return r.choice(pool)
+    kept, held = parts(tuple(pool))
+    return r.choice(held if split == TEST else kept)
+
+
+def invented(r, split):
+    """A word that means nothing; the two splits share none."""
+    while True:
+        word = "".join(r.choice(ONSETS) + r.choice(VOWELS) for _ in range(r.randint(1, 3))) + r.choice(ENDS)
+        if len(word) > 2 and is_held_out("w:" + word) == (split == TEST):
+            return word
+
+
+def word(r, split):
+    chance = r.random()
+    if chance < 0.3:
+        return invented(r, split)
+    if chance < 0.45:
+        return invented(r, split).capitalize()
+    if chance < 0.48:
+        return r.choice(ABROAD)
+    return r.choice(CITIES if chance < 0.6 else NAMES if chance < 0.75 else WORDS)
+
+
+def words(r, split):
+    return " ".join(word(r, split) for _ in range(r.choice([1, 1, 1, 2])))
+
+
+def integer(r):
+    digits = [r.randint(0, 9), r.randint(0, 99), r.randint(0, 99), r.randint(100, 999), r.randint(1000, 99999)]
+    return r.choice(digits)
+
+
+def decimal(r):
+    halves, tenths, hundredths = r.randint(0, 99) + 0.5, r.randint(1, 999) / 10, r.randint(100, 99999) / 100
+    return r.choice([halves, tenths, hundredths, -r.randint(1, 99) / 10])
+
+
+def city(r, split):
+    return invented(r, split).capitalize() if r.random() < 0.5 else r.choice(CITIES)
+
+
+def person(r, split):
+    return invented(r, split).capitalize() if r.random() < 0.5 else r.choice(NAMES)
+
+
+def host(r, split):
+    return f"{invented(r, split)}.{r.choice(ENDINGS_OF_HOSTS)}"
+
+
+def email(r, split):
+    last = r.choice(["", f".{invented(r, split)}", f"_{r.randint(1, 99)}", f"{r.randint(1, 99)}"])
+    return f"{person(r, split).lower()}{last}@{host(r, split)}"
+
+
+def url(r, split):
+    path = "".join("/" + invented(r, split) for _ in range(r.choice([0, 1, 1, 2])))
+    end = r.choice(["", "", ".html", f"?id={r.randint(1, 999)}", f"/{r.randint(1, 99)}"]) if path else ""
+    return f"{r.choice(['https', 'https', 'http'])}://{r.choice(['', '', 'www.', 'api.'])}{host(r, split)}{path}{end}"
+
+
+def time(r, _split):
+    hour, minute = r.randint(0, 23), r.choice([0, 15, 30, 45, r.randint(0, 59)])
+    spoken = f"{r.randint(1, 12)} {r.choice(['am', 'pm'])}"
+    return r.choice([f"{hour:02}:{minute:02}", f"{hour}:{minute:02}", spoken])
+
+
+def date(r, _split):
+    year, month, day = r.randint(2024, 2029), r.randint(1, 12), r.randint(1, 28)
+    iso = f"{year}-{month:02}-{day:02}"
+    return r.choice([iso, iso, r.choice(DAYS), f"{day} {r.choice(MONTHS)}"])
+
+
+def code(r, split):
+    letters = "".join(r.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(r.randint(1, 3)))
+    return r.choice([f"{letters}-{r.randint(1, 99999)}", f"{letters}{r.randint(1, 9999)}", str(r.randint(100, 999999)),
+                     f"{invented(r, split)}_{r.randint(1, 999)}"])
+
+
+def path(r, split):
+    return r.choice(["/", "./", "~/", "/data/"]) + f"{invented(r, split)}.{r.choice(['txt', 'csv', 'json', 'md'])}"
+
+
+def sentence(r, split):
+    def one():
+        return r.choice([word(r, split), r.choice(WORDS), r.choice(WORDS)]).lower()
+
+    return " ".join(one() for _ in range(r.randint(2, 6)))
