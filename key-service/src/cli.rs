@@ -1,4 +1,4 @@
-//! The operator's commands: accounts, credit and management keys.
+//! The operator's commands: accounts, credit, management keys, and the books.
 
 use std::io::Write;
 
@@ -17,6 +17,7 @@ use crate::{
     store::{AccountSummary, ManagementKey, Unavailable},
 };
 
+mod books;
 mod table;
 
 /// Most characters of a name: what fits a line of a listing.
@@ -34,6 +35,15 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// How every generation was billed
+    #[command(subcommand)]
+    Journal(books::Journal),
+    /// List what was used, by day, key and model
+    Usage(books::Usage),
+    /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
+    ///
+    /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.
+    Audit(books::AuditOf),
 }
 
 /// What may be done with accounts.
@@ -112,6 +122,9 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Journal(command) => books::journal(command, management, out).await,
+        Command::Usage(command) => books::usage(command, management, out).await,
+        Command::Audit(command) => books::audit(command, management, out).await,
     }
 }
 

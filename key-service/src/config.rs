@@ -53,6 +53,11 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
 
+    /// Days that Redis keeps counters of usage, some 150 bytes for each key and model used on a day
+    #[arg(long, env = "FAREGATE_REDIS_USAGE_DAYS", value_name = "DAYS", default_value_t = 400,
+          value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
+    pub redis_usage_days: u32,
+
     /// Accept a Redis without an append-only file: it forgets all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
@@ -121,6 +126,7 @@ impl Options {
                     address: Address::parse(url).map_err(unusable_store)?,
                     prefix: self.redis_prefix.clone(),
                     journal_entries: self.redis_journal_entries,
+                    usage_days: self.redis_usage_days,
                     volatile_allowed: self.redis_allow_volatile,
                     data_dir: self.data_dir.clone(),
                 };

@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub mod accounts;
+pub mod books;
 #[cfg(test)]
 pub(crate) mod testing;
 

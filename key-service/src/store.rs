@@ -4,7 +4,9 @@ pub mod memory;
 pub mod redis;
 pub mod sqlite;
 #[cfg(test)]
-mod suite;
+pub(crate) mod suite;
+
+use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use shared::{
@@ -15,8 +17,10 @@ use shared::{
 };
 
 use crate::domain::{
+    audit::Audit,
     key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    ledger::{Command, Outcome, Refused},
+    ledger::{Command, Outcome, Refused, Settlement},
+    usage::{Counts, Day},
 };
 
 /// Keeps accounts, keys, holds and the journal.
@@ -93,6 +97,24 @@ pub trait Store: Send + Sync + 'static {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, Unavailable>;
+
+    /// Entries of the account's journal behind number `after`, in the order of their settlement, at most `limit`. Read
+    /// page by page, every generation that is billed before the last page is read is seen; one whose late capture came
+    /// meanwhile is seen again under a new number.
+    async fn journal(&self, account: AccountId, after: u64, limit: usize)
+    -> Result<JournalPage, Unavailable>;
+
+    /// What was counted on these days, of all keys or of one, in the order of days, keys and models.
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable>;
+
+    /// Whether the account's books add up, as of one moment, while others go on spending. `None` where there is no such
+    /// account. Reads the whole journal, in memory that does not grow with it.
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
 
     /// Whether the store answers at all.
     async fn ping(&self) -> Result<(), Unavailable>;
@@ -222,4 +244,38 @@ pub enum Order {
     Ascending,
     /// Newest first.
     Descending,
+}
+
+/// Some of an account's journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalPage {
+    /// The entries, in the order of their numbers.
+    pub entries: Vec<JournalEntry>,
+    /// The number up to which the store has dropped entries and kept only their sums by key; zero: none.
+    pub gone_until: u64,
+}
+
+/// How a generation was billed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Its number: later settlements of the account have higher ones. When a capture comes after an expiry, the entry
+    /// moves to the end under a new number.
+    pub number: u64,
+    /// The generation.
+    pub generation: GenerationId,
+    /// What was billed.
+    pub settlement: Settlement,
+}
+
+/// What a key used of a model on a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageLine {
+    /// The day.
+    pub day: Day,
+    /// The key.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// What was counted.
+    pub counts: Counts,
 }

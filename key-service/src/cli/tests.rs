@@ -1,8 +1,20 @@
 use clap::Parser;
 use serde_json::Value;
 
+use shared::{
+    clock::Clock,
+    ids::{GenerationId, KeyId},
+};
+
 use super::*;
-use crate::management::testing::Office;
+use crate::{
+    domain::ledger::{Command as Ledger, Progress},
+    management::{
+        Created, KeyDraft,
+        testing::{BEGIN, Office},
+    },
+    store::{Store, suite::Fault},
+};
 
 /// A binary as the two that have these commands are.
 #[derive(Debug, Parser)]
@@ -85,6 +97,102 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
         listed.lines().nth(2).unwrap().ends_with("2026-11-20T02:11:05Z  2026-11-20T02:11:05Z"),
         "{listed}"
     );
+}
+
+/// An account with a key that was billed 3 USD today and yesterday's hold of 2 USD, and the key.
+async fn busy_account(office: &Office) -> (AccountId, KeyId) {
+    let (account, _) = office.account("acme").await;
+    office.management.deposit(account, NanoUsd::from_usd(10)).await.unwrap();
+    let made = office.management.create(account, KeyDraft::default(), None).await.unwrap();
+    let Created::New { key, .. } = made else { panic!("{made:?}") };
+    let now = office.clock.now();
+    let hold = |n, usd| Ledger::Hold {
+        key: key.id,
+        generation: GenerationId::new(now, [n; 10]),
+        model: "Model Flash".into(),
+        least: NanoUsd::from_usd(usd),
+        enough: NanoUsd::from_usd(usd),
+        most: NanoUsd::from_usd(usd),
+        lease_until: now,
+    };
+    let usage = shared::tokens::Usage { prompt: 12, cached: 2, completion: 5 };
+    let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001) };
+    let generation = GenerationId::new(now, [1; 10]);
+    let capture = Ledger::Capture { key: key.id, generation, total, estimated: true };
+    let commands = vec![hold(1, 3), hold(2, 2), capture];
+    office.store.execute(account, commands, now).await.unwrap();
+    (account, key.id)
+}
+
+#[tokio::test]
+async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
+    let office = Office::open();
+    let (_, key) = busy_account(&office).await;
+    let export = ["journal", "export", "--account", "acme"];
+    let lines = say(&office, &export).await.unwrap();
+    let generation = GenerationId::new(office.clock.now(), [1; 10]);
+    let expected = format!(
+        "{{\"seq\":1,\"generation_id\":\"{generation}\",\"key_id\":\"{key}\",\"model\":\"Model Flash\",\
+         \"prompt_tokens\":12,\"cached_tokens\":2,\"completion_tokens\":5,\"cost\":3.000000001,\
+         \"charged\":3.000000001,\"shortfall\":0,\"estimated\":true,\"ending\":\"captured\",\
+         \"at\":\"{BEGIN}\"}}\n"
+    );
+    assert_eq!(lines, expected);
+    assert_eq!(say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap(), "");
+    let nobody = say(&office, &["journal", "export", "--account", "nobody"]).await.unwrap_err();
+    assert!(nobody.starts_with("--account"), "{nobody}");
+}
+
+#[tokio::test]
+async fn usage_is_listed_by_day_for_people_and_for_programs() {
+    let office = Office::open();
+    let (_, key) = busy_account(&office).await;
+    let usage = ["usage", "--account", "acme"];
+    let table = say(&office, &usage).await.unwrap();
+    assert_eq!(
+        table,
+        format!(
+            "DAY         {:<35}  MODEL        REQUESTS  PROMPT  CACHED  COMPLETION  CHARGED\n\
+             2026-11-20  {key}  Model Flash  1         12      2       5           3.000000001\n",
+            "KEY"
+        )
+    );
+    let json = say(&office, &[&usage[..], &["--json", "--key", &key.to_string()]].concat()).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["requests"], 1);
+    assert_eq!(
+        (&json[0]["day"], &json[0]["completion_tokens"]),
+        (&Value::from("2026-11-20"), &Value::from(5))
+    );
+    let days = |from, to| [&usage[..], &["--json", "--from", from, "--to", to]].concat();
+    assert_eq!(say(&office, &days("2026-10-01", "2026-11-19")).await.unwrap(), "[]\n");
+    for (from, to) in
+        [("2026-11-20", "2026-11-19"), ("2025-11-20", "2026-11-21"), ("20-11-2026", "2026-11-21")]
+    {
+        let complaint = say(&office, &days(from, to)).await.unwrap_err();
+        assert!(complaint.contains("--from"), "{complaint}");
+    }
+}
+
+#[tokio::test]
+async fn an_audit_says_in_a_line_that_all_is_well_and_else_what_is_not() {
+    let office = Office::open();
+    let (account, key) = busy_account(&office).await;
+    office.account("another").await;
+    let sound = say(&office, &["audit"]).await.unwrap();
+    assert_eq!(sound, "the books balance (accounts: 2, keys: 1, journal entries: 1)\n");
+    office.store.doctor(account, Fault::Used(key));
+    let mut out = Vec::new();
+    let command = Binary::try_parse_from(["faregate", "audit", "--account", "acme"]).unwrap().command;
+    let failed = run(command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    assert_eq!(failed.to_string(), "the books do not balance (wrong figures: 1)");
+    let said = String::from_utf8(out).unwrap();
+    let wrong =
+        "used is 3.000000002 USD, but its journal adds up to 3.000000001 USD (off by 0.000000001 USD)";
+    assert_eq!(said, format!("acme: {key} {wrong}\n"));
+    say(&office, &["audit", "--account", "another"]).await.unwrap();
+    let nobody = say(&office, &["audit", "--account", "nobody"]).await.unwrap_err();
+    assert!(nobody.starts_with("--account"), "{nobody}");
 }
 
 #[tokio::test]

@@ -299,6 +299,8 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
+    /// What the store has recorded for this cannot be read, so that nothing could be decided: an operator has to look.
+    Damaged,
 }
 
 impl Refused {
@@ -310,7 +312,7 @@ impl Refused {
             Self::LimitReached => Some(Refusal::KeyLimitReached),
             Self::CreditEmpty => Some(Refusal::InsufficientCredits),
             Self::Reserved => Some(Refusal::SpendReserved),
-            Self::BadDeposit => None,
+            Self::BadDeposit | Self::Damaged => None,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! What the tests of management, of its HTTP and of its commands share: a clock that is moved by hand, and a store that
 //! fails on demand.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -21,12 +24,14 @@ use super::Management;
 use crate::{
     credentials::Credentials,
     domain::{
+        audit::Audit,
         key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
         ledger::Command,
+        usage::Day,
     },
     store::{
-        AccountSummary, Created, DueHold, Idempotency, ManagementKey, NewAccount, NewManagementKey, Outcomes,
-        Owner, Page, Store, Unavailable, memory::Memory,
+        AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount,
+        NewManagementKey, Outcomes, Owner, Page, Store, Unavailable, UsageLine, memory::Memory,
     },
 };
 
@@ -101,6 +106,11 @@ impl Fallible {
 
     pub(crate) fn recover(&self) {
         self.fail_after(u64::MAX);
+    }
+
+    /// Writes past the ledger.
+    pub(crate) fn doctor(&self, account: AccountId, fault: crate::store::suite::Fault) {
+        self.memory.doctor(account, fault);
     }
 
     fn answering(&self) -> Result<&Memory, Unavailable> {
@@ -193,6 +203,28 @@ impl Store for Fallible {
         now: Timestamp,
     ) -> Result<Option<ApiKey>, Unavailable> {
         self.answering()?.revoke_key(account, id, now).await
+    }
+
+    async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, Unavailable> {
+        self.answering()?.journal(account, after, limit).await
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable> {
+        self.answering()?.usage(account, days, key).await
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+        self.answering()?.audit(account).await
     }
 
     async fn ping(&self) -> Result<(), Unavailable> {

@@ -1,8 +1,9 @@
 //! The reference store: everything behind one lock, nothing survives the process.
 
+mod book;
+
 use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Bound,
+    ops::{Bound, RangeInclusive},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,13 +14,16 @@ use shared::{
     time::Timestamp,
 };
 
+use self::book::{AccountBook, Books, Promise};
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, ManagementKey, NewAccount, NewManagementKey, Order,
-    Outcomes, Owner, Page, Store, Unavailable,
+    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
+    Order, Outcomes, Owner, Page, Store, Unavailable, UsageLine,
 };
 use crate::domain::{
+    audit::Audit,
     key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    ledger::{self, Command, Outcome, Record, RecordId, Refused, State},
+    ledger::{Command, Record, RecordId, Refused},
+    usage::Day,
 };
 
 /// A store in memory: for tests, and as the plainest reading of what a store is.
@@ -40,83 +44,11 @@ impl Memory {
     }
 }
 
-#[derive(Debug, Default)]
-struct Books {
-    accounts: BTreeMap<AccountId, AccountBook>,
-    credentials: HashMap<Digest, Owner>,
-}
-
-/// Everything of one account.
-#[derive(Debug)]
-struct AccountBook {
-    name: String,
-    created_at: Timestamp,
-    money: ledger::Account,
-    management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
-    keys: BTreeMap<KeyId, ApiKey>,
-    records: HashMap<RecordId, Record>,
-    idempotency: HashMap<String, Promise>,
-}
-
-/// What an idempotency key stands for.
-#[derive(Debug)]
-struct Promise {
-    request: Digest,
-    key: KeyId,
-    expires_at: Timestamp,
-}
-
-impl Books {
-    fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, Unavailable> {
-        self.accounts.get_mut(&id).ok_or_else(|| Unavailable(format!("there is no account {id}")))
-    }
-}
-
-impl AccountBook {
-    fn new(account: NewAccount) -> Self {
-        Self {
-            name: account.name,
-            created_at: account.created_at,
-            money: ledger::Account::default(),
-            management_keys: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            records: HashMap::new(),
-            idempotency: HashMap::new(),
-        }
-    }
-
-    /// Load, decide, write.
-    fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
-        let state = State {
-            account: self.money,
-            key: command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend),
-            record: command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default(),
-        };
-        let (after, outcome) = ledger::apply(state, command, now)?;
-        self.money = after.account;
-        if let Some(key) = command.key().and_then(|id| self.keys.get_mut(&id)) {
-            key.spend = after.key.unwrap_or(key.spend);
-        }
-        match (command.record(), after.record) {
-            (None, _) => {}
-            (Some(id), Record::None) => {
-                self.records.remove(&id);
-            }
-            (Some(id), record) => {
-                self.records.insert(id, record);
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// What an idempotency key that is still alive says of creating this key.
-    fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        if promise.request != attempt.request {
-            return Some(Created::Reused);
-        }
-        let made = self.keys.get(&promise.key)?.clone();
-        Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
+#[cfg(test)]
+impl Memory {
+    /// Writes past the ledger.
+    pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
+        self.books().accounts.get_mut(&account).unwrap().doctor(fault);
     }
 }
 
@@ -277,6 +209,30 @@ impl Store for Memory {
             *key = key.clone().revoked(now);
             key.clone()
         }))
+    }
+
+    async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, Unavailable> {
+        let books = self.books();
+        let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));
+        Ok(JournalPage { entries: entries.unwrap_or_default(), gone_until: 0 })
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable> {
+        Ok(self.books().accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+        Ok(self.books().accounts.get(&account).map(AccountBook::audit))
     }
 
     async fn ping(&self) -> Result<(), Unavailable> {

@@ -10,11 +10,13 @@
 
 mod accounts;
 mod admission;
+mod audit;
 mod barrier;
 mod connection;
 mod fields;
 mod fold;
 mod holders;
+mod journal;
 mod keys;
 mod link;
 mod management_keys;
@@ -25,7 +27,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use ::redis::{RedisError, RedisResult, cmd};
 use async_trait::async_trait;
@@ -41,16 +43,25 @@ use tokio::{task::JoinHandle, time::interval};
 pub(super) use self::script::LEDGER;
 pub use self::settings::{Address, InvalidAddress, Settings};
 use self::{
-    admission::Sync, barrier::Barrier, connection::Source, holders::Holders, link::Link, marks::Marks,
-    names::Names, script::Scripts,
+    admission::Sync,
+    barrier::Barrier,
+    connection::Source,
+    fold::{Fold, Kept},
+    holders::Holders,
+    link::Link,
+    marks::Marks,
+    names::Names,
+    script::Scripts,
 };
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, ManagementKey, NewAccount, NewManagementKey, Outcomes,
-    Owner, Page, Store, Unavailable,
+    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
+    Outcomes, Owner, Page, Store, Unavailable, UsageLine,
 };
 use crate::domain::{
+    audit::Audit,
     key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
     ledger::Command,
+    usage::Day,
 };
 
 /// How often the store is told that it was seen. A store that forgot a minute is noticed this much later at worst.
@@ -63,7 +74,7 @@ pub struct Redis {
     scripts: Scripts,
     holders: Holders,
     barrier: Barrier,
-    journal_entries: u32,
+    kept: Kept,
     marking: JoinHandle<()>,
 }
 
@@ -109,7 +120,7 @@ impl Redis {
             scripts: Scripts::new(),
             holders: Holders::new(),
             barrier: Barrier::new(),
-            journal_entries: settings.journal_entries,
+            kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
         })
     }
 
@@ -125,8 +136,8 @@ impl Redis {
             return Ok(Vec::new());
         }
         self.holders.list(&self.link, &self.names, account, commands).await?;
-        let (link, ledger, entries) = (&self.link, &self.scripts.ledger, self.journal_entries);
-        let outcomes = fold::execute(link, ledger, &self.names, entries, account, commands, now).await?;
+        let (link, ledger, names, kept) = (&self.link, &self.scripts.ledger, &self.names, self.kept);
+        let outcomes = Fold { link, ledger, names, kept, account, now }.execute(commands).await?;
         if commands.iter().any(must_survive) {
             self.confirm_account(account).await?;
         }
@@ -256,6 +267,28 @@ impl Store for Redis {
         now: Timestamp,
     ) -> Result<Option<ApiKey>, Unavailable> {
         Ok(self.end_key(account, id, now).await?)
+    }
+
+    async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, Unavailable> {
+        Ok(self.read_journal(account, after, limit).await?)
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable> {
+        Ok(self.read_usage(account, days, key).await?)
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+        Ok(self.audited(account).await?)
     }
 
     async fn ping(&self) -> Result<(), Unavailable> {

@@ -3,6 +3,7 @@
 //! One thread writes, many callers to a transaction; others read what was last committed. Nothing of the file is kept
 //! in memory between calls, since another process may write it too.
 
+mod audit;
 mod file;
 mod fold;
 mod queue;
@@ -12,7 +13,10 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::path::Path;
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use async_trait::async_trait;
 use shared::{
@@ -24,16 +28,18 @@ use shared::{
 pub use self::file::OpenError;
 use self::{
     reader::Readers,
-    tables::{accounts, keys, management_keys, records},
+    tables::{accounts, journal, keys, management_keys, records, usage},
     writer::Writer,
 };
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, ManagementKey, NewAccount, NewManagementKey, Outcomes,
-    Owner, Page, Store, Unavailable,
+    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
+    Outcomes, Owner, Page, Store, Unavailable, UsageLine,
 };
 use crate::domain::{
+    audit::Audit,
     key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
     ledger::Command,
+    usage::Day,
 };
 
 /// A store in a file. Dropping it finishes what is queued and closes the file.
@@ -41,6 +47,7 @@ pub struct Sqlite {
     // Dropped first: whoever closes the file last folds the write-ahead log into it, and that is the writer's work.
     readers: Readers,
     writer: Writer,
+    path: PathBuf,
 }
 
 impl Sqlite {
@@ -48,7 +55,7 @@ impl Sqlite {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         let readers = Readers::open(path)?;
-        Ok(Self { readers, writer })
+        Ok(Self { readers, writer, path: path.to_owned() })
     }
 }
 
@@ -140,6 +147,29 @@ impl Store for Sqlite {
         now: Timestamp,
     ) -> Result<Option<ApiKey>, Unavailable> {
         self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
+    }
+
+    async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, Unavailable> {
+        let entries = self.readers.read(move |connection| journal::page(connection, account, after, limit));
+        Ok(JournalPage { entries: entries.await?, gone_until: 0 })
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable> {
+        self.readers.read(move |connection| usage::list(connection, account, &days, key)).await
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+        audit::run(&self.path, account).await
     }
 
     async fn ping(&self) -> Result<(), Unavailable> {

@@ -1,6 +1,7 @@
 //! What every store must do: the same cases against each of them.
 
 mod accounts;
+mod books;
 pub(super) mod in_redis;
 mod keys;
 mod mutations;
@@ -9,6 +10,7 @@ mod spending;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use rusqlite::{Connection, params_from_iter};
 use shared::{
     digest::Digest,
     ids::{AccountId, GenerationId, KeyId},
@@ -39,6 +41,13 @@ macro_rules! contract {
                     management_keys_are_listed_oldest_first_each_with_its_account,
                     a_management_key_is_revoked_once,
                     what_belongs_to_no_account_is_refused,
+                }
+                books::{
+                    entries_come_in_the_order_of_settlement,
+                    a_late_capture_moves_its_entry_to_the_end,
+                    usage_is_counted_by_day_key_and_model,
+                    books_are_sound_at_every_moment,
+                    doctored_books_are_found,
                 }
                 keys::{
                     a_key_comes_back_as_it_was_made,
@@ -97,20 +106,44 @@ pub(crate) trait Subject: Sized {
 
     fn store(&self) -> &Arc<dyn Store>;
 
+    /// Writes past the ledger.
+    async fn doctor(&self, account: AccountId, fault: Fault);
+
     /// In the middle of a case: where this is about a store that is closed and opened again, it is.
     async fn interrupt(&mut self) {}
 }
 
+/// What an audit has to find.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The key's `used` is one too much.
+    Used(KeyId),
+    /// The account's credit is one too much.
+    Credit,
+    /// The journal has no entry of this generation.
+    LostEntry(GenerationId),
+    /// This generation has an open hold that covers nothing; it looks like that of the other.
+    PhantomHold(GenerationId, GenerationId),
+}
+
 /// The memory store.
-struct InMemory(Arc<dyn Store>);
+struct InMemory {
+    memory: Arc<Memory>,
+    store: Arc<dyn Store>,
+}
 
 impl Subject for InMemory {
     async fn new() -> Self {
-        Self(Arc::new(Memory::new()))
+        let memory = Arc::new(Memory::new());
+        Self { store: memory.clone(), memory }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
-        &self.0
+        &self.store
+    }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.memory.doctor(account, fault);
     }
 }
 
@@ -131,6 +164,30 @@ impl Subject for InFile {
     fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        let account = account.as_bytes().as_slice();
+        let connection = Connection::open(&self.path).unwrap();
+        let write = |sql: &str, ids: &[&[u8]]| {
+            let written = connection.execute(sql, params_from_iter([&[account], ids].concat()));
+            assert_eq!(written.unwrap(), 1);
+        };
+        match fault {
+            Fault::Used(key) => {
+                write("UPDATE api_keys SET used = used + 1 WHERE account = ? AND id = ?", &[key.as_bytes()]);
+            }
+            Fault::Credit => write("UPDATE accounts SET credit = credit + 1 WHERE id = ?", &[]),
+            Fault::LostEntry(lost) => {
+                write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
+            }
+            Fault::PhantomHold(phantom, like) => write(
+                "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost,
+                        lease_until
+                 FROM holds WHERE account = ?1 AND generation = ?3",
+                &[phantom.as_bytes(), like.as_bytes()],
+            ),
+        }
+    }
 }
 
 /// The SQLite store, closed and opened again in the middle.
@@ -143,6 +200,10 @@ impl Subject for Reopened {
 
     fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
+    }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.0.doctor(account, fault).await;
     }
 
     async fn interrupt(&mut self) {

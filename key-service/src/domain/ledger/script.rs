@@ -1,7 +1,10 @@
 //! Random histories of a few accounts, and a world that lives them by the ledger alone: for the tests of the ledger, and
 //! of every store against it.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shared::{
@@ -11,8 +14,11 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{Account, Command, Key, Outcome, Progress, Record, RecordId, Refused, State, apply};
-use crate::domain::key::KeyPatch;
+use super::{Account, Command, Key, Outcome, Progress, Record, RecordId, Refused, Settlement, State, apply};
+use crate::domain::{
+    key::KeyPatch,
+    usage::{Added, Counts, Day, added},
+};
 
 /// Accounts that exist, and one behind them that does not.
 pub(crate) const ACCOUNTS: u8 = 2;
@@ -143,6 +149,19 @@ pub(crate) struct World {
     pub(crate) keys: HashMap<(AccountId, KeyId), Key>,
     /// Their holds, settlements and deposits.
     pub(crate) records: HashMap<(AccountId, RecordId), Record>,
+    /// What their settlements leave behind.
+    pub(crate) trails: HashMap<AccountId, Trail>,
+}
+
+/// The journal of an account, and what was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trail {
+    /// How often something was billed: the number of the last entry.
+    pub(crate) entries: u64,
+    /// The entries by their numbers.
+    pub(crate) journal: BTreeMap<u64, GenerationId>,
+    /// The counters.
+    pub(crate) counted: BTreeMap<(Day, KeyId, String), Counts>,
 }
 
 impl World {
@@ -171,7 +190,12 @@ impl World {
             (command.key().map(|k| (account, k)), command.record().map(|r| (account, r)));
         let key = key_id.and_then(|id| self.keys.get(&id)).copied();
         let record = record_id.and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
+        let before = record.clone();
         let (after, outcome) = apply(State { account: money, key, record }, command, now)?;
+        if let (Some((_, RecordId::Generation(id))), Some(added)) = (record_id, added(&before, &after.record))
+        {
+            self.trails.entry(account).or_default().follow(id, added);
+        }
         self.accounts.insert(account, after.account);
         if let (Some(id), Some(key)) = (key_id, after.key) {
             self.keys.insert(id, key);
@@ -186,6 +210,14 @@ impl World {
             }
         }
         Ok(outcome)
+    }
+
+    /// What was billed of a generation; `None` where nothing was.
+    pub(crate) fn settlement(&self, account: AccountId, id: GenerationId) -> Option<&Settlement> {
+        match self.records.get(&(account, RecordId::Generation(id)))? {
+            Record::Closed(settlement) => Some(settlement),
+            Record::None | Record::Open(_) | Record::Deposited(_) => None,
+        }
     }
 
     /// What an owner changes; a revoked key stays as it is.
@@ -225,5 +257,16 @@ impl World {
             Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
         });
         NanoUsd::from_nanos(deposits.sum())
+    }
+}
+
+impl Trail {
+    /// A generation has one entry: a late capture moves it.
+    fn follow(&mut self, id: GenerationId, added: Added) {
+        self.entries += 1;
+        self.journal.retain(|_, entry| *entry != id);
+        self.journal.insert(self.entries, id);
+        let counts = self.counted.entry((added.day, added.key, added.model)).or_default();
+        *counts = counts.plus(added.counts);
     }
 }

@@ -16,8 +16,9 @@ use super::settings::{Address, at_once};
 
 /// How long a server may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
-/// How long a server may take to answer; longer means that the connection is dead. Scripts take a millisecond.
-const ANSWERING: Duration = Duration::from_secs(3);
+/// How long a server may take to answer; longer means that the connection is dead. Scripts take a millisecond. Less than
+/// callers have patience, or they would leave before anyone notices.
+const ANSWERING: Duration = Duration::from_secs(1);
 /// How often a call follows a cluster that moves under it.
 const REDIRECTIONS: u32 = 8;
 

@@ -1,6 +1,6 @@
 //! Commands on their way into `scripts/ledger.lua`, and its outcomes on their way back.
 
-use redis::{RedisError, RedisResult};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
@@ -14,90 +14,113 @@ use super::{
     script::{Arguments, Lua},
 };
 use crate::{
-    domain::ledger::{Command, Ending, Outcome, Progress, RecordId, Refused, Settlement},
+    domain::{
+        ledger::{Command, Ending, Outcome, Progress, RecordId, Refused, Settlement},
+        usage::Day,
+    },
     store::Outcomes,
 };
 
 /// Commands that one run of the script takes; it holds up all of Redis for some 7 µs each. Longer batches are cut.
 const BATCH: usize = 512;
+/// The days that counters are kept are told to Redis in seconds.
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 /// Fields of a command beside its name, its key and its record.
 const FIELDS: usize = 5;
 
-/// Applies the commands in their order. A batch that fails as a whole is tried again command by command, so that what
-/// Redis cannot digest spoils nothing for those that came along with it.
-pub(super) async fn execute(
-    link: &Link,
-    ledger: &Lua,
-    names: &Names,
-    journal_entries: u32,
-    account: AccountId,
-    commands: &[Command],
-    now: Timestamp,
-) -> RedisResult<Outcomes> {
-    let run = async |commands: &[Command]| {
-        let arguments = arguments(names, journal_entries, account, commands, now);
-        outcomes(link.run(ledger, &arguments).await?, commands.len())
-    };
-    let mut all = Vec::with_capacity(commands.len());
-    for batch in commands.chunks(BATCH) {
-        match run(batch).await {
-            Ok(outcomes) => all.extend(outcomes),
-            Err(e) if batch.len() == 1 || e.is_io_error() => return Err(e),
-            Err(e) => {
-                tracing::warn!(error = %e, %account, "a batch failed; trying its commands one by one");
-                let mut failed = None;
-                for command in batch {
-                    match run(std::slice::from_ref(command)).await {
-                        Ok(outcomes) => all.extend(outcomes),
-                        Err(e) => failed = Some(e),
-                    }
-                }
-                failed.map_or(Ok(()), Err)?;
-            }
-        }
-    }
-    Ok(all)
+/// How much is kept of what was billed.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) journal_entries: u32,
+    pub(super) usage_days: u32,
 }
 
-fn arguments(
-    names: &Names,
-    journal_entries: u32,
-    account: AccountId,
-    commands: &[Command],
-    now: Timestamp,
-) -> Arguments {
-    let mut arguments = Arguments::keys([
-        names.account(account),
-        names.records(account),
-        names.leases(account),
-        names.journal(account),
-        names.archive(account),
-    ]);
-    let mut keys: Vec<KeyId> = Vec::new();
-    arguments.value(now.millis().to_string());
-    arguments.value(journal_entries.to_string());
-    for command in commands {
-        let place = command.key().map_or(0, |key| {
-            let known = keys.iter().position(|known| *known == key);
-            1 + known.unwrap_or_else(|| {
-                arguments.key(names.key(account, key));
-                keys.push(key);
-                keys.len() - 1
-            })
-        });
-        let (name, fields) = spell(command);
-        arguments.value(name);
-        arguments.value(place.to_string());
-        arguments.value(match command.record() {
-            None => String::new(),
-            Some(RecordId::Generation(id)) => id.to_string(),
-            Some(RecordId::Deposit(id)) => id.to_string(),
-        });
-        for field in fields {
-            arguments.value(field);
+/// The way to the script, and what it is told beside commands.
+pub(super) struct Fold<'a> {
+    pub(super) link: &'a Link,
+    pub(super) ledger: &'a Lua,
+    pub(super) names: &'a Names,
+    pub(super) kept: Kept,
+    pub(super) account: AccountId,
+    pub(super) now: Timestamp,
+}
+
+impl Fold<'_> {
+    /// Applies the commands in their order. A batch that the script gives up on is tried again command by command, so
+    /// that a record which cannot be read is the answer to its own commands alone.
+    pub(super) async fn execute(&self, commands: &[Command]) -> RedisResult<Outcomes> {
+        let mut all = Vec::with_capacity(commands.len());
+        for batch in commands.chunks(BATCH) {
+            match self.run(batch).await {
+                Err(e) if gave_up(&e) => {
+                    tracing::error!(error = %e, account = %self.account, "a record cannot be read; going on without it");
+                    for command in batch {
+                        all.push(self.run_alone(command).await?);
+                    }
+                }
+                outcomes => all.extend(outcomes?),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn run(&self, commands: &[Command]) -> RedisResult<Outcomes> {
+        outcomes(self.link.run(self.ledger, &self.arguments(commands)).await?, commands.len())
+    }
+
+    async fn run_alone(&self, command: &Command) -> RedisResult<Result<Outcome, Refused>> {
+        match self.run(std::slice::from_ref(command)).await {
+            Err(e) if gave_up(&e) => Ok(Err(Refused::Damaged)),
+            outcomes => outcomes?.pop().ok_or_else(|| senseless("no outcome")),
         }
     }
-    arguments
+
+    fn arguments(&self, commands: &[Command]) -> Arguments {
+        let Self { names, account, now, kept, .. } = *self;
+        let mut arguments = Arguments::keys([
+            names.account(account),
+            names.records(account),
+            names.leases(account),
+            names.journal(account),
+            names.archive(account),
+            names.deposits(account),
+            names.counters(account, Day::of(now)),
+        ]);
+        let mut keys: Vec<KeyId> = Vec::new();
+        arguments.value(now.millis().to_string());
+        arguments.value(kept.journal_entries.to_string());
+        // Today is kept for as many days as are over.
+        arguments.value((SECONDS_PER_DAY * (u64::from(kept.usage_days) + 1)).to_string());
+        for command in commands {
+            let place = command.key().map_or(0, |key| {
+                let known = keys.iter().position(|known| *known == key);
+                1 + known.unwrap_or_else(|| {
+                    arguments.key(names.key(account, key));
+                    keys.push(key);
+                    keys.len() - 1
+                })
+            });
+            let (name, fields) = spell(command);
+            arguments.value(name);
+            arguments.value(place.to_string());
+            arguments.value(match command.record() {
+                None => String::new(),
+                Some(RecordId::Generation(id)) => id.to_string(),
+                Some(RecordId::Deposit(id)) => id.to_string(),
+            });
+            for field in fields {
+                arguments.value(field);
+            }
+        }
+        arguments
+    }
+}
+
+/// Whether the script stopped at something that it could not read, before it changed anything. Whatever else a server
+/// refuses (it is full, it is no master any more) is no fault of the commands.
+fn gave_up(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
+        && error.detail().is_some_and(|detail| detail.contains("user_script"))
 }
 
 /// A command's name and its fields in the order in which the script takes them.
@@ -169,6 +192,20 @@ fn outcome(answer: &str) -> Option<Result<Outcome, Refused>> {
         "bad_deposit" => Err(Refused::BadDeposit),
         _ => return None,
     })
+}
+
+/// The record of a billed generation; `None` of anything else.
+pub(super) fn settled(record: &str) -> Option<Settlement> {
+    match outcome(record)?.ok()? {
+        Outcome::Captured(settlement) | Outcome::Expired(settlement) => Some(settlement),
+        Outcome::Deposited(_)
+        | Outcome::Allowed
+        | Outcome::Held(_)
+        | Outcome::Extended { .. }
+        | Outcome::Released
+        | Outcome::NotDue
+        | Outcome::Gone => None,
+    }
 }
 
 /// The record of a settlement, behind the word that says its ending.

@@ -91,7 +91,7 @@ impl Redis {
     }
 
     /// Ids sort by themselves: all have the same score.
-    async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
+    pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
         let behind = page.after.map(|id| format!("({id}"));
         let mut question = cmd("ZRANGE");
         question.arg(self.names.keys(account));

@@ -18,9 +18,12 @@ use super::{
     script::{Arguments, Lua},
 };
 
-/// How long a call may take, reconnecting included. A restart or a failover that is quicker is not felt; what takes
-/// longer is answered 503 while the client still waits.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a call may take, reconnecting included: half of the 3 s for which gateways wait for an answer. So a gateway
+/// hears that the store is away rather than nothing, and can ask another key-service in the time that is left. A restart
+/// that is quicker is not felt; what takes longer is answered 503.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// The same for the first connection, for which nobody waits yet.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 /// Calls under way or waiting at once; one more is refused. Each holds a batch of some hundred kilobytes at most.
 const CALLS: usize = 4096;
 /// The pause before connecting again: at first, and at most; it doubles in between.
@@ -69,7 +72,7 @@ impl Link {
         };
         let calls = Semaphore::new(CALLS);
         let link = Self { source, volatile_allowed, marks, state: RwLock::new(down), calls };
-        let up = timeout_at(Instant::now() + PATIENCE, link.connected(1)).await;
+        let up = timeout_at(Instant::now() + FIRST_PATIENCE, link.connected(1)).await;
         *link.state.write().await =
             up.unwrap_or_else(|_| Err(failure(io::ErrorKind::TimedOut, "it did not answer")))?;
         Ok(link)

@@ -8,6 +8,8 @@ use shared::{
     ids::{AccountId, KeyId, ManagementKeyId},
 };
 
+use crate::domain::usage::Day;
+
 /// Parts that the index of accounts with holds is cut into, so that a cluster shares its load.
 pub(super) const PARTS: usize = 16;
 
@@ -27,7 +29,7 @@ impl Names {
         format!("{}:{{{account}}}", self.prefix)
     }
 
-    /// Hash: what is recorded under a generation's or a deposit's id.
+    /// Hash: what is recorded under a generation's id.
     pub(super) fn records(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:records", self.prefix)
     }
@@ -42,9 +44,19 @@ impl Names {
         format!("{}:{{{account}}}:journal", self.prefix)
     }
 
-    /// Hash: by key, the charges of entries that the journal no longer has.
+    /// Hash: by key, the charges of entries that the journal no longer has, and the number `until` which it has none.
     pub(super) fn archive(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:archive", self.prefix)
+    }
+
+    /// Hash: the amount of each deposit, for good.
+    pub(super) fn deposits(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:deposits", self.prefix)
+    }
+
+    /// Hash: by key and model, what was counted on a day.
+    pub(super) fn counters(&self, account: AccountId, day: Day) -> String {
+        format!("{}:{{{account}}}:usage:{day}", self.prefix)
     }
 
     /// Sorted set: the ids of API keys, in their order.

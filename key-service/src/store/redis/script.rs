@@ -73,6 +73,8 @@ pub(super) struct Scripts {
     pub(super) create_management_key: Lua,
     pub(super) revoke: Lua,
     pub(super) forget_holder: Lua,
+    pub(super) read_journal: Lua,
+    pub(super) audit: Lua,
 }
 
 /// The rules about money.
@@ -89,6 +91,8 @@ impl Scripts {
             create_management_key: Lua::new(include_str!("scripts/create_management_key.lua")),
             revoke: Lua::new(include_str!("scripts/revoke.lua")),
             forget_holder: Lua::new(include_str!("scripts/forget_holder.lua")),
+            read_journal: Lua::new(include_str!("scripts/read_journal.lua")),
+            audit: Lua::new(include_str!("scripts/audit.lua")),
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub prefix: String,
     /// Most entries that the journal of an account keeps. Some 350 bytes each; older ones are added up by key.
     pub journal_entries: u32,
+    /// Days that usage counters are kept, some 100 bytes for each key and model used on a day.
+    pub usage_days: u32,
     /// Whether a Redis that does not write an append-only file will do: it forgets when it stops.
     pub volatile_allowed: bool,
     /// The folder that remembers when the store was last seen, so that one that came back older is noticed.

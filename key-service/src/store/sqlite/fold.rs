@@ -8,9 +8,12 @@ use shared::{
     time::Timestamp,
 };
 
-use super::tables::{accounts, keys, records};
+use super::tables::{accounts, keys, records, usage as counters};
 use crate::{
-    domain::ledger::{self, Command, Outcome, Refused, State},
+    domain::{
+        ledger::{self, Command, Outcome, Refused, State},
+        usage::{self, Added, Counts, Day},
+    },
     store::Outcomes,
 };
 
@@ -26,11 +29,12 @@ pub(super) fn execute(
     account: AccountId,
     requests: &[Request],
 ) -> rusqlite::Result<Vec<Outcomes>> {
-    let Some(money) = accounts::money(connection, account)? else {
+    let Some(books) = accounts::books(connection, account)? else {
         let refused = |request: &Request| request.commands.iter().map(|_| Err(Refused::UnknownKey)).collect();
         return Ok(requests.iter().map(refused).collect());
     };
-    let mut fold = Fold { connection, account, money: Row::new(money), keys: HashMap::new() };
+    let (books, keys, counted) = (Row::new(books), HashMap::new(), HashMap::new());
+    let mut fold = Fold { connection, account, books, keys, counted };
     let outcomes = requests
         .iter()
         .map(|request| request.commands.iter().map(|command| fold.apply(command, request.now)).collect());
@@ -43,9 +47,11 @@ pub(super) fn execute(
 struct Fold<'c> {
     connection: &'c Connection,
     account: AccountId,
-    money: Row<ledger::Account>,
+    books: Row<accounts::Books>,
     /// `None` where the account has no such key.
     keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
+    /// What is to be added to the counters.
+    counted: HashMap<(Day, KeyId, String), Counts>,
 }
 
 /// A row as it was read, and as it is to be.
@@ -71,19 +77,24 @@ impl Fold<'_> {
         let key = command.key().map(|id| self.key(id)).transpose()?.flatten();
         let record = command.record().map(|id| records::record(connection, account, id)).transpose()?;
         let before = record.unwrap_or_default();
-        let state = State { account: self.money.current, key, record: before.clone() };
+        let state = State { account: self.books.current.money, key, record: before.clone() };
         let (after, outcome) = match ledger::apply(state, command, now) {
             Ok(applied) => applied,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.money.current = after.account;
+        self.books.current.money = after.account;
         if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {
             row.current = after.key;
+        }
+        if let Some(added) = usage::added(&before, &after.record) {
+            self.books.current.entries += 1;
+            let counts = self.counted.entry((added.day, added.key, added.model)).or_default();
+            *counts = counts.plus(added.counts);
         }
         if let Some(id) = command.record()
             && after.record != before
         {
-            records::put(connection, account, id, &after.record, now)?;
+            records::put(connection, account, id, &after.record, self.books.current.entries, now)?;
         }
         Ok(Ok(outcome))
     }
@@ -98,13 +109,16 @@ impl Fold<'_> {
     }
 
     fn write(self) -> rusqlite::Result<()> {
-        if self.money.changed() {
-            accounts::put_money(self.connection, self.account, self.money.current)?;
+        if self.books.changed() {
+            accounts::put_books(self.connection, self.account, self.books.current)?;
         }
         for (id, row) in self.keys {
             if let Some(key) = row.current.filter(|_| row.changed()) {
                 keys::put_spend(self.connection, self.account, id, &key)?;
             }
+        }
+        for ((day, key, model), counts) in self.counted {
+            counters::add(self.connection, self.account, &Added { key, model, day, counts })?;
         }
         Ok(())
     }

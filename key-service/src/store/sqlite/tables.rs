@@ -1,12 +1,14 @@
 //! Every statement there is, by what it is about. Nothing here decides anything.
 
 pub(super) mod accounts;
+pub(super) mod journal;
 pub(super) mod keys;
 pub(super) mod management_keys;
 pub(super) mod records;
+pub(super) mod usage;
 
 use rusqlite::{Row, types::Type};
-use shared::{money::NanoUsd, time::Timestamp};
+use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
 /// An id in a column; `from` is its `from_slice`.
 fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
@@ -29,6 +31,14 @@ fn time_if_any(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestam
 /// SQLite has no unsigned integers. The same 64 bits come back, even where an upstream counts absurdly.
 fn tokens(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
+}
+
+fn usage_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        prompt: tokens(row, first)?,
+        cached: tokens(row, first + 1)?,
+        completion: tokens(row, first + 2)?,
+    })
 }
 
 fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {

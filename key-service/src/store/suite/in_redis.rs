@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use shared::clock::System;
+use shared::{clock::System, ids::AccountId};
 use tempfile::TempDir;
 
 use super::{
-    Subject,
+    Fault, Subject,
     servers::{Cluster, Server},
 };
 use crate::store::{
@@ -28,17 +28,19 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         address: Address::parse(url).unwrap(),
         prefix: format!("store-{}", STORES.fetch_add(1, Ordering::Relaxed)),
         journal_entries: JOURNAL_ENTRIES,
+        usage_days: 400,
         volatile_allowed: false,
         data_dir: data_dir.path().to_owned(),
     }
 }
 
-pub(crate) async fn open(settings: &Settings) -> Arc<dyn Store> {
+pub(crate) async fn open(settings: &Settings) -> Arc<Redis> {
     Arc::new(Redis::open(settings, Arc::new(System)).await.unwrap())
 }
 
 /// The Redis store on one server.
 pub(crate) struct InRedis {
+    redis: Arc<Redis>,
     store: Arc<dyn Store>,
     _data_dir: TempDir,
     _server: Arc<Server>,
@@ -47,17 +49,22 @@ pub(crate) struct InRedis {
 impl Subject for InRedis {
     async fn new() -> Self {
         let (server, data_dir) = (Server::shared(), tempfile::tempdir().unwrap());
-        let store = open(&settings(&server.url(), &data_dir)).await;
-        Self { store, _data_dir: data_dir, _server: server }
+        let redis = open(&settings(&server.url(), &data_dir)).await;
+        Self { store: redis.clone(), redis, _data_dir: data_dir, _server: server }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.redis.doctor(account, fault).await;
+    }
 }
 
 /// The same on a server that is killed in the middle and started again; the store finds its own way back.
 pub(crate) struct Killed {
+    redis: Arc<Redis>,
     store: Arc<dyn Store>,
     _data_dir: TempDir,
     server: Server,
@@ -66,8 +73,8 @@ pub(crate) struct Killed {
 impl Subject for Killed {
     async fn new() -> Self {
         let (server, data_dir) = (Server::start(), tempfile::tempdir().unwrap());
-        let store = open(&settings(&server.url(), &data_dir)).await;
-        Self { store, _data_dir: data_dir, server }
+        let redis = open(&settings(&server.url(), &data_dir)).await;
+        Self { store: redis.clone(), redis, _data_dir: data_dir, server }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
@@ -78,10 +85,16 @@ impl Subject for Killed {
         self.server.kill();
         self.server.start_again();
     }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.redis.doctor(account, fault).await;
+    }
 }
 
 /// The Redis store on a cluster, opened again in the middle.
 pub(crate) struct InCluster {
+    /// Nothing while it is closed.
+    redis: Option<Arc<Redis>>,
     store: Arc<dyn Store>,
     settings: Settings,
     _data_dir: TempDir,
@@ -92,7 +105,8 @@ impl Subject for InCluster {
     async fn new() -> Self {
         let (cluster, data_dir) = (Cluster::shared(), tempfile::tempdir().unwrap());
         let settings = settings(&cluster.url(), &data_dir);
-        Self { store: open(&settings).await, settings, _data_dir: data_dir, _cluster: cluster }
+        let redis = open(&settings).await;
+        Self { store: redis.clone(), redis: Some(redis), settings, _data_dir: data_dir, _cluster: cluster }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
@@ -100,7 +114,12 @@ impl Subject for InCluster {
     }
 
     async fn interrupt(&mut self) {
-        self.store = Arc::new(Memory::new());
-        self.store = open(&self.settings).await;
+        (self.redis, self.store) = (None, Arc::new(Memory::new()));
+        let redis = open(&self.settings).await;
+        (self.redis, self.store) = (Some(redis.clone()), redis);
+    }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.redis.as_ref().unwrap().doctor(account, fault).await;
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use shared::clock::System;
+use shared::{clock::System, ids::AccountId};
 use tempfile::TempDir;
 
-use super::{Subject, in_redis::settings, servers::Server, spending::live};
+use super::{Fault, Subject, in_redis::settings, servers::Server, spending::live};
 use crate::{
     domain::ledger::script::history,
     store::{
@@ -19,7 +19,7 @@ use crate::{
 const HISTORIES: u32 = 400;
 
 /// What is done wrong, the words that do it right, and those that do not.
-const FAULTS: [(&str, &str, &str); 33] = [
+const FAULTS: [(&str, &str, &str); 43] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -85,6 +85,24 @@ const FAULTS: [(&str, &str, &str); 33] = [
     ("a resolved hold stays due", "write('ZREM', LEASES, ended)", ""),
     ("a batch is billed as the key's whole use", "written(key.billed)", "written(key.used)"),
     ("large numbers are rounded", "string.format('%.0f', n)", "tostring(n)"),
+    ("a settlement has no number of its own", "account.entries = account.entries + 1", ""),
+    ("a late capture is not counted at all", "0, expired.usage, missing)", "0, usage, 0)"),
+    ("a late capture is another request", "0, expired.usage, missing)", "1, expired.usage, missing)"),
+    ("a late capture counts all its tokens again", "0, expired.usage, missing)", "0, nil, missing)"),
+    (
+        "tokens are counted without a bound",
+        "math.min(tonumber(completion), COUNTED_PER_REQUEST)",
+        "tonumber(completion)",
+    ),
+    (
+        "what was counted before is forgotten",
+        "string.gmatch(before or '', '%d+')",
+        "string.gmatch('', '%d+')",
+    ),
+    ("a batch counts its last settlement alone", "counts[counter] or { 0, 0, 0, 0, 0 }", "{ 0, 0, 0, 0, 0 }"),
+    ("models are not told apart", "key.id .. ' ' .. settled.model", "key.id .. ' Model Max'"),
+    ("a deposit leaves no trace", "write('HSET', DEPOSITS, deposits)", ""),
+    ("the journal misses what was settled", "write('ZADD', JOURNAL, entries)", ""),
 ];
 
 #[test]
@@ -146,5 +164,9 @@ impl Subject for Mutant {
 
     fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    async fn doctor(&self, _: AccountId, _: Fault) {
+        unreachable!("a mutant has a fault of its own")
     }
 }

@@ -1,6 +1,11 @@
 //! Spending: the ledger's answers, whatever the batches and however many ask at once.
 
-use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use proptest::test_runner::{Config, TestRunner};
 use shared::{
@@ -16,17 +21,22 @@ use super::{
 };
 use crate::{
     domain::{
+        audit::Audit,
         key::KeyPatch,
         ledger::{
             Command, Outcome, Progress, Record, RecordId, Refused,
             script::{ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key},
         },
+        usage::Day,
     },
-    store::{DueHold, Store},
+    store::{DueHold, Store, UsageLine},
 };
 
 /// Random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
+
+/// Entries read at once: so few that there are several pages.
+const PAGE: usize = 3;
 
 /// Callers that ask at once.
 const CALLERS: u8 = 48;
@@ -264,6 +274,7 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         }
     }
     the_books_are_equal(&**subject.store(), &world).await;
+    the_trails_are_equal(&**subject.store(), &world).await;
     the_books_balance(&**subject.store(), world, now).await;
 }
 
@@ -292,6 +303,44 @@ async fn the_books_are_equal(store: &dyn Store, world: &World) {
     assert!(due.iter().all(|hold| lease(hold).is_some()) && due.is_sorted_by_key(lease));
     let distinct: HashSet<_> = due.iter().map(|hold| (hold.account, hold.generation)).collect();
     assert_eq!((due.len(), distinct.len()), (open.len(), open.len()));
+}
+
+/// The journal, what was counted, and whether an audit is content.
+async fn the_trails_are_equal(store: &dyn Store, world: &World) {
+    for account in world.accounts.keys() {
+        let expected = world.trails.get(account).cloned().unwrap_or_default();
+        let (mut entries, mut after) = (Vec::new(), 0);
+        loop {
+            let page = store.journal(*account, after, PAGE).await.unwrap();
+            assert_eq!(page.gone_until, 0);
+            after = page.entries.last().map_or(after, |entry| entry.number);
+            let was_last = page.entries.len() < PAGE;
+            entries.extend(page.entries);
+            if was_last {
+                break;
+            }
+        }
+        let numbered: BTreeMap<_, _> = entries.iter().map(|entry| (entry.number, entry.generation)).collect();
+        assert_eq!((numbered, entries.len()), (expected.journal.clone(), expected.journal.len()));
+        for entry in &entries {
+            assert_eq!(Some(&entry.settlement), world.settlement(*account, entry.generation));
+        }
+        let lines = expected.counted.into_iter().map(|((day, key, model), counts)| UsageLine {
+            day,
+            key,
+            model,
+            counts,
+        });
+        let days = Day::of(START)..=Day::of(after_a_day(START));
+        assert_eq!(store.usage(*account, days, None).await.unwrap(), lines.collect::<Vec<_>>());
+        let audit = store.audit(*account).await.unwrap().unwrap();
+        let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
+        assert_eq!(audit, Audit { entries: entries.len() as u64, keys, wrong: Vec::new() });
+    }
+}
+
+fn after_a_day(at: Timestamp) -> Timestamp {
+    at.plus(Duration::from_hours(24))
 }
 
 /// A capture sent again tells what was billed, so one of everything audits the journal: its charges are what keys used.

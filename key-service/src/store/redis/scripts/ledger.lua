@@ -5,17 +5,21 @@
 -- is written before the last decision, so that an error leaves everything as it was.
 --
 -- Amounts are nano-USD below 2^53, exact as Lua's numbers. What was billed to a key may add up to more: it is only
--- compared with a limit, and written by adding to it. Tokens are never reckoned with: a usage is a text.
+-- compared with a limit, and written by adding to it. A usage is a text; it is reckoned with only where it is counted
+-- (`domain/usage.rs`), and bounded there.
 --
--- KEYS  the account, its records, leases, journal and archive, then the keys that commands name
--- ARGV  now, the most entries of the journal, then eight for each command: its name, its key's place among the keys
---       (0: none), its record's id, and up to five fields
+-- KEYS  the account, its records, leases, journal, archive, deposits and counters of today, then the keys that commands
+--       name
+-- ARGV  now, the most entries of the journal, the seconds that counters are kept, then eight for each command: its name,
+--       its key's place among the keys (0: none), its record's id, and up to five fields
 --
 -- Answers a text for each command; nothing where there is no such account.
 
 local MAX = 9000000000000000 -- `NanoUsd::MAX`
+local COUNTED, COUNTED_PER_REQUEST = 9007199254740991, 1000000000000
 local ACCOUNT, RECORDS, LEASES, JOURNAL, ARCHIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local BEFORE_KEYS, BEFORE_COMMANDS, PER_COMMAND = 5, 2, 8
+local DEPOSITS, COUNTERS = KEYS[6], KEYS[7]
+local BEFORE_KEYS, BEFORE_COMMANDS, PER_COMMAND = 7, 3, 8
 local now, most_entries = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local function written(n) return string.format('%.0f', n) end
@@ -26,7 +30,6 @@ local function left_after(n, taken) return math.max(n - taken, 0) end
 local function record_from(text)
   if not text then return { state = 'none' } end
   local state, rest = string.match(text, '^(%a+) (.*)$')
-  if state == 'deposited' then return { state = state, amount = rest } end
   if state == 'open' then
     local key, amount, lease_until, cost, usage, model =
       string.match(rest, '^(%S+) (%S+) (%S+) (%S+) (%S+ %S+ %S+) (.*)$')
@@ -40,7 +43,6 @@ local function record_from(text)
 end
 
 local function record_text(record)
-  if record.state == 'deposited' then return 'deposited ' .. record.amount end
   if record.state == 'open' then
     return table.concat({ 'open', record.key, written(record.amount), written(record.lease_until),
                           written(record.cost), record.usage, record.model }, ' ')
@@ -49,9 +51,10 @@ local function record_text(record)
                         written(record.cost), record.usage, record.estimated, record.model }, ' ')
 end
 
-local money = redis.call('HMGET', ACCOUNT, 'credit', 'held')
+local money = redis.call('HMGET', ACCOUNT, 'credit', 'held', 'entries')
 if not money[1] then return false end
-local account = { credit = tonumber(money[1]), held = tonumber(money[2]), changed = false }
+local account = { credit = tonumber(money[1]), held = tonumber(money[2]), entries = tonumber(money[3]) or 0,
+                  changed = false }
 
 local keys = {}
 for place = 1, #KEYS - BEFORE_KEYS do
@@ -65,8 +68,17 @@ for place = 1, #KEYS - BEFORE_KEYS do
 end
 
 local ids, records = {}, {}
-for at = BEFORE_COMMANDS + 1, #ARGV, PER_COMMAND do ids[#ids + 1] = ARGV[at + 2] end
-for n, text in ipairs(redis.call('HMGET', RECORDS, unpack(ids))) do records[ids[n]] = record_from(text) end
+for at = BEFORE_COMMANDS + 1, #ARGV, PER_COMMAND do
+  local id = ARGV[at + 2]
+  if ARGV[at] ~= 'deposit' then
+    ids[#ids + 1] = id
+  else
+    records[id] = { state = redis.call('HEXISTS', DEPOSITS, id) == 1 and 'deposited' or 'none' }
+  end
+end
+if #ids > 0 then
+  for n, text in ipairs(redis.call('HMGET', RECORDS, unpack(ids))) do records[ids[n]] = record_from(text) end
+end
 
 -- What each record was before the commands, and the ids of those that changed.
 local was, changed = {}, {}
@@ -136,22 +148,51 @@ local function extend(key, open, most, cost, usage, lease_until)
            cost = cost, usage = usage, lease_until = math.max(open.lease_until, lease_until) }
 end
 
+-- What was settled in these commands: the numbers of their entries, and by key and model what they add to the counters.
+local numbers, counts, late = {}, {}, 0
+
+local function counted(usage)
+  local prompt, cached, completion = string.match(usage, '^(%S+) (%S+) (%S+)$')
+  return math.min(tonumber(prompt), COUNTED_PER_REQUEST), math.min(tonumber(cached), COUNTED_PER_REQUEST),
+         math.min(tonumber(completion), COUNTED_PER_REQUEST)
+end
+
+local function stopped(n) return math.min(n, COUNTED) end
+
+-- A settlement is the last entry of the journal, and counted beyond what was counted of it before.
+local function enter(key, id, settled, requests, usage_before, charged)
+  account.entries = account.entries + 1
+  numbers[id] = account.entries
+  local prompt, cached, completion = counted(settled.usage)
+  local prompt_before, cached_before, completion_before = 0, 0, 0
+  if usage_before then prompt_before, cached_before, completion_before = counted(usage_before) end
+  local counter = key.id .. ' ' .. settled.model
+  local sums = counts[counter] or { 0, 0, 0, 0, 0 }
+  counts[counter] = { stopped(sums[1] + requests), stopped(sums[2] + left_after(prompt, prompt_before)),
+                      stopped(sums[3] + left_after(cached, cached_before)),
+                      stopped(sums[4] + left_after(completion, completion_before)), stopped(sums[5] + charged) }
+  return settled
+end
+
 -- Resolves a hold: what it covers is billed from it, what the cost exceeds it by from what else is left.
-local function settle(key, open, cost, usage, estimated, ending)
+local function settle(key, id, open, cost, usage, estimated, ending)
   local beyond = math.min(left_after(cost, open.amount), available(key))
   local charged = math.min(cost, open.amount) + beyond
   give_back(key, open.amount)
   bill(key, charged)
-  return { state = ending, key = open.key, model = open.model, charged = charged, at = now,
-           cost = cost, usage = usage, estimated = estimated }
+  local settled = { state = ending, key = open.key, model = open.model, charged = charged, at = now,
+                    cost = cost, usage = usage, estimated = estimated }
+  return enter(key, id, settled, 1, nil, charged)
 end
 
 -- A capture of what expired already: what expiry did not bill is billed now.
-local function capture_late(key, expired, cost, usage, estimated)
+local function capture_late(key, id, expired, cost, usage, estimated)
   local missing = math.min(left_after(cost, expired.charged), available(key))
   bill(key, missing)
-  return { state = 'captured', key = expired.key, model = expired.model, charged = expired.charged + missing,
-           at = now, cost = math.max(cost, expired.charged), usage = usage, estimated = estimated }
+  late = late + 1
+  local settled = { state = 'captured', key = expired.key, model = expired.model, charged = expired.charged + missing,
+                    at = now, cost = math.max(cost, expired.charged), usage = usage, estimated = estimated }
+  return enter(key, id, settled, 0, expired.usage, missing)
 end
 
 -- Decide.
@@ -188,9 +229,9 @@ end
 function commands.capture(key, id, record, cost, usage, estimated)
   if record.state == 'none' then return 'gone' end
   if record.state == 'open' then
-    put(id, settle(key, record, tonumber(cost), usage, estimated, 'captured'))
+    put(id, settle(key, id, record, tonumber(cost), usage, estimated, 'captured'))
   elseif record.state == 'expired' then
-    put(id, capture_late(key, record, tonumber(cost), usage, estimated))
+    put(id, capture_late(key, id, record, tonumber(cost), usage, estimated))
   end
   return record_text(records[id])
 end
@@ -206,7 +247,7 @@ end
 function commands.expire(key, id, record)
   if record.state ~= 'open' then return 'gone' end
   if record.lease_until > now then return 'not_due' end
-  put(id, settle(key, record, record.cost, record.usage, 'estimated', 'expired'))
+  put(id, settle(key, id, record, record.cost, record.usage, 'estimated', 'expired'))
   return record_text(records[id])
 end
 
@@ -235,11 +276,13 @@ end
 
 local function lease(id, open) return open.key .. ' ' .. id end
 
-local kept, removed, running, ended, settled = {}, {}, {}, {}, {}
+local kept, removed, running, ended, deposits, entries, settled = {}, {}, {}, {}, {}, {}, 0
 for _, id in ipairs(changed) do
   local before, after = was[id], records[id]
   if after.state == 'none' then
     removed[#removed + 1] = id
+  elseif after.state == 'deposited' then
+    deposits[#deposits + 1], deposits[#deposits + 2] = id, after.amount
   else
     kept[#kept + 1], kept[#kept + 2] = id, record_text(after)
   end
@@ -249,11 +292,15 @@ for _, id in ipairs(changed) do
   if before.state == 'open' and not (goes_on and after.key == before.key) then
     ended[#ended + 1] = lease(id, before)
   end
-  if after.state == 'captured' or after.state == 'expired' then settled[#settled + 1] = id end
+  if numbers[id] then
+    settled = settled + 1
+    entries[#entries + 1], entries[#entries + 2] = written(numbers[id]), id
+  end
 end
 
 if account.changed then
-  redis.call('HSET', ACCOUNT, 'credit', written(account.credit), 'held', written(account.held))
+  redis.call('HSET', ACCOUNT, 'credit', written(account.credit), 'held', written(account.held),
+             'entries', written(account.entries))
 end
 for _, key in pairs(keys) do
   if key.changed then
@@ -266,24 +313,41 @@ for _, key in pairs(keys) do
 end
 write('HSET', RECORDS, kept)
 write('HDEL', RECORDS, removed)
+write('HSET', DEPOSITS, deposits)
 write('ZADD', LEASES, running)
 write('ZREM', LEASES, ended)
-if #settled == 0 then return outcomes end
+if settled == 0 then return outcomes end
 
--- The journal has the settlements in their order. Beyond its bound the oldest make room: their charges are added up by
--- key, so that what a key used still is what its entries and its archive say.
-local entries, last = {}, redis.call('HINCRBY', ACCOUNT, 'entries', #settled)
-for n, id in ipairs(settled) do
-  entries[#entries + 1], entries[#entries + 2] = written(last - #settled + n), id
-end
 write('ZADD', JOURNAL, entries)
-local excess = math.min(redis.call('ZCARD', JOURNAL) - most_entries, 2 * #settled)
+-- Tells an audit that an entry which it has read was changed.
+if late > 0 then redis.call('HINCRBY', ACCOUNT, 'late', late) end
+
+local counters, counted_now = {}, {}
+for counter in pairs(counts) do counters[#counters + 1] = counter end
+for n, before in ipairs(redis.call('HMGET', COUNTERS, unpack(counters))) do
+  local counter, place = counters[n], 0
+  local sums = counts[counter]
+  for sum in string.gmatch(before or '', '%d+') do
+    place = place + 1
+    sums[place] = stopped(sums[place] + tonumber(sum))
+  end
+  counted_now[#counted_now + 1] = counter
+  counted_now[#counted_now + 1] = string.format('%.0f %.0f %.0f %.0f %.0f', unpack(sums))
+end
+-- A counter that is new may be the first of its day.
+if redis.call('HSET', COUNTERS, unpack(counted_now)) > 0 then redis.call('EXPIRE', COUNTERS, ARGV[3]) end
+
+-- Beyond the journal's bound the oldest entries make room: their charges are added up by key, so that what a key used
+-- still is what its entries and its archive say.
+local excess = math.min(redis.call('ZCARD', JOURNAL) - most_entries, 2 * settled)
 if excess > 0 then
-  local oldest = redis.call('ZRANGE', JOURNAL, 0, excess - 1)
+  local numbered, oldest = redis.call('ZRANGE', JOURNAL, 0, excess - 1, 'WITHSCORES'), {}
+  for at = 1, #numbered, 2 do oldest[#oldest + 1] = numbered[at] end
   for _, text in ipairs(redis.call('HMGET', RECORDS, unpack(oldest))) do
     local record = record_from(text)
-    redis.call('HINCRBY', ARCHIVE, record.key, written(record.charged))
+    if record.key then redis.call('HINCRBY', ARCHIVE, record.key, written(record.charged)) end
   end
+  redis.call('HSET', ARCHIVE, 'until', numbered[#numbered])
   redis.call('HDEL', RECORDS, unpack(oldest))
   redis.call('ZREM', JOURNAL, unpack(oldest))
 end

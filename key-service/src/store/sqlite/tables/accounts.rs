@@ -40,19 +40,30 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSumma
     connection.prepare_cached(sql)?.query_map([], summary)?.collect()
 }
 
-/// An account's money; `None` where there is no such account.
-pub(crate) fn money(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Account>> {
-    let sql = "SELECT credit, held FROM accounts WHERE id = ?1";
-    let account_of =
-        |row: &rusqlite::Row<'_>| Ok(Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)? });
-    connection.prepare_cached(sql)?.query_row([account.as_bytes()], account_of).optional()
+/// What the ledger changes of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Books {
+    pub(crate) money: Account,
+    /// The number of the last entry of the journal.
+    pub(crate) entries: u64,
 }
 
-/// Writes an account's money.
-pub(crate) fn put_money(connection: &Connection, account: AccountId, money: Account) -> rusqlite::Result<()> {
-    let Account { credit, held } = money;
-    let sql = "UPDATE accounts SET credit = ?2, held = ?3 WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute(params![account.as_bytes(), credit.nanos(), held.nanos()])?;
+/// An account's books; `None` where there is no such account.
+pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Books>> {
+    let sql = "SELECT credit, held, entries FROM accounts WHERE id = ?1";
+    let books_of = |row: &rusqlite::Row<'_>| {
+        let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)? };
+        Ok(Books { money, entries: row.get::<_, i64>(2)?.unsigned_abs() })
+    };
+    connection.prepare_cached(sql)?.query_row([account.as_bytes()], books_of).optional()
+}
+
+/// Writes an account's books.
+pub(crate) fn put_books(connection: &Connection, account: AccountId, books: Books) -> rusqlite::Result<()> {
+    let Books { money: Account { credit, held }, entries } = books;
+    let sql = "UPDATE accounts SET credit = ?2, held = ?3, entries = ?4 WHERE id = ?1";
+    let row = params![account.as_bytes(), credit.nanos(), held.nanos(), entries.cast_signed()];
+    connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }
 

@@ -1,16 +1,17 @@
-//! What is recorded under idempotency ids: open holds, the journal of settlements, and deposits.
+//! What is recorded under idempotency ids: open holds, settlements and deposits.
 
-use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
-    tokens::Usage,
 };
 
-use super::{damaged, id as column_id, money, time, tokens};
+use super::{id as column_id, journal, money, time, usage_from};
 use crate::{
-    domain::ledger::{Ending, Hold, Progress, Record, RecordId, Settlement},
+    domain::ledger::{Hold, Progress, Record, RecordId},
     store::DueHold,
 };
 
@@ -22,24 +23,25 @@ pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) 
         }
         RecordId::Generation(id) => Ok(match hold(connection, account, id)? {
             Some(hold) => Record::Open(hold),
-            None => settlement(connection, account, id)?.map_or(Record::None, Record::Closed),
+            None => journal::settlement(connection, account, id)?.map_or(Record::None, Record::Closed),
         }),
     }
 }
 
-/// Puts this in the place of what was recorded under the id.
+/// Puts this in the place of what was recorded under the id. A settlement becomes the journal's entry of this number.
 pub(crate) fn put(
     connection: &Connection,
     account: AccountId,
     id: RecordId,
     record: &Record,
+    number: u64,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     match (id, record) {
         (RecordId::Generation(id), Record::Open(hold)) => put_hold(connection, account, id, hold),
         (RecordId::Generation(id), Record::Closed(settlement)) => {
             delete_hold(connection, account, id)?;
-            put_settlement(connection, account, id, settlement)
+            journal::put(connection, account, id, settlement, number)
         }
         (RecordId::Generation(id), Record::None) => delete_hold(connection, account, id),
         (RecordId::Deposit(id), Record::Deposited(amount)) => {
@@ -66,6 +68,19 @@ pub(crate) fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusq
     connection.prepare_cached(sql)?.query_map([now.millis(), limit], due_hold)?.collect()
 }
 
+/// What open holds cover, by key.
+pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Result<HashMap<KeyId, NanoUsd>> {
+    let sql = "SELECT key, sum(amount) FROM holds WHERE account = ?1 GROUP BY key";
+    let held = |row: &Row<'_>| Ok((column_id(row, 0, KeyId::from_slice)?, money(row, 1)?));
+    connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
+}
+
+/// All deposits of the account.
+pub(crate) fn deposits(connection: &Connection, account: AccountId) -> rusqlite::Result<Vec<NanoUsd>> {
+    let sql = "SELECT amount FROM deposits WHERE account = ?1";
+    connection.prepare_cached(sql)?.query_map([account.as_bytes()], |row| money(row, 0))?.collect()
+}
+
 fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqlite::Result<Option<Hold>> {
     let sql = "SELECT key, model, amount, prompt, cached, completion, cost, lease_until
                FROM holds WHERE account = ?1 AND generation = ?2";
@@ -74,7 +89,7 @@ fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqli
             key: column_id(row, 0, KeyId::from_slice)?,
             model: row.get(1)?,
             amount: money(row, 2)?,
-            reported: Progress { usage: usage(row, 3)?, cost: money(row, 6)? },
+            reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)? },
             lease_until: time(row, 7)?,
         })
     };
@@ -115,66 +130,6 @@ fn delete_hold(connection: &Connection, account: AccountId, id: GenerationId) ->
     Ok(())
 }
 
-fn settlement(
-    connection: &Connection,
-    account: AccountId,
-    id: GenerationId,
-) -> rusqlite::Result<Option<Settlement>> {
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
-               FROM journal WHERE account = ?1 AND generation = ?2";
-    let settlement = |row: &Row<'_>| {
-        Ok(Settlement {
-            key: column_id(row, 0, KeyId::from_slice)?,
-            model: row.get(1)?,
-            usage: usage(row, 2)?,
-            cost: money(row, 5)?,
-            charged: money(row, 6)?,
-            ending: match row.get_ref(7)?.as_str()? {
-                CAPTURED => Ending::Captured,
-                EXPIRED => Ending::Expired,
-                _ => return Err(damaged(7, Type::Text, "an ending is not known")),
-            },
-            estimated: row.get(8)?,
-            at: time(row, 9)?,
-        })
-    };
-    connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], settlement).optional()
-}
-
-fn put_settlement(
-    connection: &Connection,
-    account: AccountId,
-    id: GenerationId,
-    settlement: &Settlement,
-) -> rusqlite::Result<()> {
-    // Key and model of a generation never change.
-    let sql = "INSERT INTO journal (account, generation, key, model, prompt, cached, completion,
-                                    cost, charged, ending, estimated, at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-               ON CONFLICT (account, generation) DO UPDATE
-               SET prompt = ?5, cached = ?6, completion = ?7,
-                   cost = ?8, charged = ?9, ending = ?10, estimated = ?11, at = ?12";
-    let Settlement { key, model, usage, cost, charged, ending, estimated, at } = settlement;
-    connection.prepare_cached(sql)?.execute(params![
-        account.as_bytes(),
-        id.as_bytes(),
-        key.as_bytes(),
-        model,
-        usage.prompt.cast_signed(),
-        usage.cached.cast_signed(),
-        usage.completion.cast_signed(),
-        cost.nanos(),
-        charged.nanos(),
-        match ending {
-            Ending::Captured => CAPTURED,
-            Ending::Expired => EXPIRED,
-        },
-        estimated,
-        at.millis(),
-    ])?;
-    Ok(())
-}
-
 fn deposit(connection: &Connection, account: AccountId, id: DepositId) -> rusqlite::Result<Option<NanoUsd>> {
     let sql = "SELECT amount FROM deposits WHERE account = ?1 AND id = ?2";
     let params = [account.as_bytes(), id.as_bytes()];
@@ -193,14 +148,3 @@ fn put_deposit(
     connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }
-
-fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
-    Ok(Usage {
-        prompt: tokens(row, first)?,
-        cached: tokens(row, first + 1)?,
-        completion: tokens(row, first + 2)?,
-    })
-}
-
-const CAPTURED: &str = "captured";
-const EXPIRED: &str = "expired";

@@ -1,0 +1,321 @@
+//! The commands that read the books: `journal export`, `usage` and `audit`.
+
+use std::io::{BufWriter, Write};
+
+use anyhow::{bail, ensure};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use shared::{
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::{table, told, write_json};
+use crate::{
+    domain::{
+        audit::{Audit, Figure, Wrong},
+        ledger::{Ending, Settlement},
+        usage::{Counts, Day},
+    },
+    management::Management,
+    store::{JournalEntry, UsageLine},
+};
+
+/// Entries in memory at a time while a journal is exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
+
+/// Days that usage is listed for unless another day is named, today included.
+const DAYS: i64 = 30;
+/// Most days of one listing, which is in memory as a whole.
+const MOST_DAYS: i64 = 366;
+
+/// What may be done with the journal.
+#[derive(Debug, Subcommand)]
+pub enum Journal {
+    /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
+    ///
+    /// To go on later, pass the last `seq` with --after. A generation whose capture came after its hold had expired
+    /// comes again under a new `seq`, and then replaces what was said of it before: import entries by `generation_id`.
+    Export {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// Only entries behind this one
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        after: u64,
+    },
+}
+
+/// What usage to list.
+#[derive(Args, Debug)]
+pub struct Usage {
+    /// The account's name
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// The first day, in UTC [default: 29 days before the last]
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    from: Option<Day>,
+    /// The last day, in UTC [default: today]
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    to: Option<Day>,
+    /// Only of this key: ak_…
+    #[arg(long, value_name = "ID")]
+    key: Option<KeyId>,
+    /// As a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// What books to prove.
+#[derive(Args, Debug)]
+pub struct AuditOf {
+    /// The account's name [default: all accounts]
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// As a JSON array of accounts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exports page by page: the memory it takes does not grow with the journal.
+pub(super) async fn journal(
+    command: Journal,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let Journal::Export { account, mut after } = command;
+    let id = management.account(&account).await.map_err(told)?;
+    let mut out = BufWriter::new(out);
+    loop {
+        let page = management.journal(id, after, EXPORTED_AT_ONCE).await?;
+        if page.gone_until > after {
+            tracing::warn!(
+                account,
+                up_to = page.gone_until,
+                "the store has dropped entries that were not exported yet; only their sums by key remain"
+            );
+        }
+        for entry in &page.entries {
+            serde_json::to_writer(&mut out, &EntryLine::of(entry))?;
+            out.write_all(b"\n")?;
+            after = entry.number;
+        }
+        out.flush()?;
+        if page.entries.len() < EXPORTED_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+/// Lists what was counted.
+pub(super) async fn usage(
+    command: Usage,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let Usage { account, from, to, key, json } = command;
+    let to = to.unwrap_or_else(|| management.today());
+    let from = from.unwrap_or_else(|| Day::from_number(to.number() - DAYS + 1));
+    ensure!(from <= to, "--from: {from} is after {to}");
+    ensure!(to.number() - from.number() < MOST_DAYS, "--from: more than {MOST_DAYS} days before {to}");
+    let id = management.account(&account).await.map_err(told)?;
+    let lines = management.usage(id, from..=to, key).await?;
+    if json {
+        return write_json(out, lines.iter().map(UsageJson::of));
+    }
+    let rows = lines.into_iter().map(|UsageLine { day, key, model, counts }| {
+        let Counts { requests, usage, charged } = counts;
+        [
+            day.to_string(),
+            key.to_string(),
+            model,
+            requests.to_string(),
+            usage.prompt.to_string(),
+            usage.cached.to_string(),
+            usage.completion.to_string(),
+            charged.to_string(),
+        ]
+    });
+    table::write(
+        out,
+        ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"],
+        rows,
+    )?;
+    Ok(())
+}
+
+/// Audits one account or all of them, one after the other. Books that do not add up are an error.
+pub(super) async fn audit(
+    command: AuditOf,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let AuditOf { account, json } = command;
+    if let Some(name) = &account {
+        // A name that is not there is a mistake, not an account without faults.
+        management.account(name).await.map_err(told)?;
+    }
+    let accounts = management.accounts().await?.into_iter();
+    let accounts = accounts.filter(|a| account.as_ref().is_none_or(|name| a.name == *name));
+    let mut audits = Vec::new();
+    for account in accounts {
+        if let Some(audit) = management.audit(account.id).await? {
+            audits.push((account.id, account.name, audit));
+        }
+    }
+    if json {
+        write_json(out, audits.iter().map(|(id, name, audit)| AuditJson::of(*id, name, audit)))?;
+    } else {
+        for (_, name, audit) in &audits {
+            for wrong in &audit.wrong {
+                writeln!(out, "{name}: {}", sentence(wrong))?;
+            }
+        }
+    }
+    let sum = |figure: fn(&Audit) -> u64| audits.iter().map(|(.., audit)| figure(audit)).sum::<u64>();
+    let wrong = sum(|audit| audit.wrong.len() as u64);
+    if wrong > 0 {
+        bail!("the books do not balance (wrong figures: {wrong})");
+    }
+    if !json {
+        let (accounts, keys, entries) = (audits.len(), sum(|audit| audit.keys), sum(|audit| audit.entries));
+        writeln!(out, "the books balance (accounts: {accounts}, keys: {keys}, journal entries: {entries})")?;
+    }
+    Ok(())
+}
+
+fn day(text: &str) -> Result<Day, String> {
+    Day::parse(text).ok_or_else(|| "must be a date such as 2026-11-21".into())
+}
+
+/// What is wrong, and by how much.
+fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
+    let (whose, proof) = match figure {
+        Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
+        Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
+        Figure::Held => ("held".to_owned(), "the open holds add up to"),
+        Figure::Credit => ("credit".to_owned(), "deposits less charges are"),
+    };
+    let off = off_by(*recorded, *proven);
+    format!("{whose} is {recorded} USD, but {proof} {proven} USD (off by {off} USD)")
+}
+
+/// Above zero where too much is recorded.
+fn off_by(recorded: NanoUsd, proven: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos()))
+}
+
+/// An entry of the journal in JSON. The names are relied on by scripts: add, never rename.
+#[derive(Serialize)]
+struct EntryLine<'a> {
+    seq: u64,
+    generation_id: GenerationId,
+    key_id: KeyId,
+    model: &'a str,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+    cost: NanoUsd,
+    charged: NanoUsd,
+    shortfall: NanoUsd,
+    estimated: bool,
+    ending: &'static str,
+    at: Timestamp,
+}
+
+impl<'a> EntryLine<'a> {
+    fn of(entry: &'a JournalEntry) -> Self {
+        let JournalEntry { number, generation, settlement } = entry;
+        let Settlement { key, ref model, usage, cost, charged, ending, estimated, at } = *settlement;
+        Self {
+            seq: *number,
+            generation_id: *generation,
+            key_id: key,
+            model,
+            prompt_tokens: usage.prompt,
+            cached_tokens: usage.cached,
+            completion_tokens: usage.completion,
+            cost,
+            charged,
+            shortfall: settlement.shortfall(),
+            estimated,
+            ending: match ending {
+                Ending::Captured => "captured",
+                Ending::Expired => "expired",
+            },
+            at,
+        }
+    }
+}
+
+/// A line of usage in JSON. The names are relied on by scripts: add, never rename.
+#[derive(Serialize)]
+struct UsageJson<'a> {
+    day: String,
+    key_id: KeyId,
+    model: &'a str,
+    requests: u64,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+    charged: NanoUsd,
+}
+
+impl<'a> UsageJson<'a> {
+    fn of(line: &'a UsageLine) -> Self {
+        let UsageLine { day, key, ref model, counts: Counts { requests, usage, charged } } = *line;
+        Self {
+            day: day.to_string(),
+            key_id: key,
+            model,
+            requests,
+            prompt_tokens: usage.prompt,
+            cached_tokens: usage.cached,
+            completion_tokens: usage.completion,
+            charged,
+        }
+    }
+}
+
+/// An account's audit in JSON. The names are relied on by scripts: add, never rename.
+#[derive(Serialize)]
+struct AuditJson<'a> {
+    account_id: AccountId,
+    account: &'a str,
+    balanced: bool,
+    keys: u64,
+    entries: u64,
+    wrong: Vec<WrongJson>,
+}
+
+/// A figure that is wrong. Its key is null where it is the account's.
+#[derive(Serialize)]
+struct WrongJson {
+    figure: &'static str,
+    key_id: Option<KeyId>,
+    recorded: NanoUsd,
+    proven: NanoUsd,
+    off_by: NanoUsd,
+}
+
+impl<'a> AuditJson<'a> {
+    fn of(account_id: AccountId, account: &'a str, audit: &Audit) -> Self {
+        let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| WrongJson {
+            figure: figure.name(),
+            key_id: figure.key(),
+            recorded: *recorded,
+            proven: *proven,
+            off_by: off_by(*recorded, *proven),
+        });
+        let balanced = audit.wrong.is_empty();
+        Self {
+            account_id,
+            account,
+            balanced,
+            keys: audit.keys,
+            entries: audit.entries,
+            wrong: wrong.collect(),
+        }
+    }
+}

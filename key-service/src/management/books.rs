@@ -1,0 +1,43 @@
+//! What an operator reads of the books: the journal, what was used, and whether everything adds up.
+
+use std::ops::RangeInclusive;
+
+use shared::ids::{AccountId, KeyId};
+
+use super::Management;
+use crate::{
+    domain::{audit::Audit, usage::Day},
+    store::{JournalPage, Unavailable, UsageLine},
+};
+
+impl Management {
+    /// Entries of the account's journal behind this number, at most `limit`.
+    pub async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, Unavailable> {
+        self.store.journal(account, after, limit).await
+    }
+
+    /// What was counted on these days, of all of the account's keys or of one.
+    pub async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, Unavailable> {
+        self.store.usage(account, days, key).await
+    }
+
+    /// Whether the account's books add up. `None` where there is no such account.
+    pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+        self.store.audit(account).await
+    }
+
+    /// Today, in UTC.
+    pub fn today(&self) -> Day {
+        Day::of(self.clock.now())
+    }
+}

@@ -1,0 +1,189 @@
+//! What the store in memory knows, by account.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::{Bound, RangeInclusive},
+};
+
+use shared::{
+    digest::Digest,
+    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+#[cfg(test)]
+use crate::store::suite::Fault;
+use crate::{
+    domain::{
+        audit::{Audit, Auditor},
+        key::ApiKey,
+        ledger::{self, Command, Outcome, Record, RecordId, Refused, State},
+        usage::{self, Counts, Day},
+    },
+    store::{Created, Idempotency, JournalEntry, ManagementKey, NewAccount, Owner, Unavailable, UsageLine},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    pub(super) accounts: BTreeMap<AccountId, AccountBook>,
+    pub(super) credentials: HashMap<Digest, Owner>,
+}
+
+/// Everything of one account.
+#[derive(Debug)]
+pub(super) struct AccountBook {
+    pub(super) name: String,
+    pub(super) created_at: Timestamp,
+    pub(super) money: ledger::Account,
+    pub(super) management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
+    pub(super) keys: BTreeMap<KeyId, ApiKey>,
+    pub(super) records: HashMap<RecordId, Record>,
+    /// The number of the last entry of the journal.
+    entries: u64,
+    journal: BTreeMap<u64, GenerationId>,
+    usage: BTreeMap<(Day, KeyId, String), Counts>,
+    pub(super) idempotency: HashMap<String, Promise>,
+}
+
+/// What an idempotency key stands for.
+#[derive(Debug)]
+pub(super) struct Promise {
+    pub(super) request: Digest,
+    pub(super) key: KeyId,
+    pub(super) expires_at: Timestamp,
+}
+
+impl Books {
+    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, Unavailable> {
+        self.accounts.get_mut(&id).ok_or_else(|| Unavailable(format!("there is no account {id}")))
+    }
+}
+
+impl AccountBook {
+    pub(super) fn new(account: NewAccount) -> Self {
+        Self {
+            name: account.name,
+            created_at: account.created_at,
+            money: ledger::Account::default(),
+            management_keys: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            records: HashMap::new(),
+            entries: 0,
+            journal: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            idempotency: HashMap::new(),
+        }
+    }
+
+    /// Load, decide, write.
+    pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
+        let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
+        let state = State {
+            account: self.money,
+            key: command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend),
+            record: before.clone(),
+        };
+        let (after, outcome) = ledger::apply(state, command, now)?;
+        self.money = after.account;
+        if let Some(key) = command.key().and_then(|id| self.keys.get_mut(&id)) {
+            key.spend = after.key.unwrap_or(key.spend);
+        }
+        if let Some(id) = command.record() {
+            self.put(id, &before, after.record);
+        }
+        Ok(outcome)
+    }
+
+    fn put(&mut self, id: RecordId, before: &Record, after: Record) {
+        if let (RecordId::Generation(generation), Some(added)) = (id, usage::added(before, &after)) {
+            if let Record::Closed(_) = before {
+                // Rare enough to look for: only a late capture bills what is in the journal already.
+                self.journal.retain(|_, entry| *entry != generation);
+            }
+            self.entries += 1;
+            self.journal.insert(self.entries, generation);
+            let counts = self.usage.entry((added.day, added.key, added.model)).or_default();
+            *counts = counts.plus(added.counts);
+        }
+        match after {
+            Record::None => self.records.remove(&id),
+            Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => self.records.insert(id, after),
+        };
+    }
+
+    /// What an idempotency key that is still alive says of creating this key.
+    pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
+        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
+        if promise.request != attempt.request {
+            return Some(Created::Reused);
+        }
+        let made = self.keys.get(&promise.key)?.clone();
+        Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
+    }
+
+    pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
+        let behind = self.journal.range((Bound::Excluded(after), Bound::Unbounded)).take(limit);
+        let entry = |(number, generation): (&u64, &GenerationId)| {
+            let Record::Closed(settlement) = self.records.get(&RecordId::Generation(*generation))? else {
+                return None;
+            };
+            let (number, generation, settlement) = (*number, *generation, settlement.clone());
+            Some(JournalEntry { number, generation, settlement })
+        };
+        behind.filter_map(entry).collect()
+    }
+
+    pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<KeyId>) -> Vec<UsageLine> {
+        let wanted = self
+            .usage
+            .iter()
+            .filter(|((day, key, _), _)| days.contains(day) && only.is_none_or(|k| k == *key));
+        wanted
+            .map(|((day, key, model), counts)| UsageLine {
+                day: *day,
+                key: *key,
+                model: model.clone(),
+                counts: *counts,
+            })
+            .collect()
+    }
+
+    pub(super) fn audit(&self) -> Audit {
+        let mut auditor = Auditor::default();
+        for entry in self.entries_behind(0, usize::MAX) {
+            auditor.entry(entry.settlement.key, entry.settlement.charged);
+        }
+        let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
+        for record in self.records.values() {
+            match record {
+                Record::Open(hold) => *holds.entry(hold.key).or_default() += hold.amount.nanos(),
+                Record::Deposited(amount) => deposits.push(*amount),
+                Record::None | Record::Closed(_) => {}
+            }
+        }
+        for (id, key) in &self.keys {
+            auditor.key(*id, &key.spend, NanoUsd::from_nanos(holds.get(id).copied().unwrap_or(0)));
+        }
+        let held = NanoUsd::from_nanos(holds.into_values().sum());
+        auditor.account(self.money, held, deposits.into_iter())
+    }
+
+    /// Writes past the ledger.
+    #[cfg(test)]
+    pub(super) fn doctor(&mut self, fault: Fault) {
+        let one_more = |amount: NanoUsd| NanoUsd::from_nanos(amount.nanos() + 1);
+        match fault {
+            Fault::Used(key) => {
+                let spend = &mut self.keys.get_mut(&key).unwrap().spend;
+                spend.used = one_more(spend.used);
+            }
+            Fault::Credit => self.money.credit = one_more(self.money.credit),
+            Fault::LostEntry(lost) => self.journal.retain(|_, generation| *generation != lost),
+            Fault::PhantomHold(phantom, like) => {
+                let hold = self.records[&RecordId::Generation(like)].clone();
+                self.records.insert(RecordId::Generation(phantom), hold);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The audit of an account in one read transaction: of one moment, and in nobody's way.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use shared::{ids::AccountId, money::NanoUsd};
+
+use super::{
+    file::{OpenError, open_reader},
+    tables::{accounts, journal, keys, records},
+    unavailable,
+};
+use crate::{
+    domain::audit::{Audit, Auditor},
+    store::{Order, Page, Unavailable},
+};
+
+/// Keys read at a time.
+const KEYS_AT_ONCE: usize = 500;
+
+/// Audits on a connection and a thread of its own, as a long journal would keep the readers from answering. Until it is
+/// done the write-ahead log only grows. `None` where there is no such account.
+pub(super) async fn run(path: &Path, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+    let path = path.to_owned();
+    let audited = tokio::task::spawn_blocking(move || {
+        let connection = open_reader(&path).map_err(|e: OpenError| Unavailable(e.to_string()))?;
+        audit(&connection, account).map_err(|e| unavailable(&e))
+    });
+    audited.await.map_err(|e| Unavailable(e.to_string()))?
+}
+
+fn audit(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Audit>> {
+    let moment = connection.unchecked_transaction()?;
+    let Some(books) = accounts::books(&moment, account)? else { return Ok(None) };
+    let mut auditor = Auditor::default();
+    journal::charges(&moment, account, |key, charged| auditor.entry(key, charged))?;
+    let holds = records::held(&moment, account)?;
+    let mut after = None;
+    loop {
+        let page = Page { after, order: Order::Ascending, limit: KEYS_AT_ONCE };
+        let page = keys::list(&moment, account, page)?;
+        for key in &page {
+            auditor.key(key.id, &key.spend, holds.get(&key.id).copied().unwrap_or_default());
+        }
+        after = page.last().map(|key| key.id);
+        if page.len() < KEYS_AT_ONCE {
+            break;
+        }
+    }
+    let held = NanoUsd::from_nanos(holds.values().map(|held| held.nanos()).sum());
+    let deposits = records::deposits(&moment, account)?;
+    Ok(Some(auditor.account(books.money, held, deposits.into_iter())))
+}
