@@ -12,11 +12,10 @@ mod whole;
 use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, http::HeaderValue, response::Response};
-use bytes::Bytes;
 use hyper::body::Incoming;
 use shared::{
     error::ApiError,
-    ids::{GenerationId, KeyId, RequestId},
+    ids::{AccountId, GenerationId, KeyId, RequestId},
     money::NanoUsd,
     refusal::Refusal,
     tokens::Usage,
@@ -24,12 +23,17 @@ use shared::{
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    domain::{answer, chat::Forward},
+    domain::{
+        affinity::{affinity, cache_salt},
+        answer,
+        chat::Forward,
+        routing::Outcome,
+    },
     http::{App, X_GENERATION_ID, X_MAX_TOKENS},
     keys::{Ask, Charge, Extension, Grant},
     meter::Meter,
     settler::Slot,
-    upstream::{Failure, Pool, Running},
+    upstream::{Counted, Failure, Pool, Running},
 };
 use lease::Lease;
 use tally::Tally;
@@ -149,7 +153,7 @@ async fn begin(
     }
     // Still less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
     let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
-    let sending = send(pool, job, max_tokens);
+    let sending = send(pool, job, grant.account, max_tokens);
     let sent = tokio::select! {
         sent = sending => sent,
         never = lease.keep() => match never {},
@@ -162,7 +166,7 @@ async fn begin(
     match sent {
         Ok((running, body)) => Ok(Some(Begun { meter, lease, granted, max_tokens, running, body })),
         Err(failure) => {
-            tracing::warn!(generation = %job.id, model = job.model, ?failure, "the upstream did not answer");
+            tracing::warn!(generation = %job.id, model = job.model, %failure, "the upstream did not answer");
             metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
             meter.release().await;
             Err(failure.into())
@@ -199,7 +203,7 @@ async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Gran
     }
     // A key that has nothing left is refused without troubling the upstream.
     app.keys.authenticate(&job.credential).await??;
-    let counter = pool.choose(None).ok_or_else(ApiError::internal)?;
+    let counter = pool.choose(None, None).ok_or_else(ApiError::internal)?;
     let Some(exact) = count(&counter, job).await.filter(|exact| *exact < job.forward.prompt_bound) else {
         return Err(refusal.into());
     };
@@ -209,7 +213,7 @@ async fn authorize(app: &App, job: &Job, pool: &Pool, asked: u64) -> Result<Gran
 
 /// A hold that is short covers more output once its prompt is counted exactly. The output tokens that it covers then.
 async fn widen(lease: &mut Lease, pool: &Pool, job: &Job, asked: u64) -> Option<u64> {
-    let exact = count(&pool.choose(None)?, job).await.filter(|exact| *exact < lease.prompt_tokens())?;
+    let exact = count(&pool.choose(None, None)?, job).await.filter(|exact| *exact < lease.prompt_tokens())?;
     match lease.extend(Usage::default(), exact, asked).await {
         Ok(Extension::Open { output_tokens, revoked: _ }) => {
             lease.cover_prompt(exact);
@@ -219,29 +223,60 @@ async fn widen(lease: &mut Lease, pool: &Pool, job: &Job, asked: u64) -> Option<
     }
 }
 
-/// The exact tokens of the prompt, where the upstream can count them.
+/// The tokens of the prompt, where the upstream can count them: exact, but for images that it does not count, which are
+/// taken as the most that they can be.
 async fn count(running: &Running, job: &Job) -> Option<u64> {
-    let (head, rest) = job.forward.body(&running.upstream.model, 1, false);
-    running.upstream.count(head, rest).await
+    let counted = counted(running, job).await?;
+    Some(counted.tokens + if counted.with_images { 0 } else { job.forward.image_tokens })
+}
+
+/// The exact tokens of the prompt, images and all, where the upstream can count them.
+async fn count_exactly(running: &Running, job: &Job) -> Option<u64> {
+    let counted = counted(running, job).await?;
+    (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
+}
+
+async fn counted(running: &Running, job: &Job) -> Option<Counted> {
+    let upstream = running.upstream();
+    let (head, rest) = job.forward.body(upstream.counting());
+    upstream.count(head, rest).await
 }
 
 /// Sends the request to an upstream, and to another one if the first could not take it.
-async fn send(pool: &Pool, job: &Job, max_tokens: u64) -> Result<(Running, Incoming), Failure> {
-    let first = pool.choose(None).ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
-    let failure = match attempt(&first, job, max_tokens).await {
+async fn send(
+    pool: &Pool,
+    job: &Job,
+    account: AccountId,
+    max_tokens: u64,
+) -> Result<(Running, Incoming), Failure> {
+    let affinity = job.forward.opening().map(|opening| affinity(account, opening));
+    let salt = cache_salt(account);
+    let first = pool.choose(affinity, None).ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
+    let failure = match attempt(&first, job, &salt, max_tokens).await {
         Ok(body) => return Ok((first, body)),
         Err(failure) => failure,
     };
-    match pool.choose(Some(&first.upstream)).filter(|_| failure.elsewhere()) {
-        Some(other) => attempt(&other, job, max_tokens).await.map(|body| (other, body)),
+    match pool.choose(affinity, Some(&first)).filter(|_| failure.elsewhere()) {
+        Some(other) => attempt(&other, job, &salt, max_tokens).await.map(|body| (other, body)),
         None => Err(failure),
     }
 }
 
-async fn attempt(running: &Running, job: &Job, max_tokens: u64) -> Result<Incoming, Failure> {
-    let upstream = &running.upstream;
-    let (head, rest): (Bytes, Bytes) =
-        job.forward.body(&upstream.model, max_tokens, upstream.reports_continuous_usage());
+async fn attempt(running: &Running, job: &Job, salt: &str, max_tokens: u64) -> Result<Incoming, Failure> {
+    let mut answered = ask(running, job, salt, Some(max_tokens)).await;
+    // Who names no limit wants what there is room for. The upstream alone knows how much that is, and that it is less than
+    // the model's most, which is held.
+    let unlimited = !job.forward.limited && max_tokens == job.forward.max_tokens;
+    if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {
+        answered = ask(running, job, salt, None).await;
+    }
+    running.tell(answered.as_ref().map_or_else(Failure::outcome, |_| Outcome::Answered));
+    answered
+}
+
+async fn ask(running: &Running, job: &Job, salt: &str, max_tokens: Option<u64>) -> Result<Incoming, Failure> {
+    let upstream = running.upstream();
+    let (head, rest) = job.forward.body(upstream.address(max_tokens, Some(salt)));
     Ok(upstream.send(head, rest).await?.into_body())
 }
 

@@ -1,15 +1,10 @@
 //! The servers that run the models: choosing one, sending it a request, and understanding how it fails.
 
+mod dialect;
 mod failure;
+mod pool;
 
-use std::{
-    env,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{env, fmt, time::Duration};
 
 use bytes::{Buf, Bytes, buf::Chain};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -21,13 +16,16 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use serde::Deserialize;
-use shared::{
-    catalog::{self, Model, UpstreamKind},
-    config::ConfigError,
-};
+use shared::{catalog, config::ConfigError};
 use tokio::time::timeout;
 
-pub use failure::Failure;
+use crate::domain::{
+    affinity,
+    chat::{Address, Progress},
+};
+use dialect::{Counter, Dialect};
+pub use failure::{Failure, of_event};
+pub use pool::{Pool, Running};
 
 /// How long a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -57,58 +55,27 @@ pub fn http_client() -> HttpClient {
         .build(connector)
 }
 
-/// The upstreams of one model.
-pub struct Pool {
-    upstreams: Vec<Arc<Upstream>>,
-}
-
 /// One server of a model.
 pub struct Upstream {
-    /// Which software it is, where that makes a difference.
-    pub kind: UpstreamKind,
     /// The name it knows the model by.
     pub model: String,
+    /// What it is known by in every gateway.
+    identity: u64,
+    dialect: Dialect,
     chat: Uri,
     /// Where it counts a prompt's tokens, if it does.
     counter: Option<Uri>,
     authorization: Option<HeaderValue>,
-    weight: u32,
-    in_flight: AtomicUsize,
     client: HttpClient,
 }
 
-/// A request that is under way at an upstream; counted there until it is dropped.
-pub struct Running {
-    /// Who serves it.
-    pub upstream: Arc<Upstream>,
-}
-
-impl Pool {
-    /// The upstreams of a model of the catalogue; `builtin` is where the built-in model listens, if it runs.
-    pub fn new(model: &Model, client: &HttpClient, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let upstreams = model.upstreams.iter().map(|u| Upstream::new(u, client, builtin).map(Arc::new));
-        Ok(Self { upstreams: upstreams.collect::<Result<_, _>>()? })
-    }
-
-    /// The upstream with the fewest requests in flight for its weight, other than `not`; `None` if there is no other.
-    pub fn choose(&self, not: Option<&Arc<Upstream>>) -> Option<Running> {
-        let others = self.upstreams.iter().filter(|u| not.is_none_or(|not| !Arc::ptr_eq(u, not)));
-        // One's load is compared as if the request ran there: in-flight + 1 over weight, without division.
-        let upstream = others.min_by(|a, b| {
-            let load = |u: &Upstream, other: &Upstream| {
-                (u.in_flight.load(Ordering::Relaxed) as u64 + 1) * u64::from(other.weight)
-            };
-            load(a, b).cmp(&load(b, a))
-        })?;
-        upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Some(Running { upstream: upstream.clone() })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
+/// The exact tokens of a prompt, as far as they can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Tokens of the prompt.
+    pub tokens: u64,
+    /// Whether what images become is among them.
+    pub with_images: bool,
 }
 
 impl Upstream {
@@ -126,30 +93,32 @@ impl Upstream {
                 .parse()
                 .map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
         };
+        let dialect = Dialect::of(upstream.kind);
         Ok(Self {
-            kind: upstream.kind,
             model: upstream.model.clone(),
+            identity: affinity::identity(&base.to_string(), &upstream.model),
+            dialect,
             chat: at("/chat/completions")?,
-            counter: match upstream.kind {
-                UpstreamKind::Vllm | UpstreamKind::Builtin => {
-                    Some(at_root(base).map_or_else(|| at("/tokenize"), Ok)?)
-                }
-                UpstreamKind::LlamaCpp => Some(at("/chat/completions/input_tokens")?),
-                UpstreamKind::Openai | UpstreamKind::Sglang | UpstreamKind::Ollama => None,
+            counter: match dialect.counter {
+                Counter::None => None,
+                Counter::BesideV1 => Some(at_root(base).map_or_else(|| at("/tokenize"), Ok)?),
+                Counter::UnderV1 => Some(at("/tokenize")?),
+                Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
-            weight: upstream.weight,
-            in_flight: AtomicUsize::new(0),
             client: client.clone(),
         })
     }
 
-    /// Whether a stream's chunks can carry the usage so far.
-    pub const fn reports_continuous_usage(&self) -> bool {
-        match self.kind {
-            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Builtin => true,
-            UpstreamKind::Openai | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => false,
-        }
+    /// What it is told beyond what the client asked for.
+    pub fn address<'a>(&'a self, max_tokens: Option<u64>, cache_salt: Option<&'a str>) -> Address<'a> {
+        let cache_salt = cache_salt.filter(|_| self.dialect.salted);
+        Address { model: &self.model, max_tokens, progress: self.dialect.progress, cache_salt }
+    }
+
+    /// What it is told to count a prompt.
+    pub fn counting(&self) -> Address<'_> {
+        Address { model: &self.model, max_tokens: Some(1), progress: Progress::None, cache_salt: None }
     }
 
     /// Sends a chat request; answers once the upstream has said 200.
@@ -162,9 +131,9 @@ impl Upstream {
     }
 
     /// The exact tokens of the request's prompt, where this upstream can count them.
-    pub async fn count(&self, head: Bytes, rest: Bytes) -> Option<u64> {
+    pub async fn count(&self, head: Bytes, rest: Bytes) -> Option<Counted> {
         #[derive(Deserialize)]
-        struct Counted {
+        struct Answer {
             #[serde(alias = "input_tokens")]
             count: u64,
         }
@@ -175,9 +144,10 @@ impl Upstream {
                 return None;
             }
             let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.ok()?.to_bytes();
-            serde_json::from_slice::<Counted>(&body).ok()
+            serde_json::from_slice::<Answer>(&body).ok()
         };
-        Some(timeout(COUNT_DEADLINE, counting).await.ok()??.count)
+        let tokens = timeout(COUNT_DEADLINE, counting).await.ok()??.count;
+        Some(Counted { tokens, with_images: self.dialect.counter.counts_images() })
     }
 
     async fn post(
@@ -200,6 +170,13 @@ impl Upstream {
             Ok(Err(e)) => Err(failure::of_connection(&e)),
             Err(_) => Err(Failure::Timeout),
         }
+    }
+}
+
+/// How logs name it; never told to clients.
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
     }
 }
 

@@ -246,6 +246,8 @@ struct RawUpstream {
     url: Option<Spanned<String>>,
     model: Option<String>,
     api_key_env: Option<String>,
+    /// Known so that it can be refused with its reason.
+    tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
 }
@@ -269,6 +271,11 @@ impl RawUpstream {
             (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
             _ => return Err(fault("an upstream needs the name it knows the model by: model = \"…\"")),
         };
+        if let Some(tokenizer) = self.tokenizer {
+            let reason = "a tokenizer alone counts no prompt exactly, since the server's template adds to it; kinds that \
+                          count prompts themselves are vllm, sglang and llama_cpp";
+            return Err((Some(tokenizer.span()), reason.to_owned()));
+        }
         if self.weight == 0 {
             return Err(fault("an upstream's weight is at least 1"));
         }
@@ -346,6 +353,10 @@ model = "Qwen/Qwen3"
             "max_output_tokens = 131072\nextra_params = [\"top_k\", \"top_k\"]",
         );
         assert!(twice.contains("lists the extra parameter \"top_k\" twice"), "{twice}");
+        assert!(
+            fault("model = \"Qwen/Qwen3\"", "model = \"q\"\ntokenizer = \"tokenizer.json\"")
+                .contains("models.toml:22: a tokenizer alone")
+        );
         assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
         let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
         let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();

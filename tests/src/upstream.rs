@@ -23,6 +23,7 @@ use tokio::{
 };
 
 mod answer;
+mod cache;
 mod record;
 mod render;
 mod request;
@@ -47,6 +48,7 @@ pub struct State {
     /// What requests without a script get.
     default: Mutex<Script>,
     records: Option<record::Records>,
+    cache: cache::PrefixCache,
     open_connections: AtomicUsize,
     token_counts: AtomicUsize,
 }
@@ -57,6 +59,7 @@ impl State {
         Self {
             default: Mutex::new(default),
             records: records.then(record::Records::default),
+            cache: cache::PrefixCache::default(),
             open_connections: AtomicUsize::new(0),
             token_counts: AtomicUsize::new(0),
         }

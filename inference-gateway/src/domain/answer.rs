@@ -4,6 +4,7 @@
 //! neither does what they say beyond the OpenAI API. Texts are copied as the upstream spelled them. What holds them has no
 //! `Debug`, so that no log can show it.
 
+mod calls;
 mod finish;
 mod parts;
 mod rewriter;

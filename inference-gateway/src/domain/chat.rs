@@ -20,7 +20,7 @@ use shared::{
 };
 
 pub use bound::BYTES_PER_TOKEN;
-pub use forward::Forward;
+pub use forward::{Address, Forward, Progress};
 pub use params::MAX_CHOICES;
 
 use bound::{MAX_DEPTH, TooDeep};
@@ -120,7 +120,9 @@ impl Chat {
             include_usage: self.include_usage,
             max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
-            images: self.images,
+            image_tokens: self.images.saturating_mul(model.max_tokens_per_image),
+            limited: self.max_tokens.is_some(),
+            opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
             rest: draft.finish(),

@@ -28,12 +28,14 @@ use super::{Begun, Job, Reply, Story, allowance::Allowance, head, lease::Lease, 
 use crate::{
     domain::{
         answer::{Event, Reported, Rewriter},
+        complaint::Complaint,
+        routing::Outcome,
         sse::Decoder,
     },
     http::App,
     keys::{Extension, Unavailable},
     meter::Meter,
-    upstream::{Running, next_bytes},
+    upstream::{Failure, Running, next_bytes, of_event},
 };
 
 /// Writes that wait for the client's connection; while they do, nothing more is read from the upstream.
@@ -77,6 +79,8 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, reply: Reply, story:
         tally: job.tally(),
         decoder: Decoder::default(),
         rewriter: Rewriter::new(job.generation(), job.forward.include_usage),
+        one_choice: job.forward.n == 1,
+        upstream_model: running.upstream().model.clone(),
         reasoning: 0,
         out: BytesMut::new(),
         held: None,
@@ -114,6 +118,10 @@ struct Stream {
     tally: Tally,
     decoder: Decoder,
     rewriter: Rewriter,
+    /// Whether what the upstream says of a choice is true of the whole answer.
+    one_choice: bool,
+    /// The name that the upstream knows the model by.
+    upstream_model: String,
     /// Tokens of reasoning inside those generated, as the upstream last said.
     reasoning: u64,
     /// Rewritten, and not yet handed to the client's connection.
@@ -188,11 +196,11 @@ impl Stream {
             let chunk = match Event::read(&data) {
                 Ok(Event::Chunk(chunk)) => chunk,
                 Ok(Event::Done) => return Some(self.upstream_ended("it was done without a finish reason")),
-                // What it says of it may quote the prompt, and is kept out of the log.
-                Ok(Event::Failed(_)) => return Some(failed("it said that it failed")),
+                Ok(Event::Failed(complaint)) => return Some(self.complained(&complaint)),
                 Err(nonsense) => return Some(failed(&nonsense.to_string())),
             };
-            let reported = chunk.usage.map(|reported| reported.tokens);
+            let reported = chunk.usage.or(chunk.timings.filter(|_| self.one_choice));
+            let reported = reported.map(|reported| reported.tokens);
             let tally = self.tally.with(chunk.text_bytes, chunk.outputs, reported);
             if chunk.has_output() && !self.may_deliver(&tally) {
                 if self.allowance.complete() {
@@ -226,6 +234,15 @@ impl Stream {
     /// The upstream says nothing more. With every choice finished, nothing is missing that the client could see.
     fn upstream_ended(&self, how: &str) -> Ending {
         if self.rewriter.is_finished() { Ending::Complete } else { failed(how) }
+    }
+
+    /// The upstream says that it failed. Before the first word that may be the request's fault, which some servers find
+    /// only once they have begun to answer. What is said may quote the prompt, and is kept out of the log.
+    fn complained(&self, complaint: &Complaint) -> Ending {
+        match of_event(complaint, &self.upstream_model) {
+            Failure::Refused(error) if self.first_token.is_none() => Ending::Failed(error),
+            failure => failed(&format!("it said that it failed ({})", failure.kind())),
+        }
     }
 
     /// Asks for more where it is due, unless an extension is under way.
@@ -305,12 +322,19 @@ impl Stream {
         if !matches!(ending, Ending::Failed(_)) {
             // An estimate of the prompt is replaced where somebody can count it.
             if self.tally.prompt().is_none()
-                && let Some(exact) = super::count(&running, job).await
+                && let Some(exact) = super::count_exactly(&running, job).await
             {
                 self.tally = self.tally.with_prompt(exact);
             }
             // Also where not one token was generated: the prompt was read.
             self.meter.record(self.tally.usage(), self.tally.estimated());
+        }
+        match &ending {
+            Ending::Complete => running.tell(Outcome::Served),
+            Ending::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
+                running.tell(Outcome::Failed);
+            }
+            Ending::Failed(_) | Ending::GrantUsedUp | Ending::ClientGone => {}
         }
         drop(running);
         story.usage = self.meter.usage();

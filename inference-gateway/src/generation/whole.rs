@@ -15,10 +15,13 @@ use tokio::time::timeout;
 
 use super::{Begun, Job, Story, head};
 use crate::{
-    domain::answer::{Completion, Reported},
+    domain::{
+        answer::{Completion, Reported},
+        routing::Outcome,
+    },
     http::App,
     meter::Meter,
-    upstream::MAX_ANSWER_BYTES,
+    upstream::{MAX_ANSWER_BYTES, Running},
 };
 
 /// How long an answer that has begun may take to arrive: upstreams generate before they begin.
@@ -32,12 +35,13 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, story: &mut Story) -
         never = lease.keep() => match never {},
         () = app.cut.cancelled() => Err("cut off, since the gateway stops".to_owned()),
     };
-    drop(running);
     let completion = match read.as_ref().map(|body| Completion::read(body)) {
         Ok(Ok(completion)) => completion,
-        Ok(Err(nonsense)) => return broken(meter, &nonsense.to_string()).await,
-        Err(e) => return broken(meter, e).await,
+        Ok(Err(nonsense)) => return broken(meter, running, &nonsense.to_string()).await,
+        Err(e) => return broken(meter, running, e).await,
     };
+    running.tell(Outcome::Served);
+    drop(running);
     let estimated = completion.usage.is_none();
     let usage = completion.usage.unwrap_or_else(|| {
         let tally = job.tally().with(completion.text_bytes, job.forward.n, None);
@@ -66,9 +70,11 @@ async fn read(body: Incoming) -> Result<Bytes, String> {
 }
 
 /// A whole answer that fails costs nothing.
-async fn broken(meter: Meter, reason: &str) -> Result<Response, ApiError> {
+async fn broken(meter: Meter, running: Running, reason: &str) -> Result<Response, ApiError> {
     tracing::warn!(reason, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
+    running.tell(Outcome::Failed);
+    drop(running);
     meter.release().await;
     Err(ApiError::new(Code::UpstreamError, "The model failed to answer."))
 }

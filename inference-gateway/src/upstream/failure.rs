@@ -1,13 +1,17 @@
-//! How an upstream fails before its first byte, and what our client is told of it.
+//! How an upstream fails, and what our client is told of it.
 
-use std::error::Error as _;
+use std::{error::Error as _, fmt};
 
-use http::{Response, StatusCode};
+use http::Response;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use serde_json::Value;
 use shared::error::{ApiError, Code};
+
+use crate::domain::{
+    complaint::{Complaint, Verdict},
+    routing::Outcome,
+};
 
 /// The largest error body that is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -27,17 +31,32 @@ pub enum Failure {
     Timeout,
     /// It refused the request itself.
     Refused(ApiError),
-    /// It failed, answered nonsense, or refused our credential.
+    /// It failed, answered nonsense, or refused our credential. Another one may be tried.
     Broken(String),
 }
 
 impl Failure {
-    /// Whether the same request may succeed at another upstream.
+    /// Whether the same request may succeed at another upstream. After a timeout the client has waited long enough.
     pub const fn elsewhere(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded => true,
-            Self::Timeout | Self::Refused(_) | Self::Broken(_) => false,
+            Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded | Self::Broken(_) => true,
+            Self::Timeout | Self::Refused(_) => false,
         }
+    }
+
+    /// What it says of the upstream's health.
+    pub const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unreachable(_) | Self::HungUp(_) | Self::Timeout | Self::Broken(_) => Outcome::Failed,
+            Self::Overloaded => Outcome::Overloaded,
+            // It is well enough to judge requests.
+            Self::Refused(_) => Outcome::Served,
+        }
+    }
+
+    /// Whether the prompt, with the output that was asked for, did not fit the upstream's context.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code == Code::ContextLengthExceeded)
     }
 
     /// A name for metrics.
@@ -49,6 +68,20 @@ impl Failure {
             Self::Timeout => "timeout",
             Self::Refused(_) => "refused",
             Self::Broken(_) => "broken",
+        }
+    }
+}
+
+/// What the log is told: no word that may be a prompt's.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())?;
+        match self {
+            Self::Unreachable(reason) | Self::HungUp(reason) | Self::Broken(reason) => {
+                write!(f, ": {reason}")
+            }
+            Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
+            Self::Overloaded | Self::Timeout => Ok(()),
         }
     }
 }
@@ -82,44 +115,41 @@ pub(super) fn of_connection(error: &legacy::Error) -> Failure {
     if error.is_connect() { Failure::Unreachable(text) } else { Failure::HungUp(text) }
 }
 
-/// Reads an error in any of the three shapes that servers use: nested, flat, or none.
+/// Reads an error response.
 pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &str) -> Failure {
-    let status = response.status();
+    let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let error = if value["error"].is_object() { &value["error"] } else { &value };
-    let message = error["message"].as_str().or(value["error"].as_str()).unwrap_or_default();
-    let kind = error["type"].as_str().unwrap_or_default();
-    match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
-            Failure::Refused(refused(message, kind, upstream_model))
-        }
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
-        }
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Failure::Overloaded,
-        StatusCode::GATEWAY_TIMEOUT => Failure::Timeout,
-        // Its message may quote the prompt, and is kept out of the log.
-        _ => Failure::Broken(format!("status {status}, type \"{}\"", shorten(kind))),
-    }
+    of_complaint(&Complaint::read(&body), status, upstream_model)
 }
 
-fn refused(message: &str, kind: &str, upstream_model: &str) -> ApiError {
-    let lower = message.to_lowercase();
-    let too_long = kind == "exceed_context_size_error"
-        || ["maximum context length", "context length", "context window", "context size"]
-            .iter()
-            .any(|p| lower.contains(p));
-    let shown = match message {
-        "" => "The model refused the request.".to_owned(),
+/// Understands an error event of a stream.
+pub fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
+    of_complaint(complaint, complaint.status_in_stream(), upstream_model)
+}
+
+fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Failure {
+    let shown = |otherwise: &str| match complaint.for_client(status) {
+        None => otherwise.to_owned(),
         // The name that the upstream knows the model by is ours to keep.
-        message => shorten(&message.replace(upstream_model, "the model")),
+        Some(message) => shorten(&message.replace(upstream_model, "the model")),
     };
-    if too_long {
-        ApiError::at(Code::ContextLengthExceeded, "messages", shown)
-    } else {
-        ApiError::new(Code::InvalidValue, shown)
+    match complaint.verdict(status) {
+        Verdict::TooLong => {
+            let message =
+                shown("The prompt, with the output it asks for, is longer than the model's context.");
+            Failure::Refused(ApiError::at(Code::ContextLengthExceeded, "messages", message))
+        }
+        Verdict::Invalid => {
+            Failure::Refused(ApiError::new(Code::InvalidValue, shown("The model refused the request.")))
+        }
+        Verdict::TooLarge => {
+            Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
+        }
+        Verdict::Overloaded => Failure::Overloaded,
+        Verdict::Timeout => Failure::Timeout,
+        // Its message may quote the prompt, and is kept out of the log.
+        Verdict::Broken => Failure::Broken(format!("status {status}, type \"{}\"", shorten(&complaint.kind))),
     }
 }
 

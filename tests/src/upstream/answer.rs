@@ -15,11 +15,14 @@ use super::{
     record::{End, Generation, Running},
     render::{self, Events},
     request::{Asked, StreamOptions},
-    script::{Fault, Script, Told, Usage},
+    script::{Fault, Script, Style, Told, Usage},
 };
 
 /// What a few small writes need to leave.
 const LEAVING: Duration = Duration::from_millis(20);
+
+/// How vLLM refuses what does not fit its context.
+const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -30,7 +33,9 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     match (&method, uri.path()) {
         (&Method::POST, "/v1/chat/completions") => chat(headers, body, &state).await,
-        (&Method::POST, "/tokenize" | "/v1/tokenize") => Ok(tokenize(&body, &state)),
+        (&Method::POST, "/tokenize" | "/v1/tokenize" | "/v1/chat/completions/input_tokens") => {
+            Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state))
+        }
         (&Method::GET, "/health" | "/v1/health") => Ok(json_response(StatusCode::OK, r#"{"status":"ok"}"#)),
         (&Method::GET, "/v1/models") => Ok(json_response(
             StatusCode::OK,
@@ -50,7 +55,13 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
             ));
         }
     };
-    let script = asked.script().unwrap_or_else(|| state.default_script());
+    let mut script = asked.script().unwrap_or_else(|| state.default_script());
+    if script.caches {
+        script.cached_tokens = state.cache.read(asked.cache_salt(), asked.messages.get());
+    }
+    if !asked.fits(&script) {
+        return Ok(json_response(StatusCode::BAD_REQUEST, TOO_LONG));
+    }
     let plan = Plan::new(&asked, script);
     let running = Running::start(state.records.as_ref(), || Generation {
         tag: plan.script.tag.clone(),
@@ -84,6 +95,7 @@ struct Plan {
     script: Script,
     model: String,
     options: StreamOptions,
+    timings_per_token: bool,
     choices: u64,
     /// Tokens of each choice.
     length: u64,
@@ -102,6 +114,7 @@ impl Plan {
         Self {
             model: asked.model.clone().into_owned(),
             options: asked.stream_options,
+            timings_per_token: asked.timings_per_token,
             choices: asked.choices(),
             length,
             prompt: asked.prompt_tokens(&script),
@@ -283,22 +296,28 @@ impl Streaming {
 
     /// What an ordinary chunk says of the usage.
     fn continuous(&self) -> Option<Usage> {
-        let wanted = self.plan.options.continuous_usage_stats && !self.plan.script.style.usage_at_end_only;
+        let Plan { options, timings_per_token, script, .. } = &self.plan;
+        let wanted = match script.style {
+            Style { timings: true, .. } => *timings_per_token,
+            Style { usage_at_end_only, .. } => options.continuous_usage_stats && !usage_at_end_only,
+        };
         if wanted { self.plan.told(self.generated) } else { None }
     }
 }
 
-/// The exact length of a prompt, as vLLM answers it.
-fn tokenize(body: &Bytes, state: &State) -> Response<Body> {
+/// The exact length of a prompt, as vLLM answers it, and as llama.cpp's server does.
+fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     match serde_json::from_slice::<Asked<'_>>(body) {
         Ok(asked) => {
             let script = asked.script().unwrap_or_else(|| state.default_script());
             let count = asked.prompt_tokens(&script);
-            json_response(
-                StatusCode::OK,
-                &json!({"count": count, "max_model_len": 1_048_576, "tokens": []}).to_string(),
-            )
+            let counted = if input_tokens {
+                json!({"object": "response.input_tokens", "input_tokens": count})
+            } else {
+                json!({"count": count, "max_model_len": 1_048_576, "tokens": []})
+            };
+            json_response(StatusCode::OK, &counted.to_string())
         }
         Err(e) => {
             json_response(StatusCode::UNPROCESSABLE_ENTITY, &json!({"detail": e.to_string()}).to_string())

@@ -40,6 +40,9 @@ impl Events {
         finish: Option<&str>,
         usage: Option<Usage>,
     ) -> String {
+        let repeated = |call: u64| {
+            if self.style.repeats_calls { call_of(call) } else { r#""function":{"#.to_owned() }
+        };
         let mut delta = String::with_capacity(64);
         if self.style.role_everywhere {
             delta.push_str(r#""role":"assistant","#);
@@ -50,13 +53,13 @@ impl Events {
                 write!(delta, r#""{}":"{}""#, self.style.reasoning.name(), word(index))
             }
             Token::Text(index) => write!(delta, r#""content":"{}""#, word(index)),
-            Token::Tool { call, part: 0 } => write!(
-                delta,
-                r#""tool_calls":[{{"index":{call},"id":"call_{call}","type":"function","function":{{"name":"lookup","arguments":""}}}}]"#
-            ),
+            Token::Tool { call, part: 0 } => {
+                write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, call_of(call))
+            }
             Token::Tool { call, part } => write!(
                 delta,
-                r#""tool_calls":[{{"index":{call},"function":{{"arguments":{}}}}}]"#,
+                r#""tool_calls":[{{"index":{call},{}"arguments":{}}}}}]"#,
+                repeated(call),
                 Value::from(if part == 1 { ARGUMENTS.0 } else { ARGUMENTS.1 })
             ),
         };
@@ -91,7 +94,11 @@ impl Events {
             None => write!(out, r#""finish_reason":null}}]"#),
         };
         if let Some(usage) = usage {
-            let _ = write!(out, r#","usage":{}"#, usage_json(usage, self.style));
+            let _ = if self.style.timings {
+                write!(out, r#","timings":{}"#, timings_json(usage))
+            } else {
+                write!(out, r#","usage":{}"#, usage_json(usage, self.style))
+            };
         }
         let _ = write!(out, "}}{}", self.gap());
         out
@@ -100,6 +107,11 @@ impl Events {
     fn gap(&self) -> &'static str {
         if self.line_end == "\n" { "\n\n" } else { "\r\n\r\n" }
     }
+}
+
+/// What says which call a piece belongs to, up to its arguments.
+fn call_of(call: u64) -> String {
+    format!(r#""id":"call_{call}","type":"function","function":{{"name":"lookup","#)
 }
 
 /// The arguments of every tool call, in the pieces they come in.
@@ -146,6 +158,13 @@ fn message(script: &Script, length: u64) -> Value {
         }
     }
     message
+}
+
+fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
+    let read = prompt.saturating_sub(cached);
+    format!(
+        r#"{{"cache_n":{cached},"prompt_n":{read},"prompt_ms":1.5,"predicted_n":{completion},"predicted_ms":2.5}}"#
+    )
 }
 
 fn usage_json(usage: Usage, style: Style) -> String {

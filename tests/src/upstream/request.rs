@@ -23,6 +23,11 @@ pub(super) struct Asked<'a> {
     /// How to stream.
     #[serde(default)]
     pub stream_options: StreamOptions,
+    /// Say the timings so far in every chunk, as llama.cpp's server does.
+    #[serde(default)]
+    pub timings_per_token: bool,
+    #[serde(borrow, default)]
+    cache_salt: Option<Cow<'a, str>>,
     #[serde(default)]
     max_tokens: Option<u64>,
     #[serde(default)]
@@ -60,9 +65,24 @@ impl Asked<'_> {
         self.n.unwrap_or(1)
     }
 
+    /// Whether the prompt, with what it may generate, fits the script's context.
+    pub(super) fn fits(&self, script: &Script) -> bool {
+        script.context.is_none_or(|context| self.prompt_tokens(script) + self.most().unwrap_or(1) <= context)
+    }
+
+    fn most(&self) -> Option<u64> {
+        self.max_tokens.or(self.max_completion_tokens)
+    }
+
+    /// What keeps part of the cache apart.
+    pub(super) fn cache_salt(&self) -> &str {
+        self.cache_salt.as_deref().unwrap_or_default()
+    }
+
     /// Tokens of each choice, and whether that is fewer than the script would have.
     pub(super) fn length(&self, script: &Script) -> (u64, bool) {
-        let most = self.max_tokens.or(self.max_completion_tokens).filter(|_| !script.ignores_max_tokens);
+        let room = script.context.map(|context| context.saturating_sub(self.prompt_tokens(script)));
+        let most = self.most().or(room).filter(|_| !script.ignores_max_tokens);
         match most {
             Some(most) if most < script.length() => (most, true),
             _ => (script.length(), false),

@@ -13,6 +13,10 @@ pub struct Script {
     pub prompt_tokens: Option<u64>,
     /// Of the prompt's tokens, those that were cached.
     pub cached_tokens: u64,
+    /// Counts as cached what this upstream has read before instead.
+    pub caches: bool,
+    /// Tokens of prompt and output together; what does not fit is refused as vLLM does.
+    pub context: Option<u64>,
     /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
     /// The first so many of them are reasoning.
@@ -41,6 +45,8 @@ impl Default for Script {
             tag: String::new(),
             prompt_tokens: None,
             cached_tokens: 0,
+            caches: false,
+            context: None,
             completion_tokens: 5,
             reasoning_tokens: 0,
             tool_calls: 0,
@@ -161,6 +167,10 @@ pub enum Shape {
     Flat,
     /// A prompt that is too long, as llama.cpp's server says it.
     TooLong,
+    /// `{"error":"…"}`, as Text Generation Inference.
+    Text,
+    /// `{"detail":"…"}`, as FastAPI.
+    Detail,
     /// No JSON at all.
     Html,
 }
@@ -177,6 +187,8 @@ impl Shape {
             Self::Flat => json!({"object": "error", "message": message, "type": "BadRequestError", "param": null, "code": status}).to_string(),
             Self::TooLong => json!({"error": {"code": status, "message": "the request exceeds the available context size",
                 "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}).to_string(),
+            Self::Text => json!({"error": message, "error_type": "validation"}).to_string(),
+            Self::Detail => json!({ "detail": message }).to_string(),
             Self::Html => format!("<html><body>{message}</body></html>"),
         }
     }
@@ -189,6 +201,10 @@ impl Shape {
 pub struct Style {
     /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
     pub usage_at_end_only: bool,
+    /// Says timings in every chunk where it is asked to, as llama.cpp's server, and usage in the last one alone.
+    pub timings: bool,
+    /// Repeats a call's id and name with every piece, as llama-cpp-python.
+    pub repeats_calls: bool,
     /// Repeats the role in every chunk, as Ollama.
     pub role_everywhere: bool,
     /// Never says the role.

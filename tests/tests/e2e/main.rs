@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 
+mod adapters;
 mod bad_input;
 mod caps;
 mod clients;
@@ -14,6 +15,7 @@ mod first_request;
 mod harness;
 mod leaving;
 mod management;
+mod routing;
 mod services;
 mod upstream;
 mod wire;

@@ -4,28 +4,33 @@ use bytes::BytesMut;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use shared::json::{Kind, RawValue};
 
-use super::{put, put_number};
+use super::{calls::Piece, put, put_number};
 
 /// A JSON string as the upstream spelled it, quotes included.
 #[derive(Clone, Copy)]
 pub(super) struct Spelled<'a>(pub(super) &'a str);
 
 impl<'a> Spelled<'a> {
+    /// The value, if it is a string.
+    fn of(raw: &'a RawValue) -> Option<Self> {
+        (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
+    }
+
     /// What is between the quotes.
     pub(super) fn inner(self) -> &'a str {
         &self.0[1..self.0.len() - 1]
+    }
+
+    /// Bytes between the quotes.
+    fn len(self) -> u64 {
+        self.inner().len() as u64
     }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Spelled<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'a RawValue>::deserialize(deserializer)?;
-        match Kind::of(raw) {
-            Kind::String => Ok(Self(raw.get())),
-            Kind::Null | Kind::Bool | Kind::Number | Kind::Array | Kind::Object => {
-                Err(D::Error::custom("expected a string"))
-            }
-        }
+        Self::of(raw).ok_or_else(|| D::Error::custom("expected a string"))
     }
 }
 
@@ -36,33 +41,52 @@ pub(super) struct Said<'a> {
     pub(super) content: Option<Spelled<'a>>,
     #[serde(borrow)]
     pub(super) refusal: Option<Spelled<'a>>,
+    /// What DeepSeek, SGLang and llama.cpp call what the model thought.
     #[serde(borrow)]
-    reasoning_content: Option<Spelled<'a>>,
-    /// Another name for the same.
+    reasoning_content: Option<&'a RawValue>,
+    /// What vLLM, Ollama and OpenRouter call it.
     #[serde(borrow)]
-    reasoning: Option<Spelled<'a>>,
+    reasoning: Option<&'a RawValue>,
+    /// What others call it, some of them with something else than a text in it.
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
 }
 
 impl<'a> Said<'a> {
-    /// What the model thought, whatever the upstream calls it. Some send both names with the same text.
+    /// What the model thought, whatever the upstream calls it. Some send two names with the same text.
     pub(super) fn reasoning(&self) -> Option<Spelled<'a>> {
-        self.reasoning_content.or(self.reasoning)
+        let names = [self.reasoning_content, self.reasoning, self.thinking];
+        names.into_iter().flatten().find_map(Spelled::of)
     }
 
-    /// Bytes of all that was generated, as JSON spells it.
+    /// Bytes of all that a whole message says, as JSON spells it.
     pub(super) fn text_bytes(&self) -> u64 {
-        let texts = [self.content, self.refusal, self.reasoning()];
-        let calls = self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref());
-        let calls = calls.flat_map(|function| [function.name, function.arguments]);
-        texts.into_iter().chain(calls).flatten().map(|text| text.inner().len() as u64).sum()
+        let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
+        self.texts().chain(calls.flatten()).map(Spelled::len).sum()
+    }
+
+    /// Bytes that a delta adds. The name of a function counts where it comes alone: some servers repeat it with every
+    /// piece of its arguments.
+    pub(super) fn added_bytes(&self) -> u64 {
+        let calls = self.functions().filter_map(|function| {
+            function.arguments.filter(|arguments| arguments.len() > 0).or(function.name)
+        });
+        self.texts().chain(calls).map(Spelled::len).sum()
+    }
+
+    fn texts(&self) -> impl Iterator<Item = Spelled<'a>> {
+        [self.content, self.refusal, self.reasoning()].into_iter().flatten()
+    }
+
+    fn functions(&self) -> impl Iterator<Item = &Function<'a>> {
+        self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref())
     }
 
     /// Whether nothing at all is said, not even an empty text.
     pub(super) fn is_nothing(&self) -> bool {
-        let texts = [self.content, self.refusal, self.reasoning()];
-        texts.iter().all(Option::is_none) && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
+        self.texts().next().is_none() && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
     }
 }
 
@@ -100,24 +124,39 @@ impl ToolCall<'_> {
         put(out, "}}");
     }
 
-    /// Writes a piece of a call. Clients put pieces together by `index`: where an upstream that sends calls whole has
-    /// none, the place in its array is it.
-    pub(super) fn write_piece(&self, place: usize, out: &mut BytesMut) {
+    /// The index that the upstream gives the call; where it sends calls whole and has none, the place in its array.
+    pub(super) fn index(&self, place: usize) -> u64 {
+        self.index.unwrap_or(place as u64)
+    }
+
+    /// The call's id, if it is said.
+    pub(super) fn id(&self) -> Option<Spelled<'_>> {
+        self.id
+    }
+
+    /// The function's name, if it is said.
+    pub(super) fn name(&self) -> Option<Spelled<'_>> {
+        self.function.as_ref().and_then(|function| function.name)
+    }
+
+    /// Writes a piece of a call: where it belongs, and what of it was not said before.
+    pub(super) fn write_piece(&self, piece: &Piece, out: &mut BytesMut) {
         put(out, r#"{"index":"#);
-        put_number(out, self.index.unwrap_or(place as u64));
-        if let Some(id) = self.id {
+        put_number(out, piece.index);
+        if let Some(id) = self.id.filter(|_| piece.id_is_new) {
             put(out, r#","id":"#);
             put(out, id.0);
             put(out, r#","type":"function""#);
         }
         if let Some(function) = &self.function {
             put(out, r#","function":{"#);
-            if let Some(name) = function.name {
+            let name = function.name.filter(|_| piece.name_is_new);
+            if let Some(name) = name {
                 put(out, r#""name":"#);
                 put(out, name.0);
             }
             if let Some(arguments) = function.arguments {
-                put(out, if function.name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
+                put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
                 put(out, arguments.0);
             }
             put(out, "}");

@@ -5,6 +5,7 @@ use shared::{error::ApiError, money::NanoUsd};
 
 use super::{
     Chunk, FinishReason, Generation, Reported,
+    calls::Calls,
     parts::{Said, put_logprobs},
     put, put_number,
     stream::Choice,
@@ -15,20 +16,27 @@ const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 
 /// Turns an upstream's chunks into ours. Whatever the upstream does, the client sees for each choice: first its role,
 /// then what is generated, then one finish reason, and nothing after it.
-#[derive(Debug)]
 pub struct Rewriter {
     /// How each chunk begins.
     head: Bytes,
     /// How each chunk ends.
     tail: &'static str,
     include_usage: bool,
-    choices: Vec<Progress>,
+    choices: Vec<State>,
+}
+
+/// What was sent of a choice.
+#[derive(Default)]
+struct State {
+    progress: Progress,
+    calls: Calls,
 }
 
 /// How far a choice has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Progress {
     /// Its role was not sent.
+    #[default]
     Unseen,
     /// It goes on.
     Open,
@@ -56,7 +64,7 @@ impl Rewriter {
             if out.len() > empty {
                 put(out, ",");
             }
-            write_choice(choice, first, out);
+            write_choice(choice, first, &mut self.choices[choice.index].calls, out);
         }
         if out.len() == empty {
             out.truncate(start);
@@ -67,15 +75,16 @@ impl Rewriter {
 
     /// Whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
     pub fn is_finished(&self) -> bool {
-        self.choices.contains(&Progress::Finished) && !self.choices.contains(&Progress::Open)
+        let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
+        any(Progress::Finished) && !any(Progress::Open)
     }
 
     /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
     pub fn cut(&mut self, out: &mut BytesMut) {
         if self.choices.is_empty() {
-            self.choices.push(Progress::Unseen);
+            self.choices.push(State::default());
         }
-        for (index, progress) in self.choices.iter_mut().enumerate() {
+        for (index, State { progress, .. }) in self.choices.iter_mut().enumerate() {
             let delta = match progress {
                 Progress::Unseen => OPENING,
                 Progress::Open => "{}",
@@ -115,9 +124,9 @@ impl Rewriter {
     /// Moves a choice on. `None` where there is nothing to write; else whether its role is still to be written.
     fn advance(&mut self, choice: &Choice<'_>) -> Option<bool> {
         if self.choices.len() <= choice.index {
-            self.choices.resize(choice.index + 1, Progress::Unseen);
+            self.choices.resize_with(choice.index + 1, State::default);
         }
-        let progress = &mut self.choices[choice.index];
+        let progress = &mut self.choices[choice.index].progress;
         let first = match *progress {
             Progress::Finished => return None,
             Progress::Unseen => true,
@@ -130,11 +139,11 @@ impl Rewriter {
     }
 }
 
-fn write_choice(choice: &Choice<'_>, first: bool, out: &mut BytesMut) {
+fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, out: &mut BytesMut) {
     put(out, r#"{"index":"#);
     put_number(out, choice.index as u64);
     put(out, r#","delta":"#);
-    write_delta(&choice.delta, first, out);
+    write_delta(&choice.delta, first, calls, out);
     put(out, r#","logprobs":"#);
     put_logprobs(choice.logprobs, out);
     match choice.finish.map(FinishReason::as_str) {
@@ -148,7 +157,7 @@ fn write_choice(choice: &Choice<'_>, first: bool, out: &mut BytesMut) {
 }
 
 /// Writes a delta. The first of a choice has the role, and a text even where it is empty.
-fn write_delta(delta: &Said<'_>, first: bool, out: &mut BytesMut) {
+fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, out: &mut BytesMut) {
     let content = delta.content.map(|text| text.0).or(first.then_some(r#""""#));
     let role = first.then_some(r#""assistant""#);
     let texts = [
@@ -172,7 +181,7 @@ fn write_delta(delta: &Said<'_>, first: bool, out: &mut BytesMut) {
         for (place, call) in calls.iter().enumerate() {
             put(out, before);
             before = ",";
-            call.write_piece(place, out);
+            call.write_piece(&known.place(call, place), out);
         }
         put(out, "]");
     }

@@ -7,14 +7,14 @@ use super::{
     FinishReason, Nonsense, Reported,
     parts::{Said, Spelled},
 };
-use crate::domain::chat::MAX_CHOICES;
+use crate::domain::{chat::MAX_CHOICES, complaint::Complaint};
 
 /// One event of an upstream's stream.
 pub enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
-    /// The upstream failed; what it says of it, for the log alone.
-    Failed(&'a str),
+    /// The upstream failed; what it says of it.
+    Failed(Complaint),
     /// The upstream has nothing more to say.
     Done,
 }
@@ -23,6 +23,8 @@ pub enum Event<'a> {
 pub struct Chunk<'a> {
     /// What was used so far, or in all, if the upstream says so.
     pub usage: Option<Reported>,
+    /// What the choice of this chunk used so far, if the upstream says so: all that was used, where there is but one.
+    pub timings: Option<Reported>,
     /// Bytes of what was generated, as JSON spells it: what an estimate of its tokens starts from.
     pub text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
@@ -44,6 +46,8 @@ struct Raw<'a> {
     choices: Option<Vec<RawChoice<'a>>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timings: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -68,12 +72,9 @@ impl<'a> Event<'a> {
             return Ok(Self::Done);
         }
         let raw: Raw<'_> = serde_json::from_slice(payload)?;
-        if let Some(error) = raw.error {
-            return Ok(Self::Failed(error.get()));
-        }
-        // Errors that are not wrapped, as SGLang's are.
-        if raw.object.is_some_and(|object| object.get() == r#""error""#) {
-            return Ok(Self::Failed(std::str::from_utf8(payload).unwrap_or_default()));
+        // Not all errors are wrapped: SGLang's are objects of their own.
+        if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
+            return Ok(Self::Failed(Complaint::read(payload)));
         }
         let mut choices = Vec::with_capacity(1);
         for (place, choice) in raw.choices.unwrap_or_default().into_iter().enumerate() {
@@ -85,7 +86,8 @@ impl<'a> Event<'a> {
                 None | Some("") => None,
                 Some(reason) => match FinishReason::read(reason) {
                     Some(reason) => Some(reason),
-                    None => return Ok(Self::Failed("a finish reason that is a failure")),
+                    // Such as `abort`: what was generated is no answer.
+                    None => return Ok(Self::Failed(Complaint::default())),
                 },
             };
             choices.push(Choice {
@@ -95,19 +97,20 @@ impl<'a> Event<'a> {
                 finish,
             });
         }
-        Ok(Self::Chunk(Chunk::new(choices, raw.usage)))
+        Ok(Self::Chunk(Chunk::new(choices, raw.usage, raw.timings)))
     }
 }
 
 impl<'a> Chunk<'a> {
-    fn new(choices: Vec<Choice<'a>>, usage: Option<&RawValue>) -> Self {
+    fn new(choices: Vec<Choice<'a>>, usage: Option<&RawValue>, timings: Option<&RawValue>) -> Self {
         let (mut text_bytes, mut outputs) = (0, 0);
         for choice in &choices {
-            let bytes = choice.delta.text_bytes();
+            let bytes = choice.delta.added_bytes();
             text_bytes += bytes;
             outputs += u64::from(bytes > 0);
         }
-        Self { usage: usage.and_then(Reported::read), text_bytes, outputs, choices }
+        let (usage, timings) = (usage.and_then(Reported::read), timings.and_then(Reported::read_timings));
+        Self { usage, timings, text_bytes, outputs, choices }
     }
 
     /// Whether something was generated.

@@ -202,9 +202,75 @@ fn pieces_of_calls_keep_their_place() {
             open(&json!({"tool_calls": [{"index": 1, "function": {"arguments": "{\"q\":"}}]})),
             open(&json!({"tool_calls": [
             {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}},
-            {"index": 1, "id": "b", "type": "function", "function": {"name": "g"}}]})),
+            {"index": 2, "id": "b", "type": "function", "function": {"name": "g"}}]})),
         ]
     );
+}
+
+#[test]
+fn an_id_and_a_name_that_are_repeated_are_sent_once() {
+    let piece = |arguments: &str| {
+        let call = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}});
+        delta(
+            &json!({"role": null, "content": null, "function_call": {"name": "f", "arguments": arguments}, "tool_calls": [call]}),
+        )
+    };
+    let only =
+        |arguments: &str| open(&json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}));
+    assert_eq!(
+        rewritten(&mut Rewriter::new(generation(), false), &[piece("{\"q"), piece("\":"), piece("1}")]),
+        [
+            open(&json!({"role": "assistant", "content": "", "tool_calls": [
+                {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"q"}}]})),
+            only("\":"),
+            only("1}"),
+        ]
+    );
+    let piece = piece("abcd").to_string();
+    let Event::Chunk(chunk) = Event::read(piece.as_bytes()).unwrap() else { panic!() };
+    assert_eq!(chunk.text_bytes, 4, "a repeated name was not generated again");
+}
+
+#[test]
+fn calls_that_share_an_index_are_kept_apart_and_ids_that_are_made_up_are_not_believed() {
+    let call = |id: &str, name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        delta(&json!({"tool_calls": [{"index": 0, "id": id, "function": function}]}))
+    };
+    let upstream = [call("a", "f", "{}"), call("b", "f", "{}"), call("c", "", "x")];
+    let read = rewritten(&mut Rewriter::new(generation(), false), &upstream);
+    let calls: Vec<_> = read.iter().map(|choices| &choices[0]["delta"]["tool_calls"][0]).collect();
+    assert_eq!((&calls[0]["index"], &calls[0]["id"]), (&json!(0), &json!("a")));
+    assert_eq!((&calls[1]["index"], &calls[1]["id"]), (&json!(1), &json!("b")));
+    assert_eq!(
+        calls[2],
+        &json!({"index": 1, "function": {"arguments": "x"}}),
+        "a piece of the call before it"
+    );
+}
+
+#[test]
+fn what_a_server_calls_thinking_and_is_a_text_comes_through() {
+    let upstream = [
+        delta(&json!({"thinking": "hm"})),
+        delta(&json!({"thinking": {"type": "enabled"}, "reasoning": ["x"], "content": "Hi"})),
+    ];
+    assert_eq!(
+        rewritten(&mut Rewriter::new(generation(), false), &upstream),
+        [
+            open(&json!({"role": "assistant", "content": "", "reasoning_content": "hm"})),
+            open(&json!({"content": "Hi"})),
+        ]
+    );
+}
+
+#[test]
+fn timings_are_read_beside_usage() {
+    let chunk = json!({"choices": [{"index": 0, "delta": {"content": "Hi"}}], "timings": {"cache_n": 8, "prompt_n": 4, "predicted_n": 2}});
+    let chunk = chunk.to_string();
+    let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
+    assert_eq!(chunk.usage, None);
+    assert_eq!(chunk.timings.unwrap().tokens, Usage { prompt: 12, cached: 8, completion: 2 });
 }
 
 #[test]

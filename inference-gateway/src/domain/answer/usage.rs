@@ -33,6 +33,26 @@ struct RawUsage<'a> {
     /// Where SGLang says it.
     #[serde(borrow)]
     reasoning_tokens: Option<&'a RawValue>,
+    /// Where DeepSeek says what was cached.
+    #[serde(borrow)]
+    prompt_cache_hit_tokens: Option<&'a RawValue>,
+    /// Where Moonshot says it.
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+}
+
+/// What llama.cpp's server adds to every chunk where it is asked for `timings_per_token`.
+#[derive(Deserialize)]
+struct RawTimings<'a> {
+    /// Tokens of the prompt that were cached.
+    #[serde(borrow, rename = "cache_n")]
+    cached: Option<&'a RawValue>,
+    /// Those that were read.
+    #[serde(borrow, rename = "prompt_n")]
+    read: Option<&'a RawValue>,
+    /// Tokens generated, of this choice alone.
+    #[serde(borrow, rename = "predicted_n")]
+    generated: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -51,13 +71,27 @@ impl Reported {
         let prompt = count(raw.prompt_tokens).filter(|prompt| *prompt > 0)?;
         let rest_of_total = || count(raw.total_tokens)?.checked_sub(prompt);
         let completion = count(raw.completion_tokens).or_else(rest_of_total)?;
-        let cached = count(details(raw.prompt_tokens_details).cached_tokens).unwrap_or(0);
+        let cached = [
+            details(raw.prompt_tokens_details).cached_tokens,
+            raw.prompt_cache_hit_tokens,
+            raw.cached_tokens,
+        ];
+        let cached = cached.into_iter().find_map(count).unwrap_or(0);
         let reasoning = count(details(raw.completion_tokens_details).reasoning_tokens);
         let reasoning = reasoning.or_else(|| count(raw.reasoning_tokens)).unwrap_or(0);
         Some(Self {
             tokens: Usage { prompt, cached: cached.min(prompt), completion },
             reasoning: reasoning.min(completion),
         })
+    }
+
+    /// Reads `timings`, which tell the same of an answer with one choice.
+    pub(super) fn read_timings(timings: &RawValue) -> Option<Self> {
+        let raw: RawTimings<'_> = serde_json::from_str(timings.get()).ok()?;
+        let cached = count(raw.cached).unwrap_or(0);
+        let prompt = Some(cached + count(raw.read)?).filter(|prompt| *prompt > 0)?;
+        let tokens = Usage { prompt, cached, completion: count(raw.generated)? };
+        Some(Self { tokens, reasoning: 0 })
     }
 
     /// Writes the `usage` that clients read. `cost` is what was billed; it is left out where that is not known yet.
@@ -131,6 +165,11 @@ mod tests {
                 r#"{"prompt_tokens":12,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":9}}"#,
                 (12, 0, 5, 5),
             ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":4}"#,
+                (12, 8, 5, 0),
+            ),
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"cached_tokens":8}"#, (12, 8, 5, 0)),
             (r#"{"prompt_tokens":12,"total_tokens":17}"#, (12, 0, 5, 0)),
             (r#"{"prompt_tokens":12,"completion_tokens":null,"total_tokens":17}"#, (12, 0, 5, 0)),
             (r#"{"prompt_tokens":1,"completion_tokens":0,"unknown":[{}]}"#, (1, 0, 0, 0)),
@@ -179,6 +218,29 @@ mod tests {
             r#"{"prompt_tokens":9,"total_tokens":5}"#,
         ] {
             assert_eq!(read(no_usage), None, "{no_usage}");
+        }
+    }
+
+    #[test]
+    fn timings_tell_what_a_choice_has_used_so_far() {
+        let read = |timings: &str| {
+            let raw: &RawValue = serde_json::from_str(timings).unwrap();
+            Reported::read_timings(raw).map(|reported| reported.tokens)
+        };
+        let timings =
+            r#"{"cache_n":236,"prompt_n":1,"prompt_ms":30.958,"predicted_n":35,"predicted_ms":661.064}"#;
+        assert_eq!(read(timings), Some(Usage { prompt: 237, cached: 236, completion: 35 }));
+        assert_eq!(
+            read(r#"{"prompt_n":9,"predicted_n":1}"#),
+            Some(Usage { prompt: 9, cached: 0, completion: 1 })
+        );
+        for none in [
+            "{}",
+            "[]",
+            r#"{"cache_n":0,"prompt_n":0,"predicted_n":0}"#,
+            r#"{"prompt_n":-1,"predicted_n":1}"#,
+        ] {
+            assert_eq!(read(none), None, "{none}");
         }
     }
 

@@ -1,9 +1,35 @@
 //! The request as upstreams read it: written once, sent to any of them behind a small head of its own.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use shared::error::ApiError;
 
 use super::{bound::Shown, read::Value};
+
+/// How an upstream is asked to tell, with every chunk of a stream, what was used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It cannot.
+    None,
+    /// By `continuous_usage_stats`: as `usage`.
+    Usage,
+    /// By `timings_per_token`: as `timings`.
+    Timings,
+}
+
+/// What one upstream is told beyond what the client asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    /// The name that it knows the model by.
+    pub model: &'a str,
+    /// What one choice may generate; `None` leaves it to the upstream, which stops where its context ends.
+    pub max_tokens: Option<u64>,
+    /// How it tells what was used so far.
+    pub progress: Progress,
+    /// What keeps the account's part of its cache apart, where it can.
+    pub cache_salt: Option<&'a str>,
+}
 
 /// A request that is checked against its model and ready to be sent.
 #[derive(Clone)]
@@ -14,34 +40,59 @@ pub struct Forward {
     pub include_usage: bool,
     /// Output tokens wanted of each choice: what the request says, or the model's most.
     pub max_tokens: u64,
+    /// Whether the request said it.
+    pub limited: bool,
     /// Choices wanted, 1 to 8.
     pub n: u64,
-    /// Images in the prompt.
-    pub images: u64,
+    /// Tokens of the images in the prompt, at most.
+    pub image_tokens: u64,
     /// Tokens of the prompt, at most.
     pub prompt_bound: u64,
     /// Tokens of the prompt, where nobody counted them.
     pub prompt_estimate: u64,
+    /// Where in the rest the messages are that further requests of one conversation begin with too.
+    pub(super) opening: Range<usize>,
     /// Everything but the head's members.
     pub(super) rest: Bytes,
 }
 
+/// Bytes of messages that are worth going back to an upstream for, since it has read them: some 250 tokens. Fewer are
+/// read sooner than they are found.
+const WORTH_FINDING: usize = 1 << 10;
+/// Bytes that tell conversations apart. Requests whose first messages are longer and begin alike, as with one long system
+/// prompt, go to one upstream, which then has read that prompt.
+const OPENING_BYTES: usize = 4 << 10;
+
 impl Forward {
     /// The body for one upstream, in two pieces. The first is small; the second is shared by all attempts.
-    ///
-    /// `max_tokens` is what one choice may generate. With `continuous_usage`, every chunk of a stream is asked to carry
-    /// the usage so far.
-    pub fn body(&self, upstream_model: &str, max_tokens: u64, continuous_usage: bool) -> (Bytes, Bytes) {
-        let mut head = String::with_capacity(160);
+    pub fn body(&self, to: Address<'_>) -> (Bytes, Bytes) {
+        let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
-        head.push_str(&serde_json::Value::from(upstream_model).to_string());
-        head.push_str(",\"max_tokens\":");
-        head.push_str(itoa::Buffer::new().format(max_tokens));
+        head.push_str(&serde_json::Value::from(to.model).to_string());
+        if let Some(max_tokens) = to.max_tokens {
+            head.push_str(",\"max_tokens\":");
+            head.push_str(itoa::Buffer::new().format(max_tokens));
+        }
+        if let Some(salt) = to.cache_salt {
+            head.push_str(",\"cache_salt\":");
+            head.push_str(&serde_json::Value::from(salt).to_string());
+        }
         if self.stream {
             head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
-            head.push_str(if continuous_usage { ",\"continuous_usage_stats\":true}" } else { "}" });
+            head.push_str(match to.progress {
+                Progress::Usage => ",\"continuous_usage_stats\":true}",
+                // They count each choice by itself.
+                Progress::Timings if self.n == 1 => "},\"timings_per_token\":true",
+                Progress::Timings | Progress::None => "}",
+            });
         }
         (Bytes::from(head), self.rest.clone())
+    }
+
+    /// What further requests of the same conversation, and others with the same long beginning, begin with too; `None`
+    /// where the messages are so short that it does not matter which upstream has read them.
+    pub fn opening(&self) -> Option<&[u8]> {
+        (!self.opening.is_empty()).then(|| &self.rest[self.opening.clone()])
     }
 }
 
@@ -52,12 +103,14 @@ impl Forward {
 pub(super) struct Draft {
     json: Vec<u8>,
     pub(super) shown: Shown,
+    /// Where the messages are that make up the conversation's opening.
+    pub(super) opening: Range<usize>,
 }
 
 impl Draft {
     /// An empty draft with room for the client's whole body: what is written is hardly ever more than what came.
     pub(super) fn new(room: usize) -> Self {
-        Self { json: Vec::with_capacity(room), shown: Shown::default() }
+        Self { json: Vec::with_capacity(room), shown: Shown::default(), opening: 0..0 }
     }
 
     /// Writes JSON as it is.
@@ -99,6 +152,18 @@ impl Draft {
         })?;
         self.push("]");
         Ok(())
+    }
+
+    /// Bytes written so far.
+    pub(super) fn len(&self) -> usize {
+        self.json.len()
+    }
+
+    /// Notes that the messages began at `start`, that the first of a user ended at `turn`, and that all have been written.
+    pub(super) fn open_at(&mut self, start: usize, turn: usize) {
+        if self.json.len() - start >= WORTH_FINDING {
+            self.opening = start..turn.min(start + OPENING_BYTES);
+        }
     }
 
     /// The body's last byte.

@@ -47,10 +47,18 @@ impl Role {
 /// Checks the messages, and writes what of them is known.
 pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.name("messages");
-    draft.array(list, ANY_NUMBER, |draft, message| self::message(&message, draft))
+    let (start, mut turn) = (draft.len(), None);
+    draft.array(list, ANY_NUMBER, |draft, message| {
+        if self::message(&message, draft)? == Role::User {
+            turn.get_or_insert(draft.len());
+        }
+        Ok(())
+    })?;
+    draft.open_at(start, turn.unwrap_or(draft.len()));
+    Ok(())
 }
 
-fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
     let message = value.object()?;
     let role = Role::read(&message.require("role")?)?;
     draft.shown.message();
@@ -69,7 +77,7 @@ fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
         }
     }
     draft.push("}");
-    Ok(())
+    Ok(role)
 }
 
 /// What the model said before: a text, what it thought, which tools it called.

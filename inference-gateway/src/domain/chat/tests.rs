@@ -63,9 +63,13 @@ fn forward(body: &str) -> Forward {
     parse(body).unwrap().forward(&model()).unwrap()
 }
 
-/// What an upstream reads.
-fn sent(forward: &Forward, continuous_usage: bool) -> Value {
-    let (head, rest) = forward.body("up/stream", 7, continuous_usage);
+/// An upstream that tells what was used so far.
+const THERE: Address<'_> =
+    Address { model: "up/stream", max_tokens: Some(7), progress: Progress::Usage, cache_salt: None };
+
+/// What it reads.
+fn sent(forward: &Forward, to: Address<'_>) -> Value {
+    let (head, rest) = forward.body(to);
     serde_json::from_slice(&[head, rest].concat()).unwrap()
 }
 
@@ -77,7 +81,7 @@ fn with_messages(messages: &Value) -> String {
 #[test]
 fn what_is_known_is_forwarded_and_nothing_else() {
     assert_eq!(
-        sent(&forward(RICH), true),
+        sent(&forward(RICH), THERE),
         json!({
             "model": "up/stream", "max_tokens": 7, "stream": true,
             "stream_options": {"include_usage": true, "continuous_usage_stats": true},
@@ -108,8 +112,15 @@ fn what_is_asked_for_is_known() {
     assert_eq!((chat.model.as_str(), chat.stream, chat.include_usage), ("Model Flash", true, true));
     assert_eq!((chat.max_tokens, chat.n, chat.images), (Some(100), 2, 2));
     let forward = forward(&with_messages(&json!([{"role": "user", "content": ""}])));
-    assert_eq!((forward.stream, forward.include_usage, forward.n, forward.images), (false, false, 1, 0));
-    assert_eq!(forward.max_tokens, 4096, "the model's most, where the request says nothing");
+    assert_eq!(
+        (forward.stream, forward.include_usage, forward.n, forward.image_tokens),
+        (false, false, 1, 0)
+    );
+    assert_eq!(
+        (forward.max_tokens, forward.limited),
+        (4096, false),
+        "the model's most, where the request says nothing"
+    );
 }
 
 #[test]
@@ -117,13 +128,73 @@ fn a_whole_answer_is_asked_for_without_stream_options() {
     let body = with_messages(&json!([{"role": "user", "content": "Hi"}]));
     let expected =
         json!({"model": "up/stream", "max_tokens": 7, "messages": [{"role": "user", "content": "Hi"}]});
-    assert_eq!(sent(&forward(&body), true), expected);
+    assert_eq!(sent(&forward(&body), THERE), expected);
+}
+
+#[test]
+fn each_upstream_is_told_what_it_understands() {
+    let streamed = |n: u64, progress| {
+        let body =
+            json!({"model": "m", "stream": true, "n": n, "messages": [{"role": "user", "content": "Hi"}]});
+        sent(&forward(&body.to_string()), Address { progress, ..THERE })
+    };
+    let usage = json!({"include_usage": true});
+    assert_eq!(streamed(1, Progress::None)["stream_options"], usage);
+    assert_eq!(streamed(1, Progress::Usage)["stream_options"]["continuous_usage_stats"], true);
+    let timings = streamed(1, Progress::Timings);
+    assert_eq!((&timings["stream_options"], &timings["timings_per_token"]), (&usage, &json!(true)));
+    assert_eq!(
+        streamed(2, Progress::Timings).get("timings_per_token"),
+        None,
+        "they count each choice by itself"
+    );
+    let whole = forward(&with_messages(&json!([{"role": "user", "content": "Hi"}])));
+    let told = sent(&whole, Address { max_tokens: None, cache_salt: Some("s\"t"), ..THERE });
+    assert_eq!((told.get("max_tokens"), &told["cache_salt"]), (None, &json!("s\"t")));
+}
+
+/// The beginning that a request has in common with others.
+fn opening(messages: &Value) -> Option<Vec<u8>> {
+    forward(&with_messages(messages)).opening().map(<[u8]>::to_vec)
+}
+
+#[test]
+fn a_conversation_keeps_its_opening_while_it_grows() {
+    let long = |text: &str| text.repeat(100);
+    let turn = [
+        json!({"role": "system", "content": long("Be brief. ")}),
+        json!({"role": "user", "content": long("What is it? ")}),
+        json!({"role": "assistant", "content": "It."}),
+        json!({"role": "user", "content": "Why?"}),
+    ];
+    let first = opening(&json!(turn[..2]));
+    assert!(first.is_some());
+    assert_eq!(opening(&json!(turn[..3])), first);
+    assert_eq!(opening(&json!(turn)), first);
+    let other = json!([turn[0], {"role": "user", "content": long("What was it? ")}]);
+    assert_ne!(opening(&other), first, "another conversation");
+}
+
+#[test]
+fn conversations_with_one_long_beginning_have_one_opening() {
+    let ask = |question: &str| json!([{"role": "system", "content": "x".repeat(5_000)}, {"role": "user", "content": question}]);
+    assert!(opening(&ask("a")).is_some_and(|opening| opening.len() < 5_000));
+    assert_eq!(opening(&ask("a")), opening(&ask("b")));
+}
+
+#[test]
+fn messages_that_are_soon_read_have_no_opening() {
+    assert_eq!(opening(&json!([{"role": "user", "content": "Hi"}])), None);
+    assert!(
+        opening(&json!([{"role": "system", "content": "x".repeat(2_000)}])).is_some(),
+        "with no user in it"
+    );
 }
 
 #[test]
 fn numbers_and_texts_are_forwarded_as_they_were_spelled() {
     let body = r#"{"model":"m","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#;
-    let (_, rest) = forward(body).body("m", 1, false);
+    let (_, rest) = forward(body).body(THERE);
     assert_eq!(rest, r#","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#);
 }
 
@@ -131,7 +202,7 @@ fn numbers_and_texts_are_forwarded_as_they_were_spelled() {
 fn null_means_absent() {
     let nulls = PARAMETERS.iter().map(|name| format!(r#""{name}":null,"#)).collect::<Vec<_>>().concat();
     let body = format!(r#"{{{nulls}"model":"m","messages":[{{"role":"user","content":"Hi","name":null}}]}}"#);
-    let sent = sent(&forward(&body), false);
+    let sent = sent(&forward(&body), THERE);
     assert_eq!(sent.as_object().unwrap().len(), 3, "{sent}");
 }
 
@@ -165,7 +236,7 @@ const PARAMETERS: [&str; 22] = [
 fn a_model_may_let_more_through_but_nothing_that_is_read_here() {
     let names = ["top_k", "user", "stream", "messages", "kv_transfer_params", "absent"];
     let model = Model { extra_params: names.map(str::to_owned).to_vec(), ..model() };
-    let sent = sent(&parse(RICH).unwrap().forward(&model).unwrap(), false);
+    let sent = sent(&parse(RICH).unwrap().forward(&model).unwrap(), THERE);
     assert_eq!(
         (&sent["top_k"], &sent["user"], &sent["kv_transfer_params"]),
         (&json!(40), &json!("u"), &json!({}))
@@ -269,7 +340,7 @@ proptest! {
     ) {
         let (came, expected): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let forward = forward(&with_messages(&Value::Array(came)));
-        let sent = sent(&forward, false);
+        let sent = sent(&forward, THERE);
         prop_assert_eq!(&sent["messages"], &Value::Array(expected));
         prop_assert!(forward.prompt_bound >= text_bytes(&sent["messages"]) as u64);
     }
@@ -295,7 +366,7 @@ proptest! {
         if let Ok(chat) = Chat::parse(&Bytes::from(body)) {
             let model = Model { extra_params: vec!["top_k".into(), "metadata".into()], ..model() };
             if let Ok(forward) = chat.forward(&model) {
-                sent(&forward, true);
+                sent(&forward, THERE);
             }
         }
     }

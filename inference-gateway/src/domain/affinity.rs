@@ -1,0 +1,60 @@
+//! What requests have in common that an upstream's cache can know, without one account learning of another's prompts.
+//!
+//! Who can see how many of a prompt's tokens were cached, or how soon the answer came, can find out what others have sent,
+//! beginning by beginning. So the account is part of everything here: requests of two accounts that begin alike are routed
+//! independently of each other, and where an upstream can keep its cache apart by a salt, each account has its own.
+
+use shared::ids::AccountId;
+
+/// What requests have in common that belong to one account and begin with these bytes. The same in every gateway.
+pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
+    number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
+}
+
+/// What keeps an account's part of an upstream's cache apart. It cannot be guessed, as account ids cannot, and does not
+/// tell the upstream the account.
+pub fn cache_salt(account: AccountId) -> String {
+    let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
+    blake3::Hash::from_bytes(salt).to_hex().to_string()
+}
+
+/// What an upstream is known by in every gateway, wherever it stands in the catalogue.
+pub fn identity(url: &str, model: &str) -> u64 {
+    number("faregate 2026 identity of upstreams", url.as_bytes(), model.as_bytes())
+}
+
+/// A number that stands for two texts; `purpose` keeps those of different kinds apart.
+fn number(purpose: &str, first: &[u8], second: &[u8]) -> u64 {
+    let mut hasher = blake3::Hasher::new_derive_key(purpose);
+    hasher.update(&(first.len() as u64).to_le_bytes()).update(first).update(second);
+    let mut number = [0; 8];
+    hasher.finalize_xof().fill(&mut number);
+    u64::from_le_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::time::Timestamp;
+
+    use super::*;
+
+    fn account(number: u8) -> AccountId {
+        AccountId::new(Timestamp::from_millis(1), [number; 10])
+    }
+
+    #[test]
+    fn accounts_that_send_the_same_have_nothing_in_common() {
+        assert_ne!(affinity(account(1), b"same"), affinity(account(2), b"same"));
+        assert_ne!(cache_salt(account(1)), cache_salt(account(2)));
+        assert!(!cache_salt(account(1)).contains(&account(1).to_string()));
+    }
+
+    #[test]
+    fn an_account_has_the_same_in_common_in_every_gateway_and_version() {
+        assert_eq!(affinity(account(1), b"same"), affinity(account(1), b"same"));
+        assert_ne!(affinity(account(1), b"same"), affinity(account(1), b"other"));
+        assert_eq!(cache_salt(account(1)), cache_salt(account(1)));
+        assert_eq!(cache_salt(account(1)).len(), 64);
+        assert_ne!(identity("http://a/v1", "m"), identity("http://b/v1", "m"));
+    }
+}

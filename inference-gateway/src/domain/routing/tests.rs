@@ -1,0 +1,193 @@
+use std::collections::{HashSet, VecDeque};
+
+use super::*;
+
+/// Just before something.
+fn before(time: Duration) -> Duration {
+    time.saturating_sub(Duration::from_millis(1))
+}
+
+fn upstreams(in_flight: &[u64]) -> Vec<Candidate> {
+    let candidate = |(place, in_flight): (usize, &u64)| Candidate {
+        identity: mix(place as u64 + 1),
+        weight: 1,
+        in_flight: *in_flight,
+        aside: false,
+    };
+    in_flight.iter().enumerate().map(candidate).collect()
+}
+
+/// Health after these outcomes, all at one time.
+fn health(outcomes: &[Outcome]) -> Health {
+    outcomes.iter().fold(Health::default(), |health, outcome| health.after(*outcome, Duration::ZERO))
+}
+
+#[test]
+fn the_one_with_the_fewest_requests_for_its_weight_is_chosen() {
+    let mut three = upstreams(&[5, 3, 4]);
+    assert_eq!(choose(&three, None, 0, None), Some(1));
+    three[0].weight = 4;
+    assert_eq!(choose(&three, None, 0, None), Some(0), "6/4 is less than 4/1");
+    three[0].aside = true;
+    assert_eq!(choose(&three, None, 0, None), Some(1));
+    assert_eq!(choose(&three, None, 0, Some(1)), Some(2), "another one than was tried");
+    assert_eq!(choose(&[], None, 0, None), None);
+}
+
+#[test]
+fn equals_take_turns_by_weight() {
+    let mut two = upstreams(&[0, 0]);
+    let first =
+        |two: &[Candidate]| (0..10_000).filter(|turn| choose(two, None, *turn, None) == Some(0)).count();
+    assert!((4_700..5_300).contains(&first(&two)), "{}", first(&two));
+    // With none in flight, one request more is less for the larger one.
+    two[0].weight = 2;
+    assert_eq!(first(&two), 10_000);
+}
+
+#[test]
+fn the_only_upstream_is_never_set_aside_and_neither_are_all_of_several() {
+    let mut one = upstreams(&[7]);
+    one[0].aside = true;
+    assert_eq!(choose(&one, None, 0, None), Some(0));
+    assert_eq!(choose(&one, Some(1), 0, None), Some(0));
+    assert_eq!(choose(&one, None, 0, Some(0)), None);
+    let mut two = upstreams(&[2, 1]);
+    for candidate in &mut two {
+        candidate.aside = true;
+    }
+    assert_eq!(choose(&two, None, 0, None), Some(1));
+    assert_eq!(choose(&two, None, 0, Some(1)), Some(0));
+}
+
+#[test]
+fn what_begins_alike_goes_to_one_upstream_wherever_it_stands_and_whichever_gateway_asks() {
+    let mut three = upstreams(&[0, 0, 0]);
+    for affinity in 0..100 {
+        let home = three[choose(&three, Some(affinity), affinity, None).unwrap()].identity;
+        three.rotate_left(1);
+        assert_eq!(three[choose(&three, Some(affinity), 7, None).unwrap()].identity, home);
+    }
+}
+
+#[test]
+fn openings_are_shared_out_by_weight_and_stay_where_they_are_when_another_upstream_goes() {
+    let mut three = upstreams(&[0, 0, 0]);
+    three[2].weight = 2;
+    let homes = |three: &[Candidate]| {
+        (0..10_000).map(|a| choose(three, Some(a), 0, None).unwrap()).collect::<Vec<_>>()
+    };
+    let before = homes(&three);
+    let share = |of: usize| before.iter().filter(|home| **home == of).count();
+    assert!(
+        (2_300..2_700).contains(&share(0)) && (4_800..5_200).contains(&share(2)),
+        "{} {}",
+        share(0),
+        share(2)
+    );
+    three[0].aside = true;
+    for (before, after) in before.iter().zip(homes(&three)) {
+        assert!(*before == after || *before == 0, "only what was there moves");
+    }
+}
+
+#[test]
+fn an_upstream_with_much_more_than_its_share_gets_no_more_for_its_cache() {
+    for affinity in 0..1_000 {
+        let mut four = upstreams(&[0, 0, 0, 0]);
+        for _ in 0..100 {
+            let chosen = choose(&four, Some(affinity), 0, None).unwrap();
+            four[chosen].in_flight += 1;
+        }
+        let most = four.iter().map(|candidate| candidate.in_flight).max().unwrap();
+        assert!(most <= 32, "a quarter more than 25, rounded up: {most}");
+    }
+}
+
+#[test]
+fn failures_in_a_row_set_an_upstream_aside_and_one_request_tries_it_again() {
+    assert!(!health(&[Outcome::Failed; 2]).is_set_aside());
+    assert!(!health(&[Outcome::Failed, Outcome::Failed, Outcome::Served, Outcome::Failed]).is_set_aside());
+    let aside = health(&[Outcome::Failed; 3]);
+    assert!(aside.rests(before(FIRST_ASIDE)) && !aside.rests(FIRST_ASIDE));
+    let tried = aside.tried(FIRST_ASIDE);
+    assert!(tried.rests(FIRST_ASIDE), "the others wait for what comes of it");
+    assert_eq!(tried.after(Outcome::Failed, FIRST_ASIDE), tried);
+    assert!(tried.rests(before(FIRST_ASIDE * 3)) && !tried.rests(FIRST_ASIDE * 3), "twice as long");
+    assert!(!tried.after(Outcome::Answered, FIRST_ASIDE).is_set_aside());
+}
+
+#[test]
+fn an_upstream_that_is_not_there_is_set_aside_at_once_and_one_that_is_busy_for_a_moment() {
+    let gone = health(&[Outcome::Unreachable]);
+    assert!(gone.rests(before(FIRST_ASIDE)));
+    let busy = health(&[Outcome::Overloaded]);
+    assert!(busy.rests(Duration::ZERO) && !busy.rests(BREATHER));
+}
+
+#[test]
+fn however_long_an_upstream_is_away_it_is_tried_within_a_bound() {
+    let (mut health, mut now) = (health(&[Outcome::Unreachable]), Duration::ZERO);
+    for _ in 0..20 {
+        now += LONGEST_ASIDE;
+        assert!(!health.rests(now));
+        health = health.tried(now).after(Outcome::Unreachable, now);
+    }
+}
+
+#[test]
+fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
+    let broken = [Outcome::Answered, Outcome::Failed].repeat(3);
+    assert!(health(&broken).is_set_aside());
+}
+
+/// Keeps the most recent conversations that it has read.
+struct Cache(VecDeque<u64>);
+
+impl Cache {
+    /// Whether the conversation was read before.
+    fn read(&mut self, conversation: u64, room: usize) -> bool {
+        let known = self.0.iter().position(|known| *known == conversation);
+        known.map(|at| self.0.remove(at));
+        self.0.push_back(conversation);
+        if self.0.len() > room {
+            self.0.pop_front();
+        }
+        known.is_some()
+    }
+}
+
+/// The part of 8,000 requests, of 200 conversations in turns without a pattern, that found theirs in the cache of one of
+/// four upstreams with room for 60 each; 24 requests are in flight at any time.
+fn found(affine: bool) -> usize {
+    let mut four = upstreams(&[0; 4]);
+    let mut caches: Vec<_> = (0..4).map(|_| Cache(VecDeque::new())).collect();
+    let mut in_flight = VecDeque::new();
+    let mut found = 0;
+    for turn in 0..8_000 {
+        let conversation = mix(turn) % 200;
+        let chosen = choose(&four, affine.then_some(mix(conversation)), turn, None).unwrap();
+        found += usize::from(caches[chosen].read(conversation, 60));
+        four[chosen].in_flight += 1;
+        in_flight.push_back(chosen);
+        if in_flight.len() > 24 {
+            four[in_flight.pop_front().unwrap()].in_flight -= 1;
+        }
+    }
+    found
+}
+
+#[test]
+fn affinity_finds_what_was_read_more_than_twice_as_often() {
+    // 6193 and 2353.
+    let (with, without) = (found(true), found(false));
+    assert!(with > 8_000 * 7 / 10, "{with} of 8000 with affinity");
+    assert!(without < 8_000 * 4 / 10, "{without} of 8000 without");
+}
+
+#[test]
+fn requests_find_a_home_among_distinct_upstreams() {
+    let ten = upstreams(&[0; 10]);
+    let homes: HashSet<_> = (0..1_000).map(|affinity| choose(&ten, Some(affinity), 0, None)).collect();
+    assert_eq!(homes.len(), 10);
+}

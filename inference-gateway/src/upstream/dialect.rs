@@ -1,0 +1,76 @@
+//! What each kind of server can be asked, and where it answers. How they answer is understood alike for all: see
+//! `domain/answer` for usage, thoughts and calls, and `domain/complaint` for errors.
+
+use shared::catalog::UpstreamKind;
+
+use crate::domain::chat::Progress;
+
+/// What a kind of server can be asked beyond the OpenAI chat API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// How a stream tells what was used so far, so that one that is left is billed exactly.
+    pub(super) progress: Progress,
+    /// Where it counts a prompt's tokens.
+    pub(super) counter: Counter,
+    /// Whether its cache of prompts is kept apart by a `cache_salt`.
+    pub(super) salted: bool,
+}
+
+/// Where a server counts the tokens of a chat request, with its template around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counter {
+    /// Nowhere.
+    None,
+    /// `/tokenize` beside `/v1`, which answers `{"count"}`; each image counts as its placeholder, whatever its size.
+    BesideV1,
+    /// `/v1/tokenize`, which answers the same.
+    UnderV1,
+    /// `/v1/chat/completions/input_tokens`, which answers `{"input_tokens"}`, images included.
+    InputTokens,
+}
+
+impl Counter {
+    /// Whether it counts what images become.
+    pub(super) const fn counts_images(self) -> bool {
+        match self {
+            Self::InputTokens => true,
+            Self::None | Self::BesideV1 | Self::UnderV1 => false,
+        }
+    }
+}
+
+impl Dialect {
+    /// Any server of the API: what is not promised is not asked for, since strict ones refuse what they do not know.
+    const OPENAI: Self = Self { progress: Progress::None, counter: Counter::None, salted: false };
+
+    /// vLLM. Says `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the prompt
+    /// of a stream that is left is billed as not cached.
+    const VLLM: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: true };
+
+    /// SGLang. Says what was cached only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
+    /// refuse a chat, which then has no exact count.
+    const SGLANG: Self = Self { progress: Progress::Usage, counter: Counter::UnderV1, salted: true };
+
+    /// llama.cpp's server. Its cache is a slot's own and cannot be kept apart.
+    const LLAMA_CPP: Self =
+        Self { progress: Progress::Timings, counter: Counter::InputTokens, salted: false };
+
+    /// Ollama. Never says what was cached, and cuts a prompt that is too long instead of refusing it: the model's
+    /// `context_window` and its `num_ctx` should agree.
+    const OLLAMA: Self = Self::OPENAI;
+
+    /// The model inside the `faregate` binary.
+    const BUILTIN: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: false };
+
+    /// What this kind can be asked.
+    pub(super) const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai => Self::OPENAI,
+            UpstreamKind::Vllm => Self::VLLM,
+            UpstreamKind::Sglang => Self::SGLANG,
+            UpstreamKind::LlamaCpp => Self::LLAMA_CPP,
+            UpstreamKind::Ollama => Self::OLLAMA,
+            UpstreamKind::Builtin => Self::BUILTIN,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What servers of each kind do differently, and what of it a client sees: nothing.
+
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Options, PATIENCE, Stack, cost_of},
+    upstream::{End, Fault, Script, Shape, Style},
+};
+
+async fn stack(kind: &'static str) -> Stack {
+    Stack::with(Options { kind, ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_call_whose_name_is_repeated_with_every_piece_reaches_the_client_once() {
+    let stack = stack("openai").await;
+    let key = stack.key().await;
+    let style = Style { repeats_calls: true, ..Style::default() };
+    let script = Script { tool_calls: 2, style, ..Script::tokens(12, 1) };
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    let pieces: Vec<&Value> =
+        ended.assert_done().deltas(0).filter_map(|delta| delta["tool_calls"].get(0)).collect();
+    let said =
+        |name: &str| pieces.iter().filter_map(|piece| piece["function"][name].as_str()).collect::<Vec<_>>();
+    assert_eq!(said("name"), ["lookup", "lookup"], "one each");
+    assert_eq!(said("arguments").concat(), r#"{"q":"x"}{"q":"x"}"#);
+    assert_eq!(pieces.iter().filter(|piece| piece.get("id").is_some()).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
+    let stack = stack("llama_cpp").await;
+    let key = stack.key().await;
+    let style = Style { timings: true, ..Style::default() };
+    let script = Script { cached_tokens: 4, style, ..Script::tokens(12, 9) };
+    let mut stream = stack.call(&key, script.fault(Fault::Stall { after: 3 })).stream().await;
+    stream.read_tokens(3).await;
+    let tag = stream.tag.clone();
+    drop(stream);
+    let served =
+        stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+    assert_eq!(served.json()["timings_per_token"], true);
+    stack.released(PATIENCE).await;
+    let exactly = tests::harness::cost("Model Flash", served.served);
+    assert_eq!((served.served.completion, stack.used(&key).await), (3, exactly));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_kind_counts_where_it_can() {
+    for (kind, counts) in [("vllm", 1), ("sglang", 1), ("llama_cpp", 1), ("ollama", 0), ("openai", 0)] {
+        let stack = stack(kind).await;
+        // The bound of the prompt is beyond the key's means, its exact count is not.
+        let key = stack.key_limited(cost_of(12, 9)).await;
+        let answer = stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await;
+        assert_eq!(stack.upstream.token_counts(), counts, "{kind}: {answer}");
+        if counts == 0 {
+            answer.assert_error(402, "key_limit_reached");
+        } else {
+            assert_eq!((answer.status, stack.used(&key).await), (200, cost_of(12, 9)), "{kind}: {answer}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_names_no_limit_gets_what_there_is_room_for() {
+    let stack = Stack::start().await;
+    let script = |prompt| Script { context: Some(100), ..Script::tokens(prompt, 1_000) };
+    let key = stack.key().await;
+    let answer = stack.call(&key, script(60)).send().await;
+    assert_eq!(
+        (answer.status, &answer.json()["choices"][0]["finish_reason"]),
+        (200, &json!("length")),
+        "{answer}"
+    );
+    assert_eq!(answer.cost(), cost_of(60, 40));
+    let ended = stack.call(&key, script(60)).stream().await.rest().await;
+    assert_eq!(ended.assert_done().cost(), cost_of(60, 40));
+    for refused in [stack.call(&key, script(100)), stack.call(&key, script(60)).with("max_tokens", 41)] {
+        let answer = refused.send().await;
+        assert_eq!(answer.assert_error(400, "context_length_exceeded").json()["error"]["param"], "messages");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_called_so() {
+    let stack = stack("openai").await;
+    let key = stack.key().await;
+    let script = Script::tokens(12, 9).fault(Fault::ErrorEvent { after: 0, shape: Shape::TooLong });
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    ended.assert_error(400, "context_length_exceeded");
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn errors_that_are_bare_texts_are_understood_too() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    for (status, shape, ours, code) in [
+        (422, Shape::Text, 400, "invalid_value"),
+        (400, Shape::Detail, 400, "invalid_value"),
+        (500, Shape::Text, 502, "upstream_error"),
+        (500, Shape::TooLong, 400, "context_length_exceeded"),
+    ] {
+        let script = Script::tokens(12, 9).fault(Fault::Error { status, shape });
+        let answer = stack.call(&key, script).send().await;
+        answer.assert_error(ours, code);
+        assert_eq!(
+            answer.text().contains("the scripted upstream refuses"),
+            code == "invalid_value",
+            "{answer}"
+        );
+    }
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_account_finds_what_another_one_has_sent() {
+    let stack = Stack::start().await;
+    let other = stack.open_account("other", NanoUsd::parse("1").unwrap());
+    let (key, same, strange) = (stack.key().await, stack.key().await, stack.key_of(&other, json!({})).await);
+    let long = json!({"role": "system", "content": "All of this is secret. ".repeat(100)});
+    let mut salts = Vec::new();
+    let mut cached = Vec::new();
+    for key in [&key, &same, &strange, &strange] {
+        let mut call = stack.call(key, Script { caches: true, ..Script::default() });
+        call.body["messages"].as_array_mut().unwrap().insert(0, long.clone());
+        let tag = call.tag.clone();
+        let usage = call.send().await.json()["usage"].take();
+        cached.push(usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap());
+        salts.push(stack.upstream.tagged(&tag)[0].json()["cache_salt"].as_str().unwrap().to_owned());
+    }
+    assert_eq!((cached[0], cached[2]), (0, 0), "each account's first time");
+    assert!(cached[1] > 500 && cached[3] > 500, "{cached:?}");
+    assert!(salts[0] == salts[1] && salts[1] != salts[2] && salts[2] == salts[3], "{salts:?}");
+}
