@@ -32,7 +32,7 @@ pub struct Redis {
 
 impl Redis {
     /// Starts one in this folder, which may hold what an earlier one has kept.
-    pub(super) async fn start(form: Form, folder: &Path) -> Self {
+    pub async fn start(form: Form, folder: &Path) -> Self {
         let nodes = match form {
             Form::Alone => vec![Node::on_a_socket(folder)],
             Form::AsInstalled => {

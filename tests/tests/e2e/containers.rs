@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use tests::harness::{ACCOUNT, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
+use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
 
 /// Key-services that start at once.
@@ -13,7 +13,7 @@ const MANY: usize = 4;
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn key_services_that_start_at_once_have_one_first_run() {
     let data = tempfile::TempDir::new().unwrap();
-    let redis = Redis::start(&data.path().join("redis")).await;
+    let redis = Redis::start(Form::Alone, &data.path().join("redis")).await;
     let store = data.path().join("store");
     std::fs::write(&store, redis.url()).unwrap();
     let settings: Vec<_> = (0..MANY)
