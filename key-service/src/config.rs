@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use shared::{
     clock::Clock,
-    config::{ConfigError, either, parse_secret},
+    config::{ConfigError, either, parse_secret, read_pem},
     digest::{Pepper, Peppers},
     secret::{ExposeSecret, SecretString},
 };
@@ -18,7 +18,7 @@ use shared::{
 use crate::store::{
     Store,
     memory::Memory,
-    redis::{Address, Redis, Settings},
+    redis::{Address, Certificates, Redis, Settings},
     sqlite::Sqlite,
 };
 
@@ -61,6 +61,30 @@ pub struct Options {
     /// Accept a Redis without an append-only file: it forgets all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
+
+    /// PEM file of the authority that signed the certificate of a rediss:// server [default: the system's authorities]
+    #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
+    pub redis_tls_ca: Option<PathBuf>,
+
+    /// PEM file of the certificate that a rediss:// server is shown
+    #[arg(
+        long,
+        env = "FAREGATE_REDIS_TLS_CERT",
+        value_name = "FILE",
+        requires = "redis_tls_key",
+        global = true
+    )]
+    pub redis_tls_cert: Option<PathBuf>,
+
+    /// PEM file of that certificate's key
+    #[arg(
+        long,
+        env = "FAREGATE_REDIS_TLS_KEY",
+        value_name = "FILE",
+        requires = "redis_tls_cert",
+        global = true
+    )]
+    pub redis_tls_key: Option<PathBuf>,
 
     /// The folder for all that is kept
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIR", default_value = "./data", global = true)]
@@ -128,11 +152,23 @@ impl Options {
                     journal_entries: self.redis_journal_entries,
                     usage_days: self.redis_usage_days,
                     volatile_allowed: self.redis_allow_volatile,
+                    certificates: self.redis_certificates()?,
                     data_dir: self.data_dir.clone(),
                 };
                 Ok(Arc::new(Redis::open(&settings, clock.clone()).await.map_err(unusable_store)?))
             }
         }
+    }
+}
+
+impl Options {
+    fn redis_certificates(&self) -> Result<Certificates, ConfigError> {
+        let pem =
+            |setting, file: &Option<PathBuf>| file.as_deref().map(|file| read_pem(setting, file)).transpose();
+        let authority = pem("FAREGATE_REDIS_TLS_CA", &self.redis_tls_ca)?;
+        let certificate = pem("FAREGATE_REDIS_TLS_CERT", &self.redis_tls_cert)?;
+        let key = pem("FAREGATE_REDIS_TLS_KEY", &self.redis_tls_key)?;
+        Ok(Certificates::new(authority, certificate.zip(key)))
     }
 }
 

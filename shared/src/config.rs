@@ -135,6 +135,14 @@ pub fn either(
     }
 }
 
+/// The content of a file of certificates or keys.
+pub fn read_pem(setting: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
+    let refused = |reason: &dyn Display| ConfigError::new(setting, format!("{}: {reason}", file.display()));
+    let text = fs::read_to_string(file).map_err(|e| refused(&e))?;
+    let holds_one = text.lines().any(|line| line.starts_with("-----BEGIN "));
+    if holds_one { Ok(text.into_bytes()) } else { Err(refused(&"is no PEM file")) }
+}
+
 /// A flag's value as a secret.
 pub fn parse_secret(text: &str) -> Result<SecretString, Infallible> {
     Ok(text.into())

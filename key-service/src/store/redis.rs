@@ -26,6 +26,7 @@ mod script;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -41,7 +42,6 @@ use tokio::{task::JoinHandle, time::interval};
 
 #[cfg(test)]
 pub(super) use self::script::LEDGER;
-pub use self::settings::{Address, InvalidAddress, Settings};
 use self::{
     admission::Sync,
     barrier::Barrier,
@@ -52,6 +52,10 @@ use self::{
     marks::Marks,
     names::Names,
     script::Scripts,
+};
+pub use self::{
+    settings::{Address, InvalidAddress, Settings},
+    tls::Certificates,
 };
 use super::{
     AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
@@ -101,7 +105,7 @@ impl Redis {
         let names = Names::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
         let marks = Marks::open(names.clone(), &settings.data_dir, directory)?;
-        let source = Source::new(&settings.address)?;
+        let source = Source::new(&settings.address, &settings.certificates)?;
         let link = Arc::new(Link::connect(source, settings.volatile_allowed, marks).await?);
         match link.sync().await {
             Sync::BeforeAnswering => {}

@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
     cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo},
-    sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
+use shared::secret::ExposeSecret;
 use tokio::sync::Mutex;
 
-use super::settings::{Address, at_once};
+use super::{
+    settings::{Address, Sentinel, at_once},
+    tls::Certificates,
+};
 
 /// How long a server may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
@@ -39,30 +43,34 @@ pub(super) enum Connection {
 }
 
 impl Source {
-    pub(super) fn new(address: &Address) -> RedisResult<Self> {
+    pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
             // Whoever installed one first has it; they are all the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
+        let certificates = certificates.get().filter(|_| address.is_tls());
         match address.clone() {
-            Address::One(info) => Ok(Self::One(Box::new(Client::open(info)?))),
-            Address::Sentinel { sentinels, service, master } => {
-                let sign_in = SentinelNodeConnectionInfo::default()
-                    .set_redis_connection_info(master.redis_settings().clone())
-                    .set_tcp_settings(at_once());
-                let sign_in =
-                    if address.is_tls() { sign_in.set_tls_mode(redis::TlsMode::Secure) } else { sign_in };
-                let client =
-                    SentinelClient::build(sentinels, service, Some(sign_in), SentinelServerType::Master)?;
+            Address::One(info) => {
+                let client = match certificates {
+                    Some(certificates) => Client::build_with_tls(info, certificates)?,
+                    None => Client::open(info)?,
+                };
+                Ok(Self::One(Box::new(client)))
+            }
+            Address::Sentinel(sentinel) => {
+                let client = watched(sentinel, address.is_tls(), certificates)?;
                 Ok(Self::Sentinel(Box::new(Mutex::new(client))))
             }
             Address::Cluster(nodes) => {
-                let builder = ClusterClient::builder(nodes)
+                let mut builder = ClusterClient::builder(nodes)
                     .retries(REDIRECTIONS)
                     .tcp_settings(at_once())
                     .connection_timeout(CONNECTING)
                     .response_timeout(ANSWERING)
                     .overall_response_timeout(Some(ANSWERING));
+                if let Some(certificates) = certificates {
+                    builder = builder.certs(certificates);
+                }
                 Ok(Self::Cluster(Box::new(builder.build()?)))
             }
         }
@@ -82,6 +90,40 @@ impl Source {
             Self::Cluster(client) => Connection::Cluster(client.get_async_connection().await?),
         })
     }
+}
+
+/// A client that asks Sentinels for the master, and signs in to both.
+fn watched(
+    sentinel: Sentinel,
+    tls: bool,
+    certificates: Option<TlsCertificates>,
+) -> RedisResult<SentinelClient> {
+    let Sentinel { addresses, service, sign_in, master } = sentinel;
+    let mut builder = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)?
+        .set_client_to_redis_tcp_settings(at_once())
+        .set_client_to_sentinel_tcp_settings(at_once())
+        .set_client_to_redis_db(master.redis_settings().db());
+    if let Some(user) = master.redis_settings().username() {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = master.redis_settings().password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(user) = &sign_in.user {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = &sign_in.password {
+        builder = builder.set_client_to_sentinel_password(password.expose_secret());
+    }
+    if tls {
+        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+    }
+    if let Some(certificates) = certificates {
+        builder = builder
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    builder.build()
 }
 
 impl Connection {

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
+use shared::secret::SecretString;
+
+use super::tls::Certificates;
 
 /// Port of a Redis or a cluster's node that names none.
 const REDIS_PORT: &str = "6379";
@@ -22,6 +25,8 @@ pub struct Settings {
     pub usage_days: u32,
     /// Whether a Redis that does not write an append-only file will do: it forgets when it stops.
     pub volatile_allowed: bool,
+    /// What vouches for a server that is reached over TLS, and for us.
+    pub certificates: Certificates,
     /// The folder that remembers when the store was last seen, so that one that came back older is noticed.
     pub data_dir: PathBuf,
 }
@@ -32,14 +37,7 @@ pub enum Address {
     /// One server.
     One(ConnectionInfo),
     /// Whatever server the Sentinels say is the master of the service.
-    Sentinel {
-        /// Some of the Sentinels.
-        sentinels: Vec<ConnectionInfo>,
-        /// What they call the master.
-        service: String,
-        /// How to sign in to the master; its host is not used.
-        master: ConnectionInfo,
-    },
+    Sentinel(Sentinel),
     /// A cluster.
     Cluster(
         /// Some of its nodes.
@@ -47,12 +45,34 @@ pub enum Address {
     ),
 }
 
+/// Sentinels, and the master that they watch.
+#[derive(Clone, Debug)]
+pub struct Sentinel {
+    /// Some of the Sentinels.
+    pub addresses: Vec<ConnectionAddr>,
+    /// What they call the master.
+    pub service: String,
+    /// How to sign in to the Sentinels.
+    pub sign_in: SignIn,
+    /// How to sign in to the master; its host is not used.
+    pub master: ConnectionInfo,
+}
+
+/// How to sign in to Sentinels that want it.
+#[derive(Clone, Debug, Default)]
+pub struct SignIn {
+    /// A user of their access list.
+    pub user: Option<String>,
+    /// Its password, or the one that all need.
+    pub password: Option<SecretString>,
+}
+
 /// The text is not the address of a Redis.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{0}; write sqlite:FILE, memory:, redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH, \
-     redis+cluster://[USER:PASSWORD@]HOST[:PORT],… or redis+sentinel://[USER:PASSWORD@]HOST[:PORT],…/SERVICE[/DB] \
-     (with rediss for TLS)"
+     redis+cluster://[USER:PASSWORD@]HOST[:PORT],… or redis+sentinel://[USER:PASSWORD@]HOST[:PORT],…/SERVICE[/DB]\
+     [?sentinel_user=USER&sentinel_password=PASSWORD] (with rediss for TLS)"
 )]
 pub struct InvalidAddress(String);
 
@@ -74,7 +94,7 @@ impl Address {
     pub(super) fn is_tls(&self) -> bool {
         let encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         match self {
-            Self::One(info) | Self::Sentinel { master: info, .. } => encrypted(info),
+            Self::One(info) | Self::Sentinel(Sentinel { master: info, .. }) => encrypted(info),
             Self::Cluster(nodes) => nodes.iter().any(encrypted),
         }
     }
@@ -88,19 +108,35 @@ impl Address {
     }
 
     fn sentinel(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (user, rest) = split_user(rest);
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (service, db) = path.split_once('/').unwrap_or((path, "0"));
         if service.is_empty() {
             return Err(InvalidAddress("the service that the Sentinels watch is missing".into()));
         }
-        let sentinels = hosts.split(',').map(|host| info(&at(scheme, "", host, SENTINEL_PORT)));
+        let address = |host| info(&at(scheme, "", host, SENTINEL_PORT)).map(|info| info.addr().clone());
         let master = format!("{}/{db}", at(scheme, user, "localhost", REDIS_PORT));
-        Ok(Self::Sentinel {
-            sentinels: sentinels.collect::<Result<_, _>>()?,
+        Ok(Self::Sentinel(Sentinel {
+            addresses: hosts.split(',').map(address).collect::<Result<_, _>>()?,
             service: service.to_owned(),
+            sign_in: SignIn::parse(query)?,
             master: info(&master)?,
-        })
+        }))
+    }
+}
+
+impl SignIn {
+    fn parse(query: &str) -> Result<Self, InvalidAddress> {
+        let mut sign_in = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "sentinel_user" => sign_in.user = Some(value.into_owned()),
+                "sentinel_password" => sign_in.password = Some((&*value).into()),
+                _ => return Err(InvalidAddress(format!("unknown parameter \"{name}\""))),
+            }
+        }
+        Ok(sign_in)
     }
 }
 
@@ -128,6 +164,8 @@ pub(super) fn at_once() -> TcpSettings {
 
 #[cfg(test)]
 mod tests {
+    use shared::secret::ExposeSecret;
+
     use super::*;
 
     #[test]
@@ -145,18 +183,18 @@ mod tests {
         assert_eq!(hosts, ["a:7000", "b:6379", "c:7002"]);
         assert!(nodes.iter().all(|n| n.redis_settings().password() == Some("p@ss")));
         assert!(address("rediss+cluster://a").is_tls());
-        let Address::Sentinel { sentinels, service, master } = address("redis+sentinel://:pw@a,b:5/main/3")
+        let Address::Sentinel(sentinel) =
+            address("redis+sentinel://:pw@a,b:5/main/3?sentinel_user=watch&sentinel_password=p%26w")
         else {
             panic!()
         };
-        assert_eq!(
-            (sentinels[0].addr().to_string(), sentinels[1].addr().to_string()),
-            ("a:26379".into(), "b:5".into())
-        );
-        assert_eq!(
-            (service.as_str(), master.redis_settings().db(), master.redis_settings().password()),
-            ("main", 3, Some("pw"))
-        );
+        let hosts: Vec<_> = sentinel.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts, ["a:26379", "b:5"]);
+        assert_eq!(sentinel.service, "main");
+        assert_eq!(sentinel.sign_in.user.as_deref(), Some("watch"));
+        assert_eq!(sentinel.sign_in.password.unwrap().expose_secret(), "p&w");
+        let master = sentinel.master.redis_settings();
+        assert_eq!((master.db(), master.password()), (3, Some("pw")));
     }
 
     #[test]
@@ -167,6 +205,7 @@ mod tests {
             "redis+sentinel://:secret@a,b",
             "redis://:secret@h:port",
             "redis+cluster:secret",
+            "redis+sentinel://a/main?password=secret",
         ] {
             let refused = Address::parse(url).unwrap_err().to_string();
             assert!(!refused.contains("secret"), "{refused}");

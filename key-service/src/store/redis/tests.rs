@@ -19,6 +19,8 @@ use shared::{
 use tempfile::TempDir;
 
 use super::{Redis, Settings};
+
+mod secured;
 use crate::{
     domain::{
         audit::Audit,

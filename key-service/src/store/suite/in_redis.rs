@@ -15,7 +15,7 @@ use super::{
 use crate::store::{
     Store,
     memory::Memory,
-    redis::{Address, Redis, Settings},
+    redis::{Address, Certificates, Redis, Settings},
 };
 
 /// Entries that a journal keeps here: more than any case settles.
@@ -30,6 +30,7 @@ pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
         journal_entries: JOURNAL_ENTRIES,
         usage_days: 400,
         volatile_allowed: false,
+        certificates: Certificates::default(),
         data_dir: data_dir.path().to_owned(),
     }
 }

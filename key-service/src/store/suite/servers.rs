@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
 pub(crate) struct Watched {
     sentinel: Child,
     port: u16,
+    /// What the Sentinel wants to hear first; empty: nothing.
+    password: String,
     _folder: TempDir,
     _servers: [Server; 2],
 }
@@ -100,7 +102,9 @@ impl Server {
             "redis-server cannot be started, and these tests need a real one: run tests/tools/install.sh, or \
              `apt-get install redis-server`",
         ));
-        until("redis-server to start", || self.ask("PING").is_some_and(|answer| answer.contains("PONG")));
+        // One that wants a password first is there as well.
+        let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
+        until("redis-server to start", || self.ask("PING").is_some_and(there));
     }
 
     /// Asks on a line, and answers the reply's first line.
@@ -155,23 +159,41 @@ impl Cluster {
 
 impl Watched {
     pub(crate) fn start() -> Self {
+        Self::launch(&[], "", "")
+    }
+
+    /// Neither the servers nor the Sentinel answer before they have heard their password.
+    pub(crate) fn start_with_passwords(of_servers: &str, of_sentinel: &str) -> Self {
+        Self::launch(&["--requirepass", of_servers, "--masterauth", of_servers], of_servers, of_sentinel)
+    }
+
+    fn launch(more: &[&str], of_servers: &str, of_sentinel: &str) -> Self {
         let taken: [TcpListener; 3] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let [master, replica, port] = taken.map(|listener| listener.local_addr().unwrap().port());
         let (master_port, of) = (master.to_string(), format!("127.0.0.1 {master}"));
+        let replica_port = replica.to_string();
         let servers = [
-            Server::start_with(&["--port", &master_port]),
-            Server::start_with(&["--port", &replica.to_string(), "--replicaof", &of]),
+            Server::start_with(&[&["--port", &master_port], more].concat()),
+            Server::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
         ];
-        let in_step = || servers[1].asks("INFO replication", "master_link_status:up");
+        let info = signed_in(of_servers, "INFO replication");
+        let in_step = || servers[1].asks(&info, "master_link_status:up");
         until("the replica to follow", in_step);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
-        let lines = format!("bind 127.0.0.1\nport {port}\nsentinel monitor main 127.0.0.1 {master} 1\n");
+        let mut lines = format!("bind 127.0.0.1\nport {port}\nsentinel monitor main 127.0.0.1 {master} 1\n");
+        if !of_sentinel.is_empty() {
+            lines.extend([
+                format!("sentinel auth-pass main {of_servers}\n"),
+                format!("requirepass {of_sentinel}\n"),
+            ]);
+        }
         fs::write(&file, lines).unwrap();
         let mut command = Command::new("redis-server");
         command.arg(&file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
         let sentinel = command.spawn().unwrap();
-        let watched = Self { sentinel, port, _folder: folder, _servers: servers };
+        let watched =
+            Self { sentinel, port, password: of_sentinel.to_owned(), _folder: folder, _servers: servers };
         let knows = || watched.ask("SENTINEL REPLICAS main", 1).contains("*1");
         until("the Sentinel to find the replica", knows);
         watched
@@ -193,7 +215,13 @@ impl Watched {
 
     fn ask(&self, line: &str, lines: usize) -> String {
         let stream = TcpStream::connect(("127.0.0.1", self.port));
-        stream.ok().and_then(|stream| first_lines(stream, line, lines)).unwrap_or_default()
+        let (line, lines) = (signed_in(&self.password, line), lines + usize::from(!self.password.is_empty()));
+        let answer = stream.ok().and_then(|stream| first_lines(stream, &line, lines)).unwrap_or_default();
+        if self.password.is_empty() {
+            answer
+        } else {
+            answer.split_once('\n').unwrap_or_default().1.to_owned()
+        }
     }
 }
 
@@ -202,6 +230,11 @@ impl Drop for Watched {
         let _ = self.sentinel.kill();
         let _ = self.sentinel.wait();
     }
+}
+
+/// A line that says the password first, if there is one.
+fn signed_in(password: &str, line: &str) -> String {
+    if password.is_empty() { line.to_owned() } else { format!("AUTH {password}\r\n{line}") }
 }
 
 fn master(port: u16, bus: u16) -> Server {
