@@ -1,36 +1,72 @@
 //! The key-service as the gateway sees it: a few questions, each with a deadline.
 
+mod queue;
 mod session;
+mod wishes;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
     error::ApiError,
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     refusal::Refusal,
-    rpc::v1::{self, answer, call},
+    rpc::{
+        PresentToken,
+        v1::{self, answer, call},
+    },
     tokens::Usage,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::time::{sleep, timeout};
+use tonic::{Code, transport::Endpoint};
 
-pub use session::{Endpoints, connect};
+use queue::{Pending, Queue};
+use session::Post;
+use wishes::Wishes;
 
 /// How long a caller waits to be authorized; past it, the client is better told to come back.
 const ASK_DEADLINE: Duration = Duration::from_secs(3);
 /// How long one attempt to extend, capture or release may take; the caller tries again.
 const TELL_DEADLINE: Duration = Duration::from_secs(5);
-/// How long an authorization that nobody waits for any more is listened for, so that its hold can be released. Past
-/// it, the hold's lease does the same.
-const LATE_GRANT: Duration = Duration::from_secs(30);
+/// The first pause before a question that failed is asked again; it doubles until the deadline.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A handle on the session with the key-service. Cheap to clone.
+/// A handle on the sessions with the key-services. Cheap to clone.
 #[derive(Clone)]
-pub struct Keys {
-    queue: mpsc::Sender<session::Pending>,
+pub struct Keys(Arc<Handle>);
+
+struct Handle {
+    queue: Arc<Queue>,
+    wishes: Arc<Wishes>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// Where key-services are, and what lets us in.
+pub struct Endpoints {
+    /// At least one. The first ones are preferred while there is little to do.
+    pub addresses: Vec<Endpoint>,
+    /// The internal token.
+    pub token: PresentToken,
+}
+
+/// Opens a session with every key-service, and keeps them open for as long as there are handles.
+pub fn connect(endpoints: Endpoints) -> Keys {
+    let Endpoints { addresses, token } = endpoints;
+    let (wishes, unwanted) = Wishes::new();
+    let (queue, wishes) = (Arc::new(Queue::new(addresses.len())), Arc::new(wishes));
+    for (number, endpoint) in addresses.into_iter().enumerate() {
+        let (token, queue, wishes) = (token.clone(), queue.clone(), wishes.clone());
+        let post = Post { number, endpoint: session::patient(endpoint), token, queue, wishes };
+        tokio::spawn(post.keep());
+    }
+    let handle = Arc::new(Handle { queue, wishes });
+    tokio::spawn(wishes::take_back_all(Arc::downgrade(&handle), unwanted));
+    Keys(handle)
 }
 
 /// The key-service did not answer, or could not: the outcome is unknown, and the same may be asked again.
@@ -53,6 +89,20 @@ pub enum Unavailable {
     /// It answered something else than was asked, or what this version does not know.
     #[error("the key-service gave an answer that does not fit")]
     Nonsense,
+    /// It may have opened a hold of this generation before, which is being taken back.
+    #[error("an earlier hold of the generation is in doubt")]
+    InDoubt,
+}
+
+impl Unavailable {
+    /// Whether the same may be answered when it is asked again soon.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Deadline => true,
+            Self::Failed { code, .. } => is_passing(*code),
+            Self::Ended | Self::Nonsense | Self::InDoubt => false,
+        }
+    }
 }
 
 /// Nobody could say whether the request may be served: it is not. Logged here, told plainly.
@@ -128,7 +178,7 @@ impl Keys {
         use v1::authenticate_response::Result as Wire;
         let required_class = v1::CredentialClass::Api.into();
         let request = v1::AuthenticateRequest { credential: credential.to_owned(), required_class };
-        match self.ask(call::Request::Authenticate(request), ASK_DEADLINE).await? {
+        match self.insist(call::Request::Authenticate(request), &mut None).await? {
             answer::Response::Authenticate(v1::AuthenticateResponse { result: Some(result) }) => match result
             {
                 Wire::Principal(_) => Ok(Ok(())),
@@ -138,8 +188,9 @@ impl Keys {
         }
     }
 
-    /// Opens a hold. One that is granted after nobody waits for it any more is released.
+    /// Opens a hold. Where that fails, or nobody waits for it any more, a hold that may be open all the same is released.
     pub async fn authorize(&self, ask: Ask) -> Result<Result<Grant, Refusal>, Unavailable> {
+        let mut wish = self.0.wishes.wish(ask.generation).ok_or(Unavailable::InDoubt)?;
         let asked =
             Asked { generation: ask.generation, model: ask.model.clone(), prompt_tokens: ask.prompt_tokens };
         let request = call::Request::Authorize(v1::AuthorizeRequest {
@@ -151,22 +202,24 @@ impl Keys {
             enough_output_tokens: ask.enough_output_tokens,
             least_output_tokens: ask.least_output_tokens,
         });
-        let mut answer = self.submit(request, ASK_DEADLINE).await?;
-        if let Ok(answer) = timeout(ASK_DEADLINE, &mut answer).await {
-            return read_grant(answer.map_err(|_| Unavailable::Ended)?, asked);
+        let response = self.insist(request, &mut wish.asked).await?;
+        let outcome = read_grant(response, asked)?;
+        match &outcome {
+            Ok(_) => wish.granted(),
+            Err(_) => wish.refused(),
         }
-        tokio::spawn(self.clone().release_late(answer, asked));
-        Err(Unavailable::Deadline)
+        Ok(outcome)
     }
 
-    async fn release_late(self, answer: oneshot::Receiver<answer::Response>, asked: Asked) {
-        let late = timeout(LATE_GRANT, answer).await;
-        if let Ok(Ok(late)) = late
-            && let Ok(Ok(grant)) = read_grant(late, asked)
-            && let Err(e) = self.release(&grant.hold).await
-        {
-            tracing::warn!(error = %e, generation = grant.hold.generation_id, "a late hold was not released; it will expire");
-        }
+    /// Asks once for a hold, only to learn whether there is one.
+    async fn ask_for_hold(
+        &self,
+        request: v1::AuthorizeRequest,
+    ) -> Result<Result<v1::HoldRef, Refusal>, Unavailable> {
+        let generation = request.generation_id.parse().map_err(|_| Unavailable::Nonsense)?;
+        let asked = Asked { generation, model: request.model.clone(), prompt_tokens: 0 };
+        let response = self.ask(call::Request::Authorize(request), ASK_DEADLINE).await?;
+        Ok(read_grant(response, asked)?.map(|grant| grant.hold))
     }
 
     /// Renews the lease, reports `usage`, and asks for `output_tokens` in total.
@@ -204,20 +257,26 @@ impl Keys {
     ) -> Result<Option<Charge>, Unavailable> {
         use v1::capture_response::Result as Wire;
         let request = v1::CaptureRequest { hold: Some(hold.clone()), usage: Some(usage.into()), estimated };
-        match self.ask(call::Request::Capture(request), TELL_DEADLINE).await? {
-            answer::Response::Capture(v1::CaptureResponse { result: Some(result) }) => Ok(match result {
-                Wire::Captured(captured) => Some(Charge {
-                    charged: NanoUsd::from_nanos(captured.charged_nano_usd),
-                    shortfall: NanoUsd::from_nanos(captured.shortfall_nano_usd),
-                }),
-                Wire::Gone(_) => None,
-            }),
+        let response = self.ask(call::Request::Capture(request), TELL_DEADLINE).await?;
+        match response {
+            answer::Response::Capture(v1::CaptureResponse { result: Some(result) }) => {
+                // Not before: until it is billed, no copy of its authorization may be taken for a hold without a use.
+                self.forget(hold);
+                Ok(match result {
+                    Wire::Captured(captured) => Some(Charge {
+                        charged: NanoUsd::from_nanos(captured.charged_nano_usd),
+                        shortfall: NanoUsd::from_nanos(captured.shortfall_nano_usd),
+                    }),
+                    Wire::Gone(_) => None,
+                })
+            }
             other => Err(unexpected(other)),
         }
     }
 
     /// Gives the hold back.
     pub async fn release(&self, hold: &v1::HoldRef) -> Result<(), Unavailable> {
+        self.forget(hold);
         let request = v1::ReleaseRequest { hold: Some(hold.clone()) };
         match self.ask(call::Request::Release(request), TELL_DEADLINE).await? {
             answer::Response::Release(v1::ReleaseResponse {}) => Ok(()),
@@ -225,21 +284,50 @@ impl Keys {
         }
     }
 
-    async fn ask(&self, request: call::Request, deadline: Duration) -> Result<answer::Response, Unavailable> {
-        let answered = async { self.submit(request, deadline).await?.await.map_err(|_| Unavailable::Ended) };
-        timeout(deadline, answered).await.map_err(|_| Unavailable::Deadline)?
+    fn forget(&self, hold: &v1::HoldRef) {
+        if let Ok(generation) = hold.generation_id.parse() {
+            self.0.wishes.forget(generation);
+        }
     }
 
-    /// Puts a call into the queue of the session, which may be full.
-    async fn submit(
+    /// Asks until there is an answer, within the deadline of a question. `asked` is the first call that was made.
+    async fn insist(
         &self,
         request: call::Request,
-        deadline: Duration,
-    ) -> Result<oneshot::Receiver<answer::Response>, Unavailable> {
-        let (answer, answered) = oneshot::channel();
-        let place = timeout(deadline, self.queue.reserve()).await.map_err(|_| Unavailable::Deadline)?;
-        place.map_err(|_| Unavailable::Ended)?.send(session::Pending { request, answer });
-        Ok(answered)
+        asked: &mut Option<Arc<Pending>>,
+    ) -> Result<answer::Response, Unavailable> {
+        let mut failure = None;
+        let answered = async {
+            let _room = self.0.queue.room().await.ok_or(Unavailable::Ended)?;
+            let (mut pending, mut answer) = Pending::new(request);
+            let mut pause = FIRST_PAUSE;
+            loop {
+                asked.get_or_insert_with(|| pending.clone());
+                self.0.queue.push(pending.clone());
+                match answer.await.map_err(|_| Unavailable::Ended)? {
+                    answer::Response::Failure(failed) if is_passing(failed.code) => failure = Some(failed),
+                    response => return Ok(response),
+                }
+                sleep(pause).await;
+                pause *= 2;
+                (pending, answer) = Pending::new(pending.request.clone());
+            }
+        };
+        match timeout(ASK_DEADLINE, answered).await {
+            Ok(answered) => answered,
+            Err(_) => Err(failure.map_or(Unavailable::Deadline, failed)),
+        }
+    }
+
+    /// Asks once.
+    async fn ask(&self, request: call::Request, deadline: Duration) -> Result<answer::Response, Unavailable> {
+        let answered = async {
+            let _room = self.0.queue.room().await.ok_or(Unavailable::Ended)?;
+            let (pending, answer) = Pending::new(request);
+            self.0.queue.push(pending);
+            answer.await.map_err(|_| Unavailable::Ended)
+        };
+        timeout(deadline, answered).await.map_err(|_| Unavailable::Deadline)?
     }
 }
 
@@ -280,7 +368,7 @@ fn read_refusal(refusal: i32) -> Result<Refusal, Unavailable> {
 
 fn unexpected(response: answer::Response) -> Unavailable {
     match response {
-        answer::Response::Failure(v1::Failure { code, message }) => Unavailable::Failed { code, message },
+        answer::Response::Failure(failure) => failed(failure),
         answer::Response::Authenticate(_)
         | answer::Response::Authorize(_)
         | answer::Response::Extend(_)
@@ -288,3 +376,15 @@ fn unexpected(response: answer::Response) -> Unavailable {
         | answer::Response::Release(_) => Unavailable::Nonsense,
     }
 }
+
+fn failed(v1::Failure { code, message }: v1::Failure) -> Unavailable {
+    Unavailable::Failed { code, message }
+}
+
+/// Whether a failure of this code may be over when the same is asked again: the store was out of reach.
+fn is_passing(code: i32) -> bool {
+    matches!(Code::from(code), Code::Unavailable | Code::DeadlineExceeded)
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use tonic::transport::Endpoint;
 use crate::{
     config::Options,
     http::{App, management_client, router},
-    keys::{self, Endpoints},
+    keys::{Endpoints, connect},
     settler::Settler,
     upstream::{Pool, http_client},
 };
@@ -66,7 +66,7 @@ impl Server {
         let token = PresentToken::new(&parts.internal_token);
         let token = token.context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
         let addresses = parts.key_services.into_iter().map(Endpoint::from).collect();
-        let keys = keys::connect(Endpoints { addresses, token });
+        let keys = connect(Endpoints { addresses, token });
         let (settler, settling) = Settler::start(keys.clone(), options.max_in_flight as usize);
         let client = http_client();
         let mut pools = HashMap::new();

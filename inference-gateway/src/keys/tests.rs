@@ -1,0 +1,337 @@
+//! Sessions with key-services that answer, fall silent, fail and break as they are told.
+
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use futures_util::{Stream, StreamExt, future::join_all, stream};
+use shared::{
+    clock::System,
+    ids::{AccountId, GenerationId, KeyId},
+    rpc::v1::key_service_server::{KeyService, KeyServiceServer},
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+
+use super::*;
+
+/// What all key-services of a test share: the open holds.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<String>>>);
+
+impl Ledger {
+    fn open(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// Waits until so many holds are open.
+    async fn comes_to(&self, holds: usize) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.open() != holds {
+            assert!(Instant::now() < deadline, "{} holds are open, not {holds}", self.open());
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// A key-service of which a test says what it does.
+#[derive(Clone)]
+struct Fake {
+    ledger: Ledger,
+    account: String,
+    key: String,
+    /// While it hangs, what is sent to it waits and is carried out afterwards.
+    hangs: watch::Sender<bool>,
+    /// Carries out what it is asked, and says that it failed.
+    fails: Arc<AtomicBool>,
+    refuses: Arc<AtomicBool>,
+    frames: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    fn new(ledger: &Ledger) -> Self {
+        Self {
+            ledger: ledger.clone(),
+            account: AccountId::generate(&System).to_string(),
+            key: KeyId::generate(&System).to_string(),
+            hangs: watch::Sender::new(false),
+            fails: Arc::default(),
+            refuses: Arc::default(),
+            frames: Arc::default(),
+        }
+    }
+
+    fn frames(&self) -> usize {
+        self.frames.load(Ordering::SeqCst)
+    }
+
+    /// Serves on a port of its own until the task is aborted.
+    async fn serve(&self) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server::builder().add_service(KeyServiceServer::new(self.clone()));
+        let serving = server.serve_with_incoming(TcpListenerStream::new(listener));
+        (address, tokio::spawn(async move { serving.await.unwrap() }))
+    }
+
+    fn carry_out(&self, request: call::Request) -> answer::Response {
+        let done = match request {
+            call::Request::Authorize(_) if self.refuses.load(Ordering::SeqCst) => {
+                let refusal = v1::Refusal::SpendReserved.into();
+                let result = Some(v1::authorize_response::Result::Refusal(refusal));
+                answer::Response::Authorize(v1::AuthorizeResponse { result })
+            }
+            call::Request::Authorize(asked) => {
+                let mut holds = self.ledger.0.lock().unwrap();
+                if !holds.contains(&asked.generation_id) {
+                    holds.push(asked.generation_id);
+                }
+                let (account_id, key_id) = (self.account.clone(), self.key.clone());
+                let grant = v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000 };
+                let result = Some(v1::authorize_response::Result::Grant(grant));
+                answer::Response::Authorize(v1::AuthorizeResponse { result })
+            }
+            call::Request::Release(v1::ReleaseRequest { hold }) => {
+                self.ledger.0.lock().unwrap().retain(|id| *id != hold.as_ref().unwrap().generation_id);
+                answer::Response::Release(v1::ReleaseResponse {})
+            }
+            call::Request::Authenticate(_) => {
+                let principal = v1::Principal { account_id: self.account.clone(), key_id: self.key.clone() };
+                let result = Some(v1::authenticate_response::Result::Principal(principal));
+                answer::Response::Authenticate(v1::AuthenticateResponse { result })
+            }
+            call::Request::Extend(_) | call::Request::Capture(_) => unreachable!("not asked here"),
+        };
+        if self.fails.load(Ordering::SeqCst) {
+            let failure = v1::Failure { code: Code::Unavailable as i32, message: "the store is away".into() };
+            return answer::Response::Failure(failure);
+        }
+        done
+    }
+}
+
+#[tonic::async_trait]
+impl KeyService for Fake {
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let frames = stream::unfold((request.into_inner(), self.clone()), async |(mut frames, fake)| {
+            let frame = frames.message().await.ok()??;
+            fake.frames.fetch_add(1, Ordering::SeqCst);
+            fake.hangs.subscribe().wait_for(|hangs| !hangs).await.unwrap();
+            let answer = |call: v1::Call| v1::Answer {
+                id: call.id,
+                response: Some(fake.carry_out(call.request.unwrap())),
+            };
+            let answers = frame.calls.into_iter().map(answer).collect();
+            Some((Ok(v1::SessionResponse { answers }), (frames, fake)))
+        });
+        Ok(Response::new(frames.boxed()))
+    }
+
+    async fn authenticate(
+        &self,
+        _: Request<v1::AuthenticateRequest>,
+    ) -> Result<Response<v1::AuthenticateResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn authorize(
+        &self,
+        _: Request<v1::AuthorizeRequest>,
+    ) -> Result<Response<v1::AuthorizeResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn extend(&self, _: Request<v1::ExtendRequest>) -> Result<Response<v1::ExtendResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn capture(&self, _: Request<v1::CaptureRequest>) -> Result<Response<v1::CaptureResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn release(&self, _: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}
+
+/// Handles on sessions with these, the first of which is preferred.
+async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
+    let (mut addresses, mut serving) = (Vec::new(), Vec::new());
+    for fake in fakes {
+        let (address, server) = fake.serve().await;
+        addresses.push(Endpoint::from_shared(format!("http://{address}")).unwrap());
+        serving.push(server);
+    }
+    let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
+    let keys = connect(Endpoints { addresses, token });
+    // All sessions are open by then.
+    while keys.0.queue.idle() < fakes.len() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    (keys, serving)
+}
+
+fn ask() -> Ask {
+    Ask {
+        credential: "fg_api_x".into(),
+        generation: GenerationId::generate(&System),
+        model: "Model Flash".into(),
+        prompt_tokens: 10,
+        output_tokens: 10,
+        enough_output_tokens: 1,
+        least_output_tokens: 1,
+    }
+}
+
+#[tokio::test]
+async fn a_silent_key_service_is_left_for_another_within_a_second() {
+    let ledger = Ledger::default();
+    let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&silent, &other]).await;
+    silent.hangs.send_replace(true);
+    let began = Instant::now();
+    let first = keys.authorize(ask()).await.unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
+    let began = Instant::now();
+    let second = keys.authorize(ask()).await.unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_millis(200), "once it is known, nobody waits for it");
+    assert_eq!(ledger.open(), 2);
+
+    silent.hangs.send_replace(false);
+    for grant in [first, second] {
+        keys.release(&grant.hold).await.unwrap();
+    }
+    ledger.comes_to(0).await;
+}
+
+#[tokio::test]
+async fn a_hold_that_is_released_before_a_late_copy_opens_it_again_is_released_once_more() {
+    let ledger = Ledger::default();
+    let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&silent, &other]).await;
+    silent.hangs.send_replace(true);
+    let grant = keys.authorize(ask()).await.unwrap().unwrap();
+    keys.release(&grant.hold).await.unwrap();
+    assert_eq!(ledger.open(), 0);
+    silent.hangs.send_replace(false);
+    sleep(Duration::from_millis(200)).await;
+    ledger.comes_to(0).await;
+}
+
+#[tokio::test]
+async fn a_running_hold_is_not_taken_for_one_without_a_use() {
+    let ledger = Ledger::default();
+    let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&silent, &other]).await;
+    silent.hangs.send_replace(true);
+    keys.authorize(ask()).await.unwrap().unwrap();
+    silent.hangs.send_replace(false);
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(ledger.open(), 1, "its late copy has been granted, and it runs");
+}
+
+#[tokio::test]
+async fn what_one_refused_and_another_granted_late_is_not_held() {
+    let ledger = Ledger::default();
+    let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&silent, &other]).await;
+    silent.hangs.send_replace(true);
+    other.refuses.store(true, Ordering::SeqCst);
+    assert_eq!(keys.authorize(ask()).await.unwrap().unwrap_err(), Refusal::SpendReserved);
+    other.refuses.store(false, Ordering::SeqCst);
+    silent.hangs.send_replace(false);
+    sleep(Duration::from_millis(200)).await;
+    ledger.comes_to(0).await;
+}
+
+#[tokio::test]
+async fn a_hold_whose_opening_only_failed_in_the_telling_is_found_or_released() {
+    let ledger = Ledger::default();
+    let only = Fake::new(&ledger);
+    let (keys, _serving) = keys(&[&only]).await;
+    only.fails.store(true, Ordering::SeqCst);
+    let (found, ()) = tokio::join!(keys.authorize(ask()), async {
+        sleep(Duration::from_millis(300)).await;
+        only.fails.store(false, Ordering::SeqCst);
+    });
+    keys.release(&found.unwrap().unwrap().hold).await.unwrap();
+    assert_eq!(ledger.open(), 0, "a hiccup is not felt");
+
+    only.fails.store(true, Ordering::SeqCst);
+    let given_up = keys.authorize(ask()).await;
+    assert!(matches!(given_up, Err(Unavailable::Failed { .. })), "{given_up:?}");
+    assert_eq!(ledger.open(), 1);
+    only.fails.store(false, Ordering::SeqCst);
+    ledger.comes_to(0).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_no_hold() {
+    let ledger = Ledger::default();
+    let only = Fake::new(&ledger);
+    let (keys, _serving) = keys(&[&only]).await;
+    only.hangs.send_replace(true);
+    assert!(timeout(Duration::from_millis(100), keys.authorize(ask())).await.is_err());
+    only.hangs.send_replace(false);
+    sleep(Duration::from_millis(200)).await;
+    ledger.comes_to(0).await;
+}
+
+#[tokio::test]
+async fn whoever_loses_its_store_is_left_for_another_that_reaches_it() {
+    let ledger = Ledger::default();
+    let (failing, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&failing, &other]).await;
+    failing.fails.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        keys.authenticate("x").await.unwrap().unwrap();
+    }
+    assert!(failing.frames() < 10, "it was asked {} times", failing.frames());
+}
+
+#[tokio::test]
+async fn what_a_broken_session_leaves_is_answered_by_another_at_once() {
+    let ledger = Ledger::default();
+    let (broken, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, mut serving) = keys(&[&broken, &other]).await;
+    broken.hangs.send_replace(true);
+    let began = Instant::now();
+    let asked = tokio::spawn({
+        let keys = keys.clone();
+        async move { keys.authenticate("x").await }
+    });
+    while broken.frames() == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // What it serves goes with the fake: its stream ends.
+    let server = serving.remove(0);
+    server.abort();
+    broken.hangs.send_replace(false);
+    asked.await.unwrap().unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_millis(450), "after {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn under_load_every_key_service_has_its_part_and_while_idle_one_does_it_all() {
+    let ledger = Ledger::default();
+    let (first, second) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, _serving) = keys(&[&first, &second]).await;
+    for _ in 0..50 {
+        keys.authenticate("x").await.unwrap().unwrap();
+    }
+    assert_eq!((first.frames(), second.frames()), (50, 0));
+    let all = join_all((0..2_000).map(|_| keys.authenticate("x"))).await;
+    assert!(all.into_iter().all(|answer| answer.is_ok()));
+    assert!(second.frames() > 0);
+}
