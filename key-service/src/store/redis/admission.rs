@@ -30,6 +30,11 @@ pub(super) enum NotAdmitted {
          nothing with the machine), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
     )]
     Forgets,
+    #[error(
+        "Redis leaves it to the system when to write to disk: set appendfsync to everysec, or to always to lose \
+         nothing with the machine"
+    )]
+    NeverSyncs,
     #[error("this Redis is a replica; connect to its master")]
     Replica,
 }
@@ -40,10 +45,10 @@ pub(super) async fn admit(
     volatile_allowed: bool,
 ) -> RedisResult<Result<Sync, NotAdmitted>> {
     let mut weakest = Sync::BeforeAnswering;
-    let always = syncs_always(connection).await;
+    let fsync = slowest_fsync(connection).await;
     for info in connection.ask_masters(cmd("INFO")).await? {
         let info: String = redis::from_redis_value(info)?;
-        match judge(&info, always, volatile_allowed) {
+        match judge(&info, fsync, volatile_allowed) {
             Ok(sync) => weakest = weakest.max(sync),
             Err(refused) => return Ok(Err(refused)),
         }
@@ -51,17 +56,31 @@ pub(super) async fn admit(
     Ok(Ok(weakest))
 }
 
-/// Whether all masters have `appendfsync always`. Where we may not ask, they might not.
-async fn syncs_always(connection: &mut Connection) -> bool {
-    let mut question = cmd("CONFIG");
-    question.arg("GET").arg("appendfsync");
-    let always = |answer: Value| {
-        redis::from_redis_value::<Vec<String>>(answer).is_ok_and(|a| a.iter().any(|a| a == "always"))
-    };
-    connection.ask_masters(question).await.is_ok_and(|answers| answers.into_iter().all(always))
+/// When a server writes its append-only file to disk: the slowest comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fsync {
+    Always,
+    Everysec,
+    No,
 }
 
-fn judge(info: &str, always: bool, volatile_allowed: bool) -> Result<Sync, NotAdmitted> {
+/// The slowest `appendfsync` of all masters. Where we may not ask, it is the default.
+async fn slowest_fsync(connection: &mut Connection) -> Fsync {
+    let mut question = cmd("CONFIG");
+    question.arg("GET").arg("appendfsync");
+    let fsync = |answer: Value| {
+        let setting: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+        match setting.get(1).map(String::as_str) {
+            Some("always") => Fsync::Always,
+            Some("no") => Fsync::No,
+            _ => Fsync::Everysec,
+        }
+    };
+    let answers = connection.ask_masters(question).await.unwrap_or_default();
+    answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
+}
+
+fn judge(info: &str, fsync: Fsync, volatile_allowed: bool) -> Result<Sync, NotAdmitted> {
     let field = |name: &str| {
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.unwrap_or_default().trim_end().to_owned()
@@ -79,12 +98,13 @@ fn judge(info: &str, always: bool, volatile_allowed: bool) -> Result<Sync, NotAd
     if policy != "noeviction" {
         return Err(NotAdmitted::Evicts(policy));
     }
-    match (field("aof_enabled") == "1", always, major_minor >= (7, 2)) {
-        (false, _, _) if volatile_allowed => Ok(Sync::Behind),
-        (false, _, _) => Err(NotAdmitted::Forgets),
-        (true, true, _) => Ok(Sync::BeforeAnswering),
-        (true, false, true) => Ok(Sync::Awaited),
-        (true, false, false) => Ok(Sync::Behind),
+    match (field("aof_enabled") == "1", fsync) {
+        (false, _) | (true, Fsync::No) if volatile_allowed => Ok(Sync::Behind),
+        (false, _) => Err(NotAdmitted::Forgets),
+        (true, Fsync::No) => Err(NotAdmitted::NeverSyncs),
+        (true, Fsync::Always) => Ok(Sync::BeforeAnswering),
+        (true, Fsync::Everysec) if major_minor >= (7, 2) => Ok(Sync::Awaited),
+        (true, Fsync::Everysec) => Ok(Sync::Behind),
     }
 }
 
@@ -102,15 +122,16 @@ mod tests {
     #[test]
     fn a_server_that_keeps_what_it_is_told_is_admitted() {
         let sound = |version| info(version, "master", "noeviction", "1");
-        assert_eq!(judge(&sound("7.0.15"), true, false), Ok(Sync::BeforeAnswering));
-        assert_eq!(judge(&sound("7.0.15"), false, false), Ok(Sync::Behind));
-        assert_eq!(judge(&sound("7.2.4"), false, false), Ok(Sync::Awaited));
-        assert_eq!(judge(&sound("8.0.0"), false, false), Ok(Sync::Awaited));
+        assert_eq!(judge(&sound("7.0.15"), Fsync::Always, false), Ok(Sync::BeforeAnswering));
+        assert_eq!(judge(&sound("7.0.15"), Fsync::Everysec, false), Ok(Sync::Behind));
+        assert_eq!(judge(&sound("7.2.4"), Fsync::Everysec, false), Ok(Sync::Awaited));
+        assert_eq!(judge(&sound("8.0.0"), Fsync::Everysec, false), Ok(Sync::Awaited));
     }
 
     #[test]
     fn a_server_that_would_lose_money_is_not() {
-        let refused = |version, role, policy, aof| judge(&info(version, role, policy, aof), true, false);
+        let refused =
+            |version, role, policy, aof| judge(&info(version, role, policy, aof), Fsync::Always, false);
         assert_eq!(refused("6.2.14", "master", "noeviction", "1"), Err(NotAdmitted::TooOld("6.2.14".into())));
         assert_eq!(
             refused("7.0.15", "master", "allkeys-lru", "1"),
@@ -118,7 +139,9 @@ mod tests {
         );
         assert_eq!(refused("7.0.15", "slave", "noeviction", "1"), Err(NotAdmitted::Replica));
         assert_eq!(refused("7.0.15", "master", "noeviction", "0"), Err(NotAdmitted::Forgets));
-        let volatile = judge(&info("7.0.15", "master", "noeviction", "0"), false, true);
+        let lazy = |allowed| judge(&info("7.2.4", "master", "noeviction", "1"), Fsync::No, allowed);
+        assert_eq!((lazy(false), lazy(true)), (Err(NotAdmitted::NeverSyncs), Ok(Sync::Behind)));
+        let volatile = judge(&info("7.0.15", "master", "noeviction", "0"), Fsync::Everysec, true);
         assert_eq!(volatile, Ok(Sync::Behind));
     }
 }

@@ -3,22 +3,31 @@
 //! `WAITAOF` stops its connection until the disk has answered, so it has one of its own. All who come while it waits
 //! are waited for together, the next time.
 
-use std::mem;
+use std::{mem, time::Duration};
 
 use redis::{Cmd, RedisError, RedisResult, cmd};
 use tokio::sync::{Mutex, oneshot};
 
 use super::{admission::Sync, connection::Connection, link::Link};
 
-/// Milliseconds to wait for a disk: `everysec` takes one second, and two when it is slow.
-const LONGEST: u32 = 2_500;
+/// How long to wait for a disk: `everysec` takes one second, and two when it is slow.
+const LONGEST: Duration = Duration::from_millis(2_500);
+/// How long the connection may take to say what came of it.
+const ANSWERING: Duration = Duration::from_secs(3);
 /// Writes waited for at once; the link lets no more calls in.
 const WAITING: usize = 4096;
 
 /// Who waits, and who has the connection to wait on.
 pub(super) struct Barrier {
     queue: std::sync::Mutex<Vec<Waiter>>,
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<Waiting>>,
+}
+
+/// A connection to wait on, and the number of the link's when it was made: if that was made again since, this one is
+/// broken as well.
+struct Waiting {
+    connection: Connection,
+    number: u64,
 }
 
 struct Waiter {
@@ -67,16 +76,18 @@ impl Barrier {
     }
 }
 
-async fn wait(link: &Link, connection: &mut Option<Connection>, waiters: &[Waiter]) -> RedisResult<()> {
-    let connection = match connection {
-        Some(connection) => connection,
-        none => none.insert(link.another().await?),
+async fn wait(link: &Link, waiting: &mut Option<Waiting>, waiters: &[Waiter]) -> RedisResult<()> {
+    let number = link.number().await;
+    waiting.take_if(|waiting| waiting.number != number);
+    let Waiting { connection, .. } = match waiting {
+        Some(waiting) => waiting,
+        none => none.insert(Waiting { connection: link.another(ANSWERING).await?, number }),
     };
     for waiter in waiters {
         waiter.write.query_async::<()>(connection).await?;
     }
     let mut wait = cmd("WAITAOF");
-    wait.arg("1").arg("0").arg(LONGEST);
+    wait.arg("1").arg("0").arg(LONGEST.as_millis().to_string());
     for answer in connection.ask_masters(wait).await? {
         let (here, _replicas): (u64, u64) = redis::from_redis_value(answer)?;
         if here == 0 {

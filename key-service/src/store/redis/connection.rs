@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisFuture, RedisResult, TlsCertificates,
+    TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
@@ -22,7 +23,7 @@ use super::{
 const CONNECTING: Duration = Duration::from_secs(1);
 /// How long a server may take to answer; longer means that the connection is dead. Scripts take a millisecond. Less than
 /// callers have patience, or they would leave before anyone notices.
-const ANSWERING: Duration = Duration::from_secs(1);
+pub(super) const ANSWERING: Duration = Duration::from_secs(1);
 /// How often a call follows a cluster that moves under it.
 const REDIRECTIONS: u32 = 8;
 
@@ -31,7 +32,8 @@ pub(super) enum Source {
     One(Box<Client>),
     /// Asked for the master on every connection.
     Sentinel(Box<Mutex<SentinelClient>>),
-    Cluster(Box<ClusterClient>),
+    /// Some of the nodes, and what TLS needs to know.
+    Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
 /// A connection. Clones share it.
@@ -61,25 +63,15 @@ impl Source {
                 let client = watched(sentinel, address.is_tls(), certificates)?;
                 Ok(Self::Sentinel(Box::new(Mutex::new(client))))
             }
-            Address::Cluster(nodes) => {
-                let mut builder = ClusterClient::builder(nodes)
-                    .retries(REDIRECTIONS)
-                    .tcp_settings(at_once())
-                    .connection_timeout(CONNECTING)
-                    .response_timeout(ANSWERING)
-                    .overall_response_timeout(Some(ANSWERING));
-                if let Some(certificates) = certificates {
-                    builder = builder.certs(certificates);
-                }
-                Ok(Self::Cluster(Box::new(builder.build()?)))
-            }
+            Address::Cluster(nodes) => Ok(Self::Cluster(nodes, certificates.map(Box::new))),
         }
     }
 
-    pub(super) async fn connect(&self) -> RedisResult<Connection> {
+    /// A new connection, on which every answer comes within `answering`.
+    pub(super) async fn connect(&self, answering: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
-            .set_response_timeout(Some(ANSWERING));
+            .set_response_timeout(Some(answering));
         Ok(match self {
             Self::One(client) => {
                 Connection::One(client.get_multiplexed_async_connection_with_config(&config).await?)
@@ -87,7 +79,18 @@ impl Source {
             Self::Sentinel(client) => {
                 Connection::One(client.lock().await.get_async_connection_with_config(&config).await?)
             }
-            Self::Cluster(client) => Connection::Cluster(client.get_async_connection().await?),
+            Self::Cluster(nodes, certificates) => {
+                let mut builder = ClusterClient::builder(nodes.clone())
+                    .retries(REDIRECTIONS)
+                    .tcp_settings(at_once())
+                    .connection_timeout(CONNECTING)
+                    .response_timeout(answering)
+                    .overall_response_timeout(Some(answering));
+                if let Some(certificates) = certificates {
+                    builder = builder.certs((**certificates).clone());
+                }
+                Connection::Cluster(builder.build()?.get_async_connection().await?)
+            }
         })
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{
     admission::{Sync, admit},
-    connection::{Connection, Source},
+    connection::{ANSWERING, Connection, Source},
     marks::Marks,
     script::{Arguments, Lua},
 };
@@ -79,8 +79,15 @@ impl Link {
     }
 
     /// A connection of its own, for what would hold others up. It was not asked what it is.
-    pub(super) async fn another(&self) -> RedisResult<Connection> {
-        self.source.connect().await
+    pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
+        self.source.connect(answering).await
+    }
+
+    /// Grows whenever the connection was made again.
+    pub(super) async fn number(&self) -> u64 {
+        match &*self.state.read().await {
+            State::Up { number, .. } | State::Down { number, .. } => *number,
+        }
     }
 
     /// How long writes may live only in memory; as if longest while there is no connection.
@@ -171,7 +178,7 @@ impl Link {
 
     /// Connects to a server that will do, and that is not older than it was.
     async fn connected(&self, number: u64) -> RedisResult<State> {
-        let mut connection = self.source.connect().await?;
+        let mut connection = self.source.connect(ANSWERING).await?;
         let sync = admit(&mut connection, self.volatile_allowed).await?.map_err(refused)?;
         self.marks.check(&connection).await?.map_err(refused)?;
         Ok(State::Up { connection, sync, number })

@@ -221,9 +221,10 @@ async fn what_the_journal_drops_is_added_up_by_key() {
 
 #[tokio::test]
 async fn an_audit_is_right_while_entries_make_room() {
-    let server = Server::start_with(&["--port", "0", "--appendfsync", "no"]);
+    let server = Server::start_with(&["--port", "0", "--appendonly", "no"]);
     let (_data_dir, settings) = place(&server);
-    let store = Arc::new(open(&Settings { journal_entries: 3_000, ..settings }).await.unwrap());
+    let settings = Settings { journal_entries: 3_000, volatile_allowed: true, ..settings };
+    let store = Arc::new(open(&settings).await.unwrap());
     let account = open_account_with(&*store, 1, 1_000_000).await;
     let key = make_key(&*store, account, 1, None).await;
     let spender = Arc::clone(&store);
