@@ -328,9 +328,11 @@ impl Stack {
         }
     }
 
-    /// No hold is open, and what was billed is what requests cost: asserted of every stack when it is dropped.
+    /// No hold is open, the books balance, and what was billed is what requests cost: asserted of every stack when it is
+    /// dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
+        self.cli(&["audit"]);
         let listed =
             if self.gateways.iter().any(Server::is_running) { Some(self.listed_keys().await) } else { None };
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());

@@ -22,8 +22,9 @@ use super::{CLIENTS, two_of_each, with_lease};
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// An expiry is noticed within a second; the rest is for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
-/// Processes killed one after the other, unless `FAREGATE_TEST_KILLS` says how many, and in which order.
-const KILLS: usize = 12;
+/// How often a gateway, a key-service and a Redis is killed each, unless `FAREGATE_TEST_KILLS` says it, and in which
+/// order.
+const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -237,37 +238,63 @@ async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twic
         }
     };
     let killer = async {
-        let mut chance = SEED;
-        for _ in 0..kills {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            kill_one(&stack, usize::try_from(chance >> 33).unwrap()).await;
+        for victim in shuffled(Victim::ALL.repeat(kills)) {
+            kill_one(&stack, victim).await;
         }
         heals(&stack, &key).await;
         stop.store(true, Ordering::Relaxed);
     };
     tokio::join!(join_all((0..CLIENTS).map(client)), killer);
     let (answered, lost) = (answered.into_inner(), lost.into_inner());
-    println!("{answered} requests were answered and {lost} were not, with {kills} kills among them");
+    println!(
+        "{answered} requests were answered and {lost} were not, with {kills} kills of each kind among them"
+    );
     assert!(answered > lost, "{answered} requests were answered, {lost} were not");
 }
 
+/// What is killed, and which one of two.
+#[derive(Clone, Copy)]
+enum Victim {
+    Gateway,
+    KeyService,
+    Redis,
+}
+
+impl Victim {
+    const ALL: [Self; 3] = [Self::Gateway, Self::KeyService, Self::Redis];
+}
+
+/// In an order that is the same in every run, with a number for each that chooses among its like.
+fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
+    let mut chance = SEED;
+    let mut next = |below: usize| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(chance >> 33).unwrap() % below
+    };
+    for last in (1..victims.len()).rev() {
+        victims.swap(last, next(last + 1));
+    }
+    victims.into_iter().map(|victim| (victim, next(6))).collect()
+}
+
 /// Ends one of the processes as a power cut would, and starts it again.
-async fn kill_one(stack: &Stack, chance: usize) {
+async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     let (away, between) = (Duration::from_millis(100), Duration::from_millis(250));
-    // One in three is a Redis, a key-service, a gateway.
-    let which = chance / 3 % 2;
-    match chance % 3 {
-        0 => {
-            stack.redis().kill();
+    match victim {
+        Victim::Redis => {
+            let which = which % stack.redis().masters();
+            stack.redis().kill_node(which);
             sleep(away).await;
-            stack.redis().restart().await;
+            stack.redis().restart_node(which).await;
         }
-        1 => {
-            stack.key_services[which].kill();
+        Victim::KeyService => {
+            let key_service = &stack.key_services[which % stack.key_services.len()];
+            key_service.kill();
             sleep(away).await;
-            stack.key_services[which].restart().await;
+            key_service.restart().await;
         }
-        _ => {
+        Victim::Gateway => {
+            let which = which % stack.gateways.len();
             stack.kill_gateway(which);
             sleep(away).await;
             stack.gateways[which].restart().await;
