@@ -21,7 +21,7 @@ fi
 pins() { cat clients/python/requirements.txt clients/node/package-lock.json | cksum; }
 if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node_modules ]; then
   python3 -m venv --clear .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement clients/python/requirements.txt
-  npm ci --prefix clients/node --no-audit --no-fund --loglevel error
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --requirement clients/python/requirements.txt
+  npm ci --prefix clients/node --no-audit --no-fund --ignore-scripts --loglevel error
   pins > .venv/pins
 fi

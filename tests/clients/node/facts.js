@@ -19,6 +19,16 @@ export function setting(name) {
   return value;
 }
 
+/** The user message that makes a scripted model do this. */
+export const scripted = (members) => ({ role: 'user', content: JSON.stringify({ script: members ?? {} }) });
+
+/** All that a stream says. */
+export async function collect(stream) {
+  const chunks = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+
 /** The error, exactly of this class, that a promise is rejected with. */
 export async function raises(ErrorClass, promise) {
   try {

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { CursorPage } from 'openai/pagination';
-import { fact, raises, run, setting } from './facts.js';
+import { collect, fact, raises, run, setting } from './facts.js';
 
 const baseURL = setting('BASE_URL');
 const client = new OpenAI({ baseURL, apiKey: setting('API_KEY') });
@@ -38,12 +38,6 @@ async function withKey(fields, use) {
 }
 
 const usedNanos = async (key) => nanos((await management.get(`/management/keys/${key.id}`)).used);
-
-async function collect(stream) {
-  const chunks = [];
-  for await (const chunk of stream) chunks.push(chunk);
-  return chunks;
-}
 
 const text = (chunks) => chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('');
 

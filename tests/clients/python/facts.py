@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import os
 import sys
 import traceback
@@ -21,6 +22,11 @@ def setting(name: str) -> str:
     if not (value := os.environ.get(name)):
         sys.exit(f"{name} is not set")
     return value
+
+
+def scripted(**members) -> dict:
+    """The user message that makes a scripted model do this."""
+    return {"role": "user", "content": json.dumps({"script": members})}
 
 
 def raises(error: type[Exception], call: Callable) -> Exception:
@@ -43,7 +49,8 @@ def run() -> None:
             print(f"ok    {name}", flush=True)
         except Exception as error:
             failed += 1
-            place = [at for at in traceback.extract_tb(error.__traceback__) if at.name == function.__name__][-1]
+            script = sys.modules["__main__"].__file__
+            place = [at for at in traceback.extract_tb(error.__traceback__) if at.filename == script][-1]
             print(f"FAIL  {name}: line {place.lineno}, {place.line}: {error!r}", flush=True)
     print(f"{len(_facts) - failed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

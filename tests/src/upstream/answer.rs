@@ -97,6 +97,7 @@ struct Plan {
     options: StreamOptions,
     timings_per_token: bool,
     choices: u64,
+    alternatives: Option<u64>,
     /// Tokens of each choice.
     length: u64,
     prompt: u64,
@@ -116,6 +117,7 @@ impl Plan {
             options: asked.stream_options,
             timings_per_token: asked.timings_per_token,
             choices: asked.choices(),
+            alternatives: asked.alternatives(),
             length,
             prompt: asked.prompt_tokens(&script),
             finish: script.finish_reason.clone().unwrap_or_else(|| honest.into()),
@@ -142,7 +144,7 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     let generated = plan.length * plan.choices;
     let finish = (script.fault != Fault::NoFinishReason).then_some(plan.finish.as_str());
     let told = plan.told(generated);
-    let text = render::whole(&plan.model, script, plan.length, plan.choices, finish, told);
+    let text = render::whole(&plan.model, script, plan.length, plan.choices, plan.alternatives, finish, told);
     running.serve(plan.served(generated), told);
     let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
     let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
@@ -176,7 +178,7 @@ async fn cut_later() -> io::Result<Bytes> {
 }
 
 fn streamed(plan: Plan, running: Running) -> Response<Body> {
-    let events = Events::new(&plan.model, plan.script.style);
+    let events = Events::new(&plan.model, plan.script.style, plan.alternatives);
     let steps = steps(&plan);
     let state = Streaming { plan, events, running, steps, generated: 0 };
     let frames = stream::unfold(state, async |mut state| {
@@ -265,7 +267,7 @@ impl Streaming {
         let style = self.plan.script.style;
         let last = style.text_on_finish && index + 1 == self.plan.length;
         let finish = last.then_some(self.plan.finish.as_str());
-        let event = self.events.token(choice, self.plan.script.token(index), finish, told);
+        let event = self.events.token(choice, &self.plan.script, index, finish, told);
         if style.comments { format!("{}{event}", self.events.comment()) } else { event }
     }
 

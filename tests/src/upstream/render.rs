@@ -1,6 +1,6 @@
 //! How answers look on the wire.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::{Value, json};
 
@@ -14,35 +14,39 @@ pub(super) struct Events {
     /// Everything before the choices.
     head: String,
     style: Style,
+    /// Alternatives that are told of each token of text.
+    alternatives: Option<u64>,
     line_end: &'static str,
 }
 
 impl Events {
-    /// The events of a stream of this model.
-    pub(super) fn new(model: &str, style: Style) -> Self {
+    /// The events of a stream of this model, with so many alternatives to each token of text.
+    pub(super) fn new(model: &str, style: Style, alternatives: Option<u64>) -> Self {
         let head = format!(
             r#"{{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":{CREATED},"model":{},"system_fingerprint":"fp_scripted","choices":["#,
             Value::from(model)
         );
-        Self { head, style, line_end: if style.crlf { "\r\n" } else { "\n" } }
+        Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
     /// The first chunk of a choice.
     pub(super) fn role(&self, choice: u64, usage: Option<Usage>) -> String {
-        self.chunk(choice, r#""role":"assistant","content":"""#, None, usage)
+        self.chunk(choice, r#""role":"assistant","content":"""#, None, None, usage)
     }
 
     /// A token of a choice.
     pub(super) fn token(
         &self,
         choice: u64,
-        token: Token,
+        script: &Script,
+        index: u64,
         finish: Option<&str>,
         usage: Option<Usage>,
     ) -> String {
         let repeated = |call: u64| {
             if self.style.repeats_calls { call_of(call) } else { r#""function":{"#.to_owned() }
         };
+        let token = script.token(index);
         let mut delta = String::with_capacity(64);
         if self.style.role_everywhere {
             delta.push_str(r#""role":"assistant","#);
@@ -52,7 +56,7 @@ impl Events {
             Token::Reasoning(index) => {
                 write!(delta, r#""{}":"{}""#, self.style.reasoning.name(), word(index))
             }
-            Token::Text(index) => write!(delta, r#""content":"{}""#, word(index)),
+            Token::Text(index) => write!(delta, r#""content":{}"#, Value::from(script.word(index))),
             Token::Tool { call, part: 0 } => {
                 write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, call_of(call))
             }
@@ -63,12 +67,16 @@ impl Events {
                 Value::from(if part == 1 { ARGUMENTS.0 } else { ARGUMENTS.1 })
             ),
         };
-        self.chunk(choice, &delta, finish, usage)
+        let logprobs = match token {
+            Token::Text(index) => self.alternatives.map(|most| logprobs([script.word(index)], most)),
+            Token::Reasoning(_) | Token::Tool { .. } => None,
+        };
+        self.chunk(choice, &delta, logprobs, finish, usage)
     }
 
     /// The last chunk of a choice.
     pub(super) fn finish(&self, choice: u64, reason: &str, usage: Option<Usage>) -> String {
-        self.chunk(choice, "", Some(reason), usage)
+        self.chunk(choice, "", None, Some(reason), usage)
     }
 
     /// The chunk that says the usage and nothing else.
@@ -86,9 +94,20 @@ impl Events {
         format!("data: {data}{}", self.gap())
     }
 
-    fn chunk(&self, choice: u64, delta: &str, finish: Option<&str>, usage: Option<Usage>) -> String {
+    fn chunk(
+        &self,
+        choice: u64,
+        delta: &str,
+        logprobs: Option<Value>,
+        finish: Option<&str>,
+        usage: Option<Usage>,
+    ) -> String {
         let mut out = String::with_capacity(320);
-        let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":null,"#, self.head);
+        let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
+        let _ = match logprobs {
+            Some(logprobs) => write!(out, "{logprobs},"),
+            None => write!(out, "null,"),
+        };
         let _ = match finish {
             Some(reason) => write!(out, r#""finish_reason":"{reason}"}}]"#),
             None => write!(out, r#""finish_reason":null}}]"#),
@@ -117,17 +136,36 @@ fn call_of(call: u64) -> String {
 /// The arguments of every tool call, in the pieces they come in.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
+/// The probabilities of these tokens, and of so many alternatives to each.
+fn logprobs<'a>(tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
+    let one = |token: &str, rank: u64| {
+        // The likeliest has -0.25, the next one -0.5, and so on: numbers that every float type holds exactly.
+        let logprob = -f64::from(u32::try_from(rank + 1).unwrap()) / 4.0;
+        json!({"token": token, "logprob": logprob, "bytes": token.as_bytes()})
+    };
+    let told = tokens.into_iter().map(|token| {
+        let mut told = one(&token, 0);
+        let others = (1..alternatives).map(|rank| one(word(rank), rank));
+        told["top_logprobs"] = (alternatives > 0).then(|| one(&token, 0)).into_iter().chain(others).collect();
+        told
+    });
+    json!({"content": told.collect::<Vec<_>>()})
+}
+
 /// A whole answer; the usage may be left out.
 pub(super) fn whole(
     model: &str,
     script: &Script,
     length: u64,
     choices: u64,
+    alternatives: Option<u64>,
     finish: Option<&str>,
     usage: Option<Usage>,
 ) -> String {
+    let words = (0..text_tokens(script, length)).map(|index| script.word(index));
+    let logprobs = alternatives.map(|most| logprobs(words, most));
     let choices: Vec<Value> = (0..choices)
-        .map(|index| json!({"index": index, "message": message(script, length), "logprobs": null, "finish_reason": finish}))
+        .map(|index| json!({"index": index, "message": message(script, length), "logprobs": logprobs, "finish_reason": finish}))
         .collect();
     let mut answer = json!({
         "id": "chatcmpl-scripted", "object": "chat.completion", "created": CREATED, "model": model,
@@ -139,11 +177,16 @@ pub(super) fn whole(
     answer.to_string()
 }
 
+/// Tokens of text in an answer of this length.
+fn text_tokens(script: &Script, length: u64) -> u64 {
+    script.completion_tokens.min(length) - script.reasoning_tokens.min(script.completion_tokens).min(length)
+}
+
 fn message(script: &Script, length: u64) -> Value {
     let reasoning = script.reasoning_tokens.min(script.completion_tokens).min(length);
-    let words = script.completion_tokens.min(length) - reasoning;
+    let words = text_tokens(script, length);
     let calls = length.saturating_sub(script.completion_tokens) / super::script::TOKENS_PER_CALL;
-    let mut message = json!({"role": "assistant", "content": text(words)});
+    let mut message = json!({"role": "assistant", "content": script.words(words)});
     if reasoning > 0 {
         message[script.style.reasoning.name()] = text(reasoning).into();
     }

@@ -34,6 +34,10 @@ pub(super) struct Asked<'a> {
     max_completion_tokens: Option<u64>,
     #[serde(default)]
     n: Option<u64>,
+    #[serde(default)]
+    logprobs: Option<bool>,
+    #[serde(default)]
+    top_logprobs: Option<u64>,
 }
 
 /// How to stream.
@@ -77,6 +81,11 @@ impl Asked<'_> {
     /// What keeps part of the cache apart.
     pub(super) fn cache_salt(&self) -> &str {
         self.cache_salt.as_deref().unwrap_or_default()
+    }
+
+    /// How many alternatives are to be told of each token of text; `None` where no probabilities are wanted.
+    pub(super) fn alternatives(&self) -> Option<u64> {
+        (self.logprobs == Some(true)).then(|| self.top_logprobs.unwrap_or(0))
     }
 
     /// Tokens of each choice, and whether that is fewer than the script would have.

@@ -1,5 +1,7 @@
 //! What a scripted answer does, told by the request itself.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,6 +23,8 @@ pub struct Script {
     pub completion_tokens: u64,
     /// The first so many of them are reasoning.
     pub reasoning_tokens: u64,
+    /// Said instead of the usual words, eight characters a token; `completion_tokens` then follows from it.
+    pub says: String,
     /// Tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
     /// Generates to the end whatever `max_tokens` says.
@@ -49,6 +53,7 @@ impl Default for Script {
             context: None,
             completion_tokens: 5,
             reasoning_tokens: 0,
+            says: String::new(),
             tool_calls: 0,
             ignores_max_tokens: false,
             head_after_ms: 0,
@@ -242,6 +247,9 @@ impl ReasoningField {
     }
 }
 
+/// Characters of a token where a script tells the text.
+const PIECE: usize = 8;
+
 /// Tokens of one tool call: its name, and its arguments in two pieces.
 pub(super) const TOKENS_PER_CALL: u64 = 3;
 
@@ -297,9 +305,32 @@ impl Script {
         let start = text.find("{\"script\":")?;
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Holder>();
         match values.next()? {
-            Ok(holder) => Some(holder.script),
+            Ok(holder) => Some(holder.script.measured()),
             Err(e) => panic!("a script cannot be read: {e}: {text}"),
         }
+    }
+
+    /// With as many tokens as it takes to say what is to be said.
+    fn measured(mut self) -> Self {
+        if !self.says.is_empty() {
+            let pieces = self.says.chars().count().div_ceil(PIECE) as u64;
+            self.completion_tokens = self.reasoning_tokens + pieces;
+        }
+        self
+    }
+
+    /// The text's so-and-so-many-th token.
+    pub(super) fn word(&self, index: u64) -> Cow<'_, str> {
+        if self.says.is_empty() {
+            return word(index).into();
+        }
+        let before = usize::try_from(index).unwrap() * PIECE;
+        self.says.chars().skip(before).take(PIECE).collect()
+    }
+
+    /// The text's first so many tokens.
+    pub(super) fn words(&self, tokens: u64) -> String {
+        (0..tokens).map(|index| self.word(index)).collect()
     }
 
     /// Tokens each choice would generate.

@@ -1,39 +1,233 @@
-//! The official OpenAI SDKs, as applications use them. What they see is written down in `tests/clients`.
+//! The clients that people use: the official SDKs, frameworks and a command line. What each of them sees is written down
+//! in `tests/clients`; what of it reached the model is asserted here.
 
 use std::{path::Path, process::Command, time::Duration};
 
-use serde_json::json;
-use tests::harness::{Models, Options, Stack};
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{ApiKey, Models, Options, PATIENCE, Server, Settings, Stack},
+    upstream::{Generation, Script},
+};
 use tokio::{task::spawn_blocking, time::timeout};
 
-/// How long all facts of one SDK may take on a slow machine.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// How long all facts of one client may take on a slow machine.
+const ALL_FACTS: Duration = Duration::from_mins(3);
+
+/// Keys that a pager walks.
+const KEYS: usize = 7;
+
+/// What the services of the stack for errors know each other by.
+const INTERNAL_TOKEN: &str = "between-the-services";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_python_sdk_finds_every_fact() {
-    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/.venv/bin/python");
-    every_fact_holds(python, "python", "sdk.py").await;
+    let stack = of(Models::Builtin).await;
+    holds("python/sdk.py", &stack, &stack.key().await, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_node_sdk_finds_every_fact() {
-    every_fact_holds("node", "node", "sdk.js").await;
+    let stack = of(Models::Builtin).await;
+    holds("node/sdk.js", &stack, &stack.key().await, &[]).await;
 }
 
-/// Runs a script of `tests/clients` against the built-in model; it prints a line a fact.
-async fn every_fact_holds(program: &str, folder: &str, script: &str) {
-    let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_python_sdk_gets_all_that_a_model_can_do() {
+    let stack = of(Models::Scripted).await;
+    let key = many_keys(&stack).await;
+    holds("python/scripted.py", &stack, &key, &[]).await;
+    assert_forwarded(&stack);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_node_sdk_gets_all_that_a_model_can_do() {
+    let stack = of(Models::Scripted).await;
+    let key = many_keys(&stack).await;
+    holds("node/scripted.js", &stack, &key, &[]).await;
+    assert_forwarded(&stack);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn langchain_needs_nothing_but_the_address() {
+    let stack = of(Models::Scripted).await;
+    holds("python/with_langchain.py", &stack, &stack.key().await, &[]).await;
+    for body in forwarded(&stack, "langchain images") {
+        let parts = &body["messages"][0]["content"];
+        assert!(parts[2]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
+    }
+    for body in forwarded(&stack, "langchain json_schema") {
+        assert_eq!(body["response_format"]["json_schema"]["name"], "Town");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_vercel_ai_sdk_needs_nothing_but_the_address() {
+    let stack = of(Models::Scripted).await;
+    holds("node/ai.js", &stack, &stack.key().await, &[]).await;
+    assert_eq!(forwarded(&stack, "ai effort")[0]["reasoning_effort"], "high");
+    assert_eq!(forwarded(&stack, "ai 502").len(), 2, "tried again once");
+    assert_eq!(forwarded(&stack, "ai shape")[0]["response_format"]["type"], "json_schema");
+    let parts = &forwarded(&stack, "ai images")[0]["messages"][0]["content"];
+    assert_eq!(parts[1]["image_url"]["url"], "https://images.example.com/cat.png");
+    assert!(parts[2]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_llm_command_needs_nothing_but_the_address() {
+    let stack = of(Models::Scripted).await;
+    holds("python/command_line.py", &stack, &stack.key().await, &[]).await;
+    assert_eq!(forwarded(&stack, "llm schema")[0]["messages"][0]["content"], "Be brief.");
+    assert_eq!(forwarded(&stack, "llm schema")[0]["response_format"]["type"], "json_schema");
+    let parts = &forwarded(&stack, "llm images")[0]["messages"][0]["content"];
+    assert!(parts[1]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
+}
+
+/// Every error of the contract but our own bugs, which no client can ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
+    let env = vec![
+        ("FAREGATE_MAX_BODY_MIB", "1".to_owned()),
+        ("FAREGATE_INTERNAL_TOKEN", INTERNAL_TOKEN.to_owned()),
+    ];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
     stack.others_spend();
-    let made = stack.manage(http::Method::POST, "", Some(json!({"label": "sdk"}))).await;
+    let key = stack.key().await;
+    let poor = stack.open_account("poor", NanoUsd::ZERO);
+    let poor = stack.key_of(&poor, json!({})).await;
+    let alone = gateway(&stack, "alone", "http://127.0.0.1:1", "4096").await;
+    let full = gateway(&stack, "full", stack.server().address("key-grpc"), "1").await;
+    let mut first = stack.call_at(&full, &key, Script::tokens(1, 100_000).pace(10)).stream().await;
+    first.read_tokens(1).await;
+    let [alone_url, full_url] = [&alone, &full].map(|server| format!("{}/v1", server.public()));
+    let more =
+        [("POOR_KEY", poor.secret.as_str()), ("ALONE_URL", alone_url.as_str()), ("FULL_URL", &full_url)];
+    // Both at once: they do little but wait.
+    tokio::join!(
+        holds("python/errors.py", &stack, &key, &more),
+        holds("node/errors.js", &stack, &key, &more)
+    );
+    for (fault, attempts) in [
+        ("500 nested", 3),
+        ("401 nested", 3),
+        ("nonsense", 3),
+        ("429 nested", 3),
+        ("504 nested", 3),
+        ("400 too_long", 1),
+    ] {
+        let reached = |client: &str| stack.upstream.tagged(&format!("{client}: {fault}")).len();
+        assert_eq!(reached("python"), 2 * attempts, "{fault}: the sync client and the async one");
+        assert_eq!(reached("node"), attempts, "{fault}");
+    }
+    // Its gateway has to live until it is settled.
+    drop(first);
+    stack.released(PATIENCE).await;
+}
+
+/// A stack where others than the harness spend.
+async fn of(models: Models) -> Stack {
+    let stack = Stack::with(Options { models, ..Options::default() }).await;
+    stack.others_spend();
+    stack
+}
+
+/// A key, and as many others as a pager needs.
+async fn many_keys(stack: &Stack) -> ApiKey {
+    for number in 1..KEYS {
+        stack.key_with(json!({"label": number.to_string()})).await;
+    }
+    stack.key().await
+}
+
+/// One more gateway before the same upstream, which finds its key-service here and carries so many requests at once.
+async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Server {
+    let data = stack.data().join(name);
+    std::fs::create_dir_all(&data).unwrap();
+    let env = vec![
+        ("FAREGATE_MODELS", stack.data().join("models.toml").display().to_string()),
+        ("FAREGATE_INTERNAL_TOKEN", INTERNAL_TOKEN.to_owned()),
+        ("FAREGATE_KEY_SERVICE_URL", key_service.to_owned()),
+        ("FAREGATE_MAX_IN_FLIGHT", most.to_owned()),
+    ];
+    Server::start(&Settings { program: "inference-gateway", data, env }).await
+}
+
+/// What requests of this tag became on their way to the model.
+fn forwarded(stack: &Stack, tag: &str) -> Vec<Value> {
+    let sent = stack.upstream.tagged(tag);
+    assert!(!sent.is_empty(), "nothing of `{tag}` reached the upstream");
+    sent.iter().map(Generation::json).collect()
+}
+
+/// What an official SDK's requests became on their way to the model.
+fn assert_forwarded(stack: &Stack) {
+    let bodies = |tag: &str| forwarded(stack, tag);
+    for body in bodies("images") {
+        let parts = &body["messages"][0]["content"];
+        assert_eq!(
+            parts[1]["image_url"],
+            json!({"url": "https://images.example.com/cat.png", "detail": "low"})
+        );
+        assert!(parts[2]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
+    }
+    for body in bodies("tools, answered") {
+        let said = body["messages"].as_array().unwrap();
+        assert_eq!(
+            said[1]["tool_calls"][1]["function"],
+            json!({"name": "lookup", "arguments": "{\"q\":\"x\"}"})
+        );
+        assert_eq!(
+            (&said[2]["tool_call_id"], &said[3]["tool_call_id"]),
+            (&json!("call_0"), &json!("call_1"))
+        );
+    }
+    for body in bodies("strict tools") {
+        assert_eq!(body["tools"][0]["function"]["strict"], true);
+    }
+    let efforts: Vec<Value> =
+        bodies("reasoning").iter_mut().map(|body| body["reasoning_effort"].take()).collect();
+    assert!(efforts.contains(&json!("low")) && efforts.contains(&json!("high")), "{efforts:?}");
+    for body in bodies("thoughts") {
+        assert_eq!(body["messages"][1]["reasoning_content"], " the quick brown fox");
+    }
+    for body in bodies("shape") {
+        let format = &body["response_format"];
+        assert_eq!(
+            (&format["type"], &format["json_schema"]["strict"]),
+            (&json!("json_schema"), &json!(true))
+        );
+        assert_eq!(format["json_schema"]["schema"]["required"], json!(["name", "people", "rivers"]));
+    }
+    for body in bodies("spellings") {
+        assert_eq!((&body["messages"][0]["role"], &body["max_tokens"]), (&json!("system"), &json!(4)));
+        for dropped in ["user", "metadata", "store", "service_tier", "verbosity", "unheard_of"] {
+            assert_eq!(body.get(dropped), None, "{dropped}");
+        }
+    }
+    let broken = ["cut", "no end", "error event", "no finish reason", "abort"];
+    for tag in broken.map(|name| format!("broken: {name}")) {
+        assert!(bodies(&tag).len() <= 2, "{tag} is tried once by each client");
+    }
+}
+
+/// Runs a script of `tests/clients`, which prints a line a fact.
+async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    let (folder, file) = script.split_once('/').unwrap();
+    let program = match folder {
+        "python" => concat!(env!("CARGO_MANIFEST_DIR"), "/.venv/bin/python"),
+        other => other,
+    };
     let mut command = Command::new(program);
     command
-        .arg(script)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(folder))
+        .arg(file)
+        .current_dir(clients.join(folder))
         .env("BASE_URL", stack.url("/v1"))
-        .env("API_KEY", made.json()["key"].as_str().unwrap())
-        .env("MANAGEMENT_KEY", &stack.account.management_key);
+        .env("API_KEY", &key.secret)
+        .env("MANAGEMENT_KEY", &stack.account.management_key)
+        .envs(more.iter().copied());
     // One that does not end in time ends when its server does.
-    let ran = timeout(PATIENCE, spawn_blocking(move || command.output())).await;
+    let ran = timeout(ALL_FACTS, spawn_blocking(move || command.output())).await;
     let ran = ran.unwrap_or_else(|_| panic!("{script} does not end")).unwrap();
     let ran =
         ran.unwrap_or_else(|e| panic!("cannot run {program} ({e}); tests/tools/install.sh installs it"));

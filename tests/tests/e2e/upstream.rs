@@ -133,6 +133,31 @@ async fn it_reasons_and_calls_tools_in_either_dialect() {
 }
 
 #[tokio::test]
+async fn it_says_what_it_is_told_with_probabilities_where_they_are_wanted() {
+    let upstream = Upstream::start();
+    let script = Script { says: "{\"town\": \"Köln\"}".into(), ..Script::tokens(1, 0) };
+    let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
+    assert_eq!(answer["choices"][0]["message"]["content"], script.says);
+    assert_eq!(
+        (&answer["choices"][0]["logprobs"], &answer["usage"]["completion_tokens"]),
+        (&Value::Null, &json!(2))
+    );
+    let wanted = json!({"logprobs": true, "top_logprobs": 2});
+    let answer = whole(&upstream, &script, wanted.clone()).await.unwrap().json();
+    let told = answer["choices"][0]["logprobs"]["content"].as_array().unwrap().clone();
+    assert_eq!(told.iter().filter_map(|t| t["token"].as_str()).collect::<String>(), script.says);
+    assert_eq!((&told[0]["logprob"], &told[0]["top_logprobs"][1]["logprob"]), (&json!(-0.25), &json!(-0.5)));
+    let events = stream(&upstream, &script, wanted).await;
+    assert_eq!(streamed_text(&events, "content"), script.says);
+    let streamed = data(&events)
+        .iter()
+        .filter_map(|c| c["choices"][0]["logprobs"]["content"].get(0))
+        .cloned()
+        .collect::<Vec<_>>();
+    assert_eq!(streamed, told);
+}
+
+#[tokio::test]
 async fn it_lies_about_usage_or_keeps_it_to_itself() {
     let upstream = Upstream::start();
     let lie = Usage { prompt: 1, cached: 9, completion: 1_000_000 };
