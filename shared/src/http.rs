@@ -171,9 +171,28 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let announced = content_length(headers);
     if announced.is_some_and(|length| length > limit as u64) {
+        discard(body);
         return Err(too_large(limit));
     }
     read_rest(BytesMut::new(), body, announced, limit).await
+}
+
+/// How long, and how much, a client may go on to send of a body that is refused.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 8 << 20;
+
+/// Throws away what still comes of a refused body, within bounds. A connection that is closed on unread bytes is reset,
+/// which takes the answer from clients that send all they have before they listen.
+pub fn discard(mut body: Body) {
+    let thrown_away = async move {
+        let mut left = LINGER_BYTES;
+        while let Some(Ok(frame)) = body.frame().await
+            && left > 0
+        {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    tokio::spawn(timeout(LINGER, thrown_away));
 }
 
 /// What the `Content-Length` says.
@@ -201,6 +220,7 @@ async fn read_rest(
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
         if so_far + data.len() > limit {
+            discard(body);
             return Err(too_large(limit));
         }
         // A body that came in one piece is not copied.
