@@ -121,6 +121,11 @@ impl Upstream {
         Address { model: &self.model, max_tokens: Some(1), progress: Progress::None, cache_salt: None }
     }
 
+    /// Whether the usage of a whole answer with several choices counts the first of them alone.
+    pub const fn tells_usage_of_first_choice(&self) -> bool {
+        self.dialect.usage_of_first_choice
+    }
+
     /// Sends a chat request; answers once the upstream has said 200.
     pub async fn send(&self, head: Bytes, rest: Bytes) -> Result<Response<Incoming>, Failure> {
         let response = self.post(&self.chat, head, rest, HEADERS_DEADLINE).await?;

@@ -27,7 +27,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{Begun, Job, Reply, Story, allowance::Allowance, head, lease::Lease, tally::Tally};
 use crate::{
     domain::{
-        answer::{Event, Reported, Rewriter},
+        answer::{Chunk, Event, Reported, Rewriter},
         complaint::Complaint,
         routing::Outcome,
         sse::Decoder,
@@ -79,7 +79,6 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, reply: Reply, story:
         tally: job.tally(),
         decoder: Decoder::default(),
         rewriter: Rewriter::new(job.generation(), job.forward.include_usage),
-        one_choice: job.forward.n == 1,
         upstream_model: running.upstream().model.clone(),
         reasoning: 0,
         out: BytesMut::new(),
@@ -118,8 +117,6 @@ struct Stream {
     tally: Tally,
     decoder: Decoder,
     rewriter: Rewriter,
-    /// Whether what the upstream says of a choice is true of the whole answer.
-    one_choice: bool,
     /// The name that the upstream knows the model by.
     upstream_model: String,
     /// Tokens of reasoning inside those generated, as the upstream last said.
@@ -199,9 +196,7 @@ impl Stream {
                 Ok(Event::Failed(complaint)) => return Some(self.complained(&complaint)),
                 Err(nonsense) => return Some(failed(&nonsense.to_string())),
             };
-            let reported = chunk.usage.or(chunk.timings.filter(|_| self.one_choice));
-            let reported = reported.map(|reported| reported.tokens);
-            let tally = self.tally.with(chunk.text_bytes, chunk.outputs, reported);
+            let tally = self.tally_with(&chunk);
             if chunk.has_output() && !self.may_deliver(&tally) {
                 if self.allowance.complete() {
                     return Some(Ending::GrantUsedUp);
@@ -223,6 +218,17 @@ impl Stream {
         }
         self.ask();
         None
+    }
+
+    /// The tally once this chunk is delivered.
+    fn tally_with(&self, chunk: &Chunk<'_>) -> Tally {
+        let mut tally = self.tally;
+        let mut reported = chunk.usage.map(|reported| reported.tokens);
+        if let Some((choice, used)) = chunk.choice_usage {
+            let (with, all) = tally.with_choice(choice, used.tokens);
+            (tally, reported) = (with, reported.or(Some(all)));
+        }
+        tally.with(chunk.text_bytes, chunk.outputs, reported)
     }
 
     /// Whether what the stream would have used by then is covered. A mere estimate does not end a stream whose upstream

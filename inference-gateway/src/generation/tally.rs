@@ -2,7 +2,7 @@
 
 use shared::tokens::Usage;
 
-use crate::domain::chat::BYTES_PER_TOKEN;
+use crate::domain::chat::{BYTES_PER_TOKEN, MAX_CHOICES};
 
 /// The tokens of a stream so far.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub(super) struct Tally {
     most_completion: u64,
     counted: u64,
     reported: Option<Usage>,
+    /// What each choice generated, where the upstream says that.
+    by_choice: [u64; MAX_CHOICES as usize],
     /// Output was delivered after the last report.
     behind: bool,
 }
@@ -19,7 +21,15 @@ impl Tally {
     /// Nothing was delivered. The prompt is taken to have this many tokens until the upstream says, and the upstream
     /// was told to generate no more than this many.
     pub(super) const fn new(prompt_estimate: u64, most_completion: u64) -> Self {
-        Self { prompt_estimate, most_completion, counted: 0, reported: None, behind: true }
+        let by_choice = [0; MAX_CHOICES as usize];
+        Self { prompt_estimate, most_completion, counted: 0, reported: None, by_choice, behind: true }
+    }
+
+    /// The tally with what one choice used so far, and what all of them together did by that.
+    #[must_use]
+    pub(super) fn with_choice(mut self, choice: usize, used: Usage) -> (Self, Usage) {
+        self.by_choice[choice] = self.by_choice[choice].max(used.completion);
+        (self, Usage { completion: self.by_choice.iter().sum(), ..used })
     }
 
     /// The tally after a chunk with so many bytes of output, for so many choices (at least a token each), and what the
@@ -88,6 +98,19 @@ mod tests {
         assert_eq!((tally.usage(), tally.estimated()), (REPORT, false));
         let tally = tally.with(9, 1, None);
         assert_eq!((tally.usage(), tally.estimated()), (Usage { completion: 5, ..REPORT }, true));
+    }
+
+    #[test]
+    fn what_choices_used_is_added_up() {
+        let told = |completion| Usage { completion, ..REPORT };
+        let mut tally = Tally::new(100, 1000);
+        for (choice, completion, sum) in [(0, 1, 1), (1, 1, 2), (0, 2, 3), (1, 2, 4)] {
+            let (with, all) = tally.with_choice(choice, told(completion));
+            tally = with.with(4, 1, Some(all));
+            assert_eq!((tally.usage(), tally.estimated()), (told(sum), false));
+        }
+        // What is said of the last one in the end takes nothing back.
+        assert_eq!(tally.with(0, 0, Some(told(2))).usage(), told(4));
     }
 
     #[test]

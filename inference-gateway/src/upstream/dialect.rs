@@ -14,6 +14,8 @@ pub(super) struct Dialect {
     pub(super) counter: Counter,
     /// Whether its cache of prompts is kept apart by a `cache_salt`.
     pub(super) salted: bool,
+    /// Whether the usage of a whole answer with several choices counts the first of them alone.
+    pub(super) usage_of_first_choice: bool,
 }
 
 /// Where a server counts the tokens of a chat request, with its template around them.
@@ -41,26 +43,38 @@ impl Counter {
 
 impl Dialect {
     /// Any server of the API: what is not promised is not asked for, since strict ones refuse what they do not know.
-    const OPENAI: Self = Self { progress: Progress::None, counter: Counter::None, salted: false };
+    const OPENAI: Self = Self {
+        progress: Progress::None,
+        counter: Counter::None,
+        salted: false,
+        usage_of_first_choice: false,
+    };
 
     /// vLLM. Says `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the prompt
     /// of a stream that is left is billed as not cached.
-    const VLLM: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: true };
+    const VLLM: Self =
+        Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: true, ..Self::OPENAI };
 
     /// SGLang. Says what was cached only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
     /// refuse a chat, which then has no exact count.
-    const SGLANG: Self = Self { progress: Progress::Usage, counter: Counter::UnderV1, salted: true };
+    const SGLANG: Self =
+        Self { progress: Progress::Usage, counter: Counter::UnderV1, salted: true, ..Self::OPENAI };
 
-    /// llama.cpp's server. Its cache is a slot's own and cannot be kept apart.
-    const LLAMA_CPP: Self =
-        Self { progress: Progress::Timings, counter: Counter::InputTokens, salted: false };
+    /// llama.cpp's server. Counts each choice by itself, and in a whole answer only the first. Its cache is a slot's own
+    /// and cannot be kept apart.
+    const LLAMA_CPP: Self = Self {
+        progress: Progress::Timings,
+        counter: Counter::InputTokens,
+        usage_of_first_choice: true,
+        ..Self::OPENAI
+    };
 
     /// Ollama. Never says what was cached, and cuts a prompt that is too long instead of refusing it: the model's
     /// `context_window` and its `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
     /// The model inside the `faregate` binary.
-    const BUILTIN: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: false };
+    const BUILTIN: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 
     /// What this kind can be asked.
     pub(super) const fn of(kind: UpstreamKind) -> Self {

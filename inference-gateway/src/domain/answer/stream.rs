@@ -23,8 +23,8 @@ pub enum Event<'a> {
 pub struct Chunk<'a> {
     /// What was used so far, or in all, if the upstream says so.
     pub usage: Option<Reported>,
-    /// What the choice of this chunk used so far, if the upstream says so: all that was used, where there is but one.
-    pub timings: Option<Reported>,
+    /// What one choice used so far, if the upstream says that: its place, and the prompt with its own output.
+    pub choice_usage: Option<(usize, Reported)>,
     /// Bytes of what was generated, as JSON spells it: what an estimate of its tokens starts from.
     pub text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
@@ -109,8 +109,9 @@ impl<'a> Chunk<'a> {
             text_bytes += bytes;
             outputs += u64::from(bytes > 0);
         }
-        let (usage, timings) = (usage.and_then(Reported::read), timings.and_then(Reported::read_timings));
-        Self { usage, timings, text_bytes, outputs, choices }
+        let timings = timings.and_then(Reported::read_timings);
+        let choice_usage = choices.first().map(|choice| choice.index).zip(timings);
+        Self { usage: usage.and_then(Reported::read), choice_usage, text_bytes, outputs, choices }
     }
 
     /// Whether something was generated.

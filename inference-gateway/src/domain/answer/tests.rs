@@ -120,6 +120,18 @@ fn what_a_whole_answer_says_of_itself_is_read() {
 }
 
 #[test]
+fn what_all_choices_took_is_told_from_what_the_first_took() {
+    let choice = |text: &str| json!({"finish_reason": "stop", "message": {"content": text}});
+    let body = json!({"choices": [choice("four"), choice("twelve bytes")], "usage": {"prompt_tokens": 9, "completion_tokens": 3}});
+    let body = body.to_string();
+    let completion = Completion::read(body.as_bytes()).unwrap();
+    assert_eq!(completion.usage_of_all().unwrap().tokens, Usage { prompt: 9, cached: 0, completion: 12 });
+    let silent =
+        json!({"choices": [choice("")], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}).to_string();
+    assert_eq!(Completion::read(silent.as_bytes()).unwrap().usage_of_all().unwrap().tokens.completion, 3);
+}
+
+#[test]
 fn a_whole_answer_that_is_none_is_nonsense() {
     let choice = |choice: Value| json!({"choices": [choice]});
     for (upstream, expected) in [
@@ -265,12 +277,13 @@ fn what_a_server_calls_thinking_and_is_a_text_comes_through() {
 }
 
 #[test]
-fn timings_are_read_beside_usage() {
-    let chunk = json!({"choices": [{"index": 0, "delta": {"content": "Hi"}}], "timings": {"cache_n": 8, "prompt_n": 4, "predicted_n": 2}});
+fn timings_tell_of_their_choice_alone() {
+    let chunk = json!({"choices": [{"index": 1, "delta": {"content": "Hi"}}], "timings": {"cache_n": 8, "prompt_n": 4, "predicted_n": 2}});
     let chunk = chunk.to_string();
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
     assert_eq!(chunk.usage, None);
-    assert_eq!(chunk.timings.unwrap().tokens, Usage { prompt: 12, cached: 8, completion: 2 });
+    let (choice, reported) = chunk.choice_usage.unwrap();
+    assert_eq!((choice, reported.tokens), (1, Usage { prompt: 12, cached: 8, completion: 2 }));
 }
 
 #[test]

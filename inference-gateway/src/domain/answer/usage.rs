@@ -85,7 +85,7 @@ impl Reported {
         })
     }
 
-    /// Reads `timings`, which tell the same of an answer with one choice.
+    /// Reads `timings`, which tell the same of one choice.
     pub(super) fn read_timings(timings: &RawValue) -> Option<Self> {
         let raw: RawTimings<'_> = serde_json::from_str(timings.get()).ok()?;
         let cached = count(raw.cached).unwrap_or(0);

@@ -70,6 +70,17 @@ impl<'a> Completion<'a> {
         })
     }
 
+    /// What was used, where the upstream says it of the first choice alone: that the others took as many tokens for as many
+    /// bytes is an estimate.
+    pub fn usage_of_all(&self) -> Option<Reported> {
+        let mut usage = self.usage?;
+        let first = self.choices.first().map_or(0, |(choice, _)| choice.message.text_bytes());
+        if first > 0 {
+            usage.tokens.completion = (usage.tokens.completion * self.text_bytes).div_ceil(first);
+        }
+        Some(usage)
+    }
+
     /// Why each choice ended.
     pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
         self.choices.iter().map(|(_, reason)| *reason)

@@ -14,7 +14,7 @@ pub enum Progress {
     None,
     /// By `continuous_usage_stats`: as `usage`.
     Usage,
-    /// By `timings_per_token`: as `timings`.
+    /// By `timings_per_token`: as `timings`, of each choice by itself.
     Timings,
 }
 
@@ -81,9 +81,8 @@ impl Forward {
             head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
             head.push_str(match to.progress {
                 Progress::Usage => ",\"continuous_usage_stats\":true}",
-                // They count each choice by itself.
-                Progress::Timings if self.n == 1 => "},\"timings_per_token\":true",
-                Progress::Timings | Progress::None => "}",
+                Progress::Timings => "},\"timings_per_token\":true",
+                Progress::None => "}",
             });
         }
         (Bytes::from(head), self.rest.clone())
