@@ -1,7 +1,7 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation, licences and advisories
 # test   install what the tests need that is missing, then run them all
-# bench  measure CPU per request beside a bare proxy, and what a key weighs
+# bench  measure CPU per request beside a bare proxy, and what a key, a long prompt and an open stream weigh
 
 .PHONY: run check test bench
 
@@ -25,3 +25,4 @@ bench:
 	cargo build --release --workspace --bins
 	target/release/bench
 	target/release/bench keys
+	target/release/bench memory

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
+use shared::config::ConfigError;
 
 /// The gateway's own settings.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +17,11 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_MAX_BODY_MIB", value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub max_body_mib: u32,
+
+    /// MiB of prompts in memory at once, each counted twice until it was read and checked; a further one is told to come back
+    #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub max_prompts_mib: u32,
 
     /// Chat requests in flight at once; a further one is told to come back
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT", default_value_t = 4096,
@@ -31,11 +37,25 @@ pub struct Options {
 impl Options {
     /// The largest body of a chat request, in bytes.
     pub fn max_body_bytes(&self) -> usize {
-        usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
+        bytes(self.max_body_mib)
+    }
+
+    /// Bytes of prompts in memory at once.
+    pub fn max_prompts_bytes(&self) -> Result<usize, ConfigError> {
+        if self.max_prompts_mib < 2 * self.max_body_mib {
+            let reason =
+                "is less than twice FAREGATE_MAX_BODY_MIB, so that the largest body would never find room";
+            return Err(ConfigError::new("FAREGATE_MAX_PROMPTS_MIB", reason));
+        }
+        Ok(bytes(self.max_prompts_mib))
     }
 
     /// How long running requests may take to finish once the gateway is to stop.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }
+}
+
+fn bytes(mib: u32) -> usize {
+    usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
 }

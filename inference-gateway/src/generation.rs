@@ -32,6 +32,7 @@ use crate::{
     http::{App, X_GENERATION_ID, X_MAX_TOKENS},
     keys::{Ask, Charge, Extension, Grant},
     meter::Meter,
+    room::Room,
     settler::Slot,
     upstream::{Counted, Failure, Pool, Running},
 };
@@ -60,12 +61,20 @@ pub struct Job {
     pub model: String,
     /// What goes to the upstream, and what of it matters here.
     pub forward: Forward,
+    /// What it takes of the memory for prompts.
+    pub room: Room,
 }
 
 impl Job {
     /// Output tokens wanted of all choices together.
     fn wanted(&self) -> u64 {
         self.forward.max_tokens.saturating_mul(self.forward.n)
+    }
+
+    /// Lets go of the prompt: an upstream has read it, and nobody has to count it any more.
+    fn forget_prompt(&mut self) {
+        self.forward.forget_prompt();
+        self.room.shrink_to(0);
     }
 
     /// What every object of the answer says of itself.
@@ -94,7 +103,7 @@ struct Story {
 
 /// Runs the generation. `reply` hears of the response as soon as its head is known; for a stream that is long before
 /// its end.
-pub async fn run(app: Arc<App>, job: Job, slot: Slot, mut reply: Reply) {
+pub async fn run(app: Arc<App>, mut job: Job, slot: Slot, mut reply: Reply) {
     let mut story = Story {
         began: Instant::now(),
         key: None,
@@ -110,8 +119,11 @@ pub async fn run(app: Arc<App>, job: Job, slot: Slot, mut reply: Reply) {
             let _ = reply.send(Err(error));
         }
         Ok(None) => story.ending = "client_gone",
-        Ok(Some(begun)) if job.forward.stream => streamed::run(&app, &job, begun, reply, &mut story).await,
+        Ok(Some(begun)) if job.forward.stream => {
+            streamed::run(&app, &mut job, begun, reply, &mut story).await;
+        }
         Ok(Some(begun)) => {
+            job.forget_prompt();
             let answered = whole::run(&app, &job, begun, &mut story).await;
             story.ending = answered.as_ref().map_or_else(|e| e.code.as_str(), |_| "ok");
             let _ = reply.send(answered);

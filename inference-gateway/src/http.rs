@@ -27,7 +27,7 @@ use shared::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
 
-use crate::{keys::Keys, settler::Settler, upstream::Pool};
+use crate::{keys::Keys, room::Rooms, settler::Settler, upstream::Pool};
 
 /// What the routes are made of.
 pub struct App {
@@ -45,6 +45,8 @@ pub struct App {
     pub prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub max_body: usize,
+    /// Where prompts find room.
+    pub rooms: Rooms,
     /// Where the key-service's HTTP is.
     pub key_service_http: Uri,
     /// Carries requests there.

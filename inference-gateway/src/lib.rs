@@ -6,6 +6,7 @@ pub mod generation;
 pub mod http;
 pub mod keys;
 pub mod meter;
+pub mod room;
 pub mod server;
 pub mod settler;
 pub mod upstream;

@@ -21,6 +21,7 @@ use crate::{
     config::Options,
     http::{App, management_client, router},
     keys::{Endpoints, connect},
+    room::Rooms,
     settler::Settler,
     upstream::{Pool, http_client},
 };
@@ -81,6 +82,7 @@ impl Server {
             pools,
             prefix: parts.prefix,
             max_body: options.max_body_bytes(),
+            rooms: Rooms::new(options.max_prompts_bytes()?),
             key_service_http: parts.key_service_http,
             management: management_client(),
             generations: TaskTracker::new(),

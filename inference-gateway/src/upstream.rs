@@ -121,6 +121,11 @@ impl Upstream {
         Address { model: &self.model, max_tokens: Some(1), progress: Progress::None, cache_salt: None }
     }
 
+    /// Whether it may be able to count a prompt's tokens.
+    pub const fn counts(&self) -> bool {
+        self.counter.is_some()
+    }
+
     /// Whether the usage of a whole answer with several choices counts the first of them alone.
     pub const fn tells_usage_of_first_choice(&self) -> bool {
         self.dialect.usage_of_first_choice

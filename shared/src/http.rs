@@ -169,12 +169,22 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
 
 /// The whole body, at most `limit` bytes of it. A length that is announced too large is refused unread.
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    read_body_within(headers, body, limit, |_| Ok(())).await
+}
+
+/// The same, where every piece asks `room` for as many bytes before it is kept.
+pub async fn read_body_within(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    room: impl FnMut(usize) -> Result<(), ApiError>,
+) -> Result<Bytes, ApiError> {
     let announced = content_length(headers);
     if announced.is_some_and(|length| length > limit as u64) {
         discard(body);
         return Err(too_large(limit));
     }
-    read_rest(BytesMut::new(), body, announced, limit).await
+    read_rest(body, announced, limit, room).await
 }
 
 /// How long, and how much, a client may go on to send of a body that is refused.
@@ -207,11 +217,12 @@ const EAGER_ROOM: u64 = 1 << 20;
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 
 async fn read_rest(
-    mut read: BytesMut,
     mut body: Body,
     announced: Option<u64>,
     limit: usize,
+    mut room: impl FnMut(usize) -> Result<(), ApiError>,
 ) -> Result<Bytes, ApiError> {
+    let mut read = BytesMut::new();
     let mut first: Option<Bytes> = None;
     loop {
         let stalled = |_| ApiError::new(Code::InvalidJson, "The body did not arrive in time.");
@@ -223,13 +234,17 @@ async fn read_rest(
             discard(body);
             return Err(too_large(limit));
         }
+        if let Err(refused) = room(data.len()) {
+            discard(body);
+            return Err(refused);
+        }
         // A body that came in one piece is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),
             (None, false) => read.extend_from_slice(&data),
             (Some(head), _) => {
-                let room = announced.unwrap_or(0).min(EAGER_ROOM).max((head.len() + data.len()) as u64);
-                read.reserve(usize::try_from(room).unwrap_or(0));
+                let first_room = announced.unwrap_or(0).min(EAGER_ROOM).max((head.len() + data.len()) as u64);
+                read.reserve(usize::try_from(first_room).unwrap_or(0));
                 read.extend_from_slice(&head);
                 read.extend_from_slice(&data);
             }

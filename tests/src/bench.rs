@@ -18,6 +18,7 @@ pub use report::Report;
 mod installation;
 pub mod keys;
 mod load;
+pub mod memory;
 mod process;
 pub mod proxy;
 mod redis;

@@ -27,7 +27,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{Begun, Job, Reply, Story, allowance::Allowance, head, lease::Lease, tally::Tally};
 use crate::{
     domain::{
-        answer::{Chunk, Event, Reported, Rewriter},
+        answer::{Event, Reported, Rewriter},
         complaint::Complaint,
         routing::Outcome,
         sse::Decoder,
@@ -68,8 +68,11 @@ enum Ending {
 }
 
 /// Answers with the stream, and sees it to its end.
-pub(super) async fn run(app: &App, job: &Job, begun: Begun, reply: Reply, story: &mut Story) {
+pub(super) async fn run(app: &App, job: &mut Job, begun: Begun, reply: Reply, story: &mut Story) {
     let Begun { meter, lease, granted, max_tokens, running, body } = begun;
+    if !running.upstream().counts() {
+        job.forget_prompt();
+    }
     let (client, writes) = mpsc::channel(WRITES);
     let allowance = Allowance::new(granted, job.wanted());
     let mut stream = Stream {
@@ -92,7 +95,7 @@ pub(super) async fn run(app: &App, job: &Job, begun: Begun, reply: Reply, story:
     };
     // Nobody listens where the client has gone; the stream notices that by itself.
     let _ = reply.send(Ok(response(job, max_tokens, writes)));
-    let ending = stream.pump(app, body, &client).await;
+    let ending = stream.pump(app, job, body, &client).await;
     // The upstream's connection is closed here: it stops generating.
     stream.end(ending, app, job, running, &client, story).await;
 }
@@ -139,7 +142,13 @@ struct Stream {
 
 impl Stream {
     /// Carries the stream until something ends it.
-    async fn pump(&mut self, app: &App, mut upstream: Incoming, client: &mpsc::Sender<Bytes>) -> Ending {
+    async fn pump(
+        &mut self,
+        app: &App,
+        job: &mut Job,
+        mut upstream: Incoming,
+        client: &mpsc::Sender<Bytes>,
+    ) -> Ending {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -176,6 +185,9 @@ impl Stream {
             if let Some(ending) = ending {
                 return ending;
             }
+            if self.tally.prompt().is_some() {
+                job.forget_prompt();
+            }
         }
     }
 
@@ -196,7 +208,7 @@ impl Stream {
                 Ok(Event::Failed(complaint)) => return Some(self.complained(&complaint)),
                 Err(nonsense) => return Some(failed(&nonsense.to_string())),
             };
-            let tally = self.tally_with(&chunk);
+            let tally = self.tally.with_chunk(&chunk);
             if chunk.has_output() && !self.may_deliver(&tally) {
                 if self.allowance.complete() {
                     return Some(Ending::GrantUsedUp);
@@ -218,17 +230,6 @@ impl Stream {
         }
         self.ask();
         None
-    }
-
-    /// The tally once this chunk is delivered.
-    fn tally_with(&self, chunk: &Chunk<'_>) -> Tally {
-        let mut tally = self.tally;
-        let mut reported = chunk.usage.map(|reported| reported.tokens);
-        if let Some((choice, used)) = chunk.choice_usage {
-            let (with, all) = tally.with_choice(choice, used.tokens);
-            (tally, reported) = (with, reported.or(Some(all)));
-        }
-        tally.with(chunk.text_bytes, chunk.outputs, reported)
     }
 
     /// Whether what the stream would have used by then is covered. A mere estimate does not end a stream whose upstream

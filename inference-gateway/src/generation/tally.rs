@@ -2,7 +2,10 @@
 
 use shared::tokens::Usage;
 
-use crate::domain::chat::{BYTES_PER_TOKEN, MAX_CHOICES};
+use crate::domain::{
+    answer::Chunk,
+    chat::{BYTES_PER_TOKEN, MAX_CHOICES},
+};
 
 /// The tokens of a stream so far.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +28,21 @@ impl Tally {
         Self { prompt_estimate, most_completion, counted: 0, reported: None, by_choice, behind: true }
     }
 
-    /// The tally with what one choice used so far, and what all of them together did by that.
+    /// The tally once this chunk is delivered.
     #[must_use]
-    pub(super) fn with_choice(mut self, choice: usize, used: Usage) -> (Self, Usage) {
+    pub(super) fn with_chunk(mut self, chunk: &Chunk<'_>) -> Self {
+        let mut reported = chunk.usage.map(|reported| reported.tokens);
+        if let Some((choice, used)) = chunk.choice_usage {
+            let all = self.add_up(choice, used.tokens);
+            reported = reported.or(Some(all));
+        }
+        self.with(chunk.text_bytes, chunk.outputs, reported)
+    }
+
+    /// Notes what one choice used so far; what all of them did by that.
+    fn add_up(&mut self, choice: usize, used: Usage) -> Usage {
         self.by_choice[choice] = self.by_choice[choice].max(used.completion);
-        (self, Usage { completion: self.by_choice.iter().sum(), ..used })
+        Usage { completion: self.by_choice.iter().sum(), ..used }
     }
 
     /// The tally after a chunk with so many bytes of output, for so many choices (at least a token each), and what the
@@ -105,8 +118,8 @@ mod tests {
         let told = |completion| Usage { completion, ..REPORT };
         let mut tally = Tally::new(100, 1000);
         for (choice, completion, sum) in [(0, 1, 1), (1, 1, 2), (0, 2, 3), (1, 2, 4)] {
-            let (with, all) = tally.with_choice(choice, told(completion));
-            tally = with.with(4, 1, Some(all));
+            let all = tally.add_up(choice, told(completion));
+            tally = tally.with(4, 1, Some(all));
             assert_eq!((tally.usage(), tally.estimated()), (told(sum), false));
         }
         // What is said of the last one in the end takes nothing back.

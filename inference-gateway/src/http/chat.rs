@@ -10,7 +10,7 @@ use axum::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::{content_length, discard, read_body, require_json},
+    http::{content_length, discard, read_body_within, require_json},
     ids::{GenerationId, RequestId},
 };
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use super::{App, authenticate, credential, observe::Told};
 use crate::{
     domain::chat::{Chat, Forward},
     generation::{self, Job},
+    room::Room,
 };
 
 /// A body of at most so many bytes is read before its sender is known: no more work than finding out who it is. Larger
@@ -44,8 +45,10 @@ pub(super) async fn create(
         discard(body);
         return Ok(unread(refusal));
     }
-    let (model, forward) = match check(&app, &parts.headers, body).await {
+    let mut room = app.rooms.enter();
+    let (model, forward) = match check(&app, &parts.headers, body, &mut room).await {
         Ok(checked) => checked,
+        Err(fault) if trusted && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if trusted => return Err(fault),
         Err(fault) => {
             authenticate(&app, &credential).await?;
@@ -54,7 +57,7 @@ pub(super) async fn create(
     };
     let slot = app.settler.reserve().ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
-    let job = Job { id, request, created: app.clock.now().seconds(), credential, model, forward };
+    let job = Job { id, request, created: app.clock.now().seconds(), credential, model, forward, room };
     let (reply, response) = oneshot::channel();
     let task = generation::run(app.clone(), job, slot, reply);
     app.generations.spawn(task);
@@ -66,13 +69,23 @@ pub(super) async fn create(
 }
 
 /// What the body asks for, or what is wrong with it.
-async fn check(app: &App, headers: &HeaderMap, body: Body) -> Result<(String, Forward), ApiError> {
+async fn check(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    room: &mut Room,
+) -> Result<(String, Forward), ApiError> {
     require_json(headers, None)?;
-    let body = read_body(headers, body, app.max_body).await?;
+    let body = read_body_within(headers, body, app.max_body, |bytes| room.grow(bytes)).await?;
+    // What upstreams are sent is written beside it.
+    room.grow(body.len())?;
     let chat = Chat::parse(&body)?;
     let id = chat.model.clone();
     let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
-    Ok((id, chat.forward(model)?))
+    let forward = chat.forward(model)?;
+    drop(body);
+    room.shrink_to(forward.prompt_bytes());
+    Ok((id, forward))
 }
 
 /// The answer to a request whose body was not read: its connection cannot carry another one.

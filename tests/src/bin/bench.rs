@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
-use tests::bench::{Plan, keys, proxy, run};
+use tests::bench::{Plan, keys, memory, proxy, run};
 use tokio::net::TcpListener;
 
 /// Measures `faregate`, and the services as processes of their own over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
@@ -30,6 +30,12 @@ enum Part {
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         most: u32,
     },
+    /// What a long prompt and an open stream weigh
+    Memory {
+        /// Streams open at once
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+        streams: u32,
+    },
     /// The bare proxy, as the measurement starts it
     #[command(hide = true)]
     Proxy {
@@ -49,6 +55,10 @@ async fn main() -> std::io::Result<()> {
         }
         Some(Part::Keys { most }) => {
             println!("{}", keys::run(most as usize, seconds).await);
+            Ok(())
+        }
+        Some(Part::Memory { streams }) => {
+            println!("{}", memory::run(streams as usize).await);
             Ok(())
         }
         None => {

@@ -17,5 +17,6 @@ mod leaving;
 mod management;
 mod routing;
 mod services;
+mod sizes;
 mod upstream;
 mod wire;

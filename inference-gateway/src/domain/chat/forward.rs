@@ -88,6 +88,17 @@ impl Forward {
         (Bytes::from(head), self.rest.clone())
     }
 
+    /// Bytes that it keeps in memory.
+    pub fn prompt_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Lets go of the prompt, which nobody is sent any more.
+    pub fn forget_prompt(&mut self) {
+        self.rest = Bytes::new();
+        self.opening = 0..0;
+    }
+
     /// What further requests of the same conversation, and others with the same long beginning, begin with too; `None`
     /// where the messages are so short that it does not matter which upstream has read them.
     pub fn opening(&self) -> Option<&[u8]> {
