@@ -123,20 +123,19 @@ async fn start_builtin(catalog: &Catalog, clock: &Arc<dyn Clock>) -> anyhow::Res
         return Ok(None);
     }
     let (now, random) = (clock.clone(), clock.clone());
-    let engine = local_model::Engine::start(local_model::Options {
-        now: Arc::new(move || u64::try_from(now.now().seconds()).unwrap_or(0)),
-        random: Arc::new(move || u64::from_le_bytes(random_bytes(&*random))),
-        max_requests: DEMO_REQUESTS,
-        max_cached_tokens: DEMO_CACHED_TOKENS,
-    })?;
+    let engine = local_model::Engine::start(
+        local_model::Model::shipped()?,
+        local_model::Options {
+            now: Arc::new(move || u64::try_from(now.now().seconds()).unwrap_or(0)),
+            random: Arc::new(move || u64::from_le_bytes(random_bytes(&*random))),
+            max_requests: DEMO_REQUESTS,
+            max_cached_tokens: DEMO_CACHED_TOKENS,
+        },
+    )?;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     // It ends with the process: whoever it serves has drained by then.
-    tokio::spawn(async move {
-        if let Err(e) = local_model::serve(listener, engine, std::future::pending()).await {
-            tracing::error!(error = %e, "the built-in model ended");
-        }
-    });
+    tokio::spawn(serve(listener, local_model::router(engine), CancellationToken::new(), DRAIN));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 

@@ -155,10 +155,11 @@ fn text(certain: String) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
 
     /// What the pieces of an answer with this text come to: text, thought, calls as name and arguments.
     fn answer(written: &str, stops: &[&str], tools: bool) -> (String, String, Vec<(String, String)>) {
-        let vocabulary = Arc::new(Vocabulary::shipped().unwrap());
+        let vocabulary = Model::shipped().unwrap().vocabulary;
         let stops = stops.iter().map(|&stop| stop.to_owned()).collect();
         let mut answer = Answer::new(Arc::clone(&vocabulary), stops, tools.then(|| Dice::new(1)));
         let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());

@@ -2,48 +2,166 @@
 //!
 //! Every number is computed from its own row alone and every sum is taken in one fixed order. So a row's result does
 //! not depend, not even in its last bit, on how many rows are computed with it: a prompt may be read at once, in
-//! pieces or on top of a cached prefix, and the answer stays the same. For a model this small, loops that the
-//! compiler vectorises are also faster than a tensor library.
+//! pieces or on top of a cached prefix, by any number of threads, and the answer stays the same. For small models, loops
+//! that the compiler vectorises are also faster than a tensor library.
+
+pub(crate) mod half;
+
+use crate::threads::Threads;
 
 /// So many sums are taken side by side: enough to fill the vector registers of any CPU.
 const LANES: usize = 16;
+/// So many rows are taken side by side, which read the stored numbers once.
+const ROWS: usize = 4;
 
 /// A linear layer, stored so that applying it reads memory in order.
 pub(crate) struct Matrix {
     inputs: usize,
     outputs: usize,
-    /// For each group of [`LANES`] outputs, in turn: for each input, what it adds to them.
-    panels: Vec<[f32; LANES]>,
+    panels: Panels,
+}
+
+/// How precisely numbers are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// For each group of [`LANES`] outputs, in turn: for each input, what it adds to them.
+enum Panels {
+    F32(Vec<[f32; LANES]>),
+    F16(Vec<[u16; LANES]>),
+    Bf16(Vec<[u16; LANES]>),
 }
 
 impl Matrix {
-    /// From one row of `inputs` numbers per output, as checkpoints store linear layers. None if the outputs cannot be
-    /// taken [`LANES`] at a time.
-    pub(crate) fn new(stored: &[f32], inputs: usize) -> Option<Self> {
-        let outputs = stored.len() / inputs;
-        if outputs * inputs != stored.len() || !outputs.is_multiple_of(LANES) {
-            return None;
-        }
-        let weight =
-            |first: usize, input: usize| std::array::from_fn(|lane| stored[(first + lane) * inputs + input]);
-        let panel = |first: usize| (0..inputs).map(move |input| weight(first, input));
-        Some(Self { inputs, outputs, panels: (0..outputs).step_by(LANES).flat_map(panel).collect() })
+    /// `rows` gives the stored rows from one on, one row of `inputs` numbers per output.
+    pub(crate) fn new(
+        inputs: usize,
+        outputs: usize,
+        precision: Precision,
+        rows: impl Fn(usize, usize) -> Vec<f32>,
+    ) -> Self {
+        let groups = (0..outputs).step_by(LANES).map(|first| {
+            let mut stored = rows(first, LANES.min(outputs - first));
+            // Outputs that nobody asked for fill up the last group.
+            stored.resize(LANES * inputs, 0.0);
+            stored
+        });
+        let panels = match precision {
+            Precision::F32 => Panels::F32(packed(groups, inputs, |number| number)),
+            Precision::F16 => Panels::F16(packed(groups, inputs, half::to_f16)),
+            Precision::Bf16 => Panels::Bf16(packed(groups, inputs, half::to_bf16)),
+        };
+        Self { inputs, outputs, panels }
     }
 
     /// Applies the layer to each row of `rows`.
-    pub(crate) fn apply(&self, rows: &[f32]) -> Vec<f32> {
-        let mut results = vec![0.0; rows.len() / self.inputs * self.outputs];
-        // A panel fits the first-level cache, so it is used for every row before the next one is touched.
-        for (index, panel) in self.panels.chunks_exact(self.inputs).enumerate() {
-            for (row, result) in rows.chunks_exact(self.inputs).zip(results.chunks_exact_mut(self.outputs)) {
-                let mut sums = [0.0; LANES];
-                for (&input, weights) in row.iter().zip(panel) {
-                    sums = std::array::from_fn(|lane| sums[lane] + input * weights[lane]);
-                }
-                result[index * LANES..][..LANES].copy_from_slice(&sums);
+    pub(crate) fn apply(&self, rows: &[f32], threads: &Threads) -> Vec<f32> {
+        let count = rows.len() / self.inputs;
+        let mut grouped = vec![0.0; count * self.outputs.next_multiple_of(LANES)];
+        let products = grouped.len() * self.inputs;
+        let size = count * LANES;
+        let (inputs, rows) = (self.inputs, Rows { rows, width: self.inputs });
+        match &self.panels {
+            Panels::F32(panels) => threads.fill(&mut grouped, size, products, |group, sums| {
+                add_up(&panels[group * inputs..][..inputs], |number| number, rows, sums);
+            }),
+            Panels::F16(panels) => threads.fill(&mut grouped, size, products, |group, sums| {
+                add_up(&panels[group * inputs..][..inputs], half::from_f16, rows, sums);
+            }),
+            Panels::Bf16(panels) => threads.fill(&mut grouped, size, products, |group, sums| {
+                add_up(&panels[group * inputs..][..inputs], half::from_bf16, rows, sums);
+            }),
+        }
+        self.in_rows(grouped, count)
+    }
+
+    /// The stored row of one output.
+    pub(crate) fn row(&self, output: usize) -> Vec<f32> {
+        let (first, lane) = (output / LANES * self.inputs, output % LANES);
+        match &self.panels {
+            Panels::F32(panels) => panels[first..][..self.inputs].iter().map(|lanes| lanes[lane]).collect(),
+            Panels::F16(panels) => {
+                panels[first..][..self.inputs].iter().map(|lanes| half::from_f16(lanes[lane])).collect()
+            }
+            Panels::Bf16(panels) => {
+                panels[first..][..self.inputs].iter().map(|lanes| half::from_bf16(lanes[lane])).collect()
+            }
+        }
+    }
+
+    /// From results by group of outputs, and row by row within it, to results by row.
+    fn in_rows(&self, mut grouped: Vec<f32>, count: usize) -> Vec<f32> {
+        if count == 1 {
+            grouped.truncate(self.outputs);
+            return grouped;
+        }
+        let mut results = vec![0.0; count * self.outputs];
+        for (row, result) in results.chunks_exact_mut(self.outputs).enumerate() {
+            for (group, part) in result.chunks_mut(LANES).enumerate() {
+                let place = (group * count + row) * LANES;
+                part.copy_from_slice(&grouped[place..place + part.len()]);
             }
         }
         results
+    }
+}
+
+/// Rows of the same width, one after the other.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    rows: &'a [f32],
+    width: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn get(self, index: usize) -> &'a [f32] {
+        &self.rows[index * self.width..][..self.width]
+    }
+}
+
+fn packed<T: Copy + Default>(
+    groups: impl Iterator<Item = Vec<f32>>,
+    inputs: usize,
+    narrow: impl Fn(f32) -> T,
+) -> Vec<[T; LANES]> {
+    let mut panels = Vec::new();
+    for stored in groups {
+        let weight = |input| std::array::from_fn(|lane| narrow(stored[lane * inputs + input]));
+        panels.extend((0..inputs).map(weight));
+    }
+    panels
+}
+
+/// What one panel makes of each row. Rows are taken together only to read the panel less often: each has its own sums.
+#[inline]
+fn add_up<T: Copy>(panel: &[[T; LANES]], widen: impl Fn(T) -> f32, rows: Rows<'_>, sums: &mut [f32]) {
+    let (blocks, rest) = sums.as_chunks_mut::<{ ROWS * LANES }>();
+    let mut next = 0;
+    for block in blocks {
+        let taken: [&[f32]; ROWS] = std::array::from_fn(|row| rows.get(next + row));
+        let mut sums = [[0.0; LANES]; ROWS];
+        for (input, weights) in panel.iter().enumerate() {
+            let weights = weights.map(&widen);
+            for (sums, row) in sums.iter_mut().zip(taken) {
+                let input = row[input];
+                *sums = std::array::from_fn(|lane| sums[lane] + input * weights[lane]);
+            }
+        }
+        block.copy_from_slice(sums.as_flattened());
+        next += ROWS;
+    }
+    for row in rest.chunks_exact_mut(LANES) {
+        let mut sums = [0.0; LANES];
+        for (&input, weights) in rows.get(next).iter().zip(panel) {
+            let weights = weights.map(&widen);
+            sums = std::array::from_fn(|lane| sums[lane] + input * weights[lane]);
+        }
+        row.copy_from_slice(&sums);
+        next += 1;
     }
 }
 
@@ -115,21 +233,57 @@ pub(crate) fn softmax(scores: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "the numbers are small"
+    )]
+
     use super::*;
 
-    #[test]
-    fn a_matrix_applies_each_stored_row_to_each_given_row() {
-        let stored: Vec<f32> = (0..32).map(|number: u8| f32::from(number)).collect();
-        let matrix = Matrix::new(&stored, 2).unwrap();
-        let results = matrix.apply(&[1.0, 0.0, 1.0, 10.0]);
-        assert_eq!(&results[..3], [0.0, 2.0, 4.0]);
-        assert_eq!(&results[16..19], [10.0, 32.0, 54.0]);
+    /// A matrix of small whole numbers, which every precision holds exactly.
+    fn matrix(inputs: usize, outputs: usize, precision: Precision) -> (Vec<f32>, Matrix) {
+        let stored: Vec<f32> =
+            (0..inputs * outputs).map(|place| f32::from((place * 7 % 64) as u8) - 32.0).collect();
+        let matrix = Matrix::new(inputs, outputs, precision, |first, count| {
+            stored[first * inputs..][..count * inputs].to_vec()
+        });
+        (stored, matrix)
     }
 
     #[test]
-    fn a_matrix_of_an_odd_size_is_refused() {
-        assert!(Matrix::new(&[0.0; 34], 2).is_none());
-        assert!(Matrix::new(&[0.0; 33], 2).is_none());
+    fn a_matrix_applies_each_stored_row_to_each_given_row() {
+        let threads = Threads::new(2).unwrap();
+        for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
+            // The last group of outputs is not full, and the last block of rows neither.
+            let (inputs, outputs, count) = (9, 21, 7);
+            let (stored, matrix) = matrix(inputs, outputs, precision);
+            let rows: Vec<f32> = (0..count * inputs).map(|place| f32::from((place % 5) as u8)).collect();
+            let results = matrix.apply(&rows, &threads);
+            for (row, results) in rows.chunks(inputs).zip(results.chunks(outputs)) {
+                for (stored, result) in stored.chunks(inputs).zip(results) {
+                    let expected: f32 = stored.iter().zip(row).map(|(left, right)| left * right).sum();
+                    assert_eq!(result.to_bits(), expected.to_bits());
+                }
+            }
+            assert_eq!(matrix.row(20), &stored[20 * inputs..]);
+        }
+    }
+
+    #[test]
+    fn neither_the_cut_nor_the_threads_change_a_bit() {
+        let stored = |first: usize, count: usize| -> Vec<f32> {
+            (first * 512..(first + count) * 512).map(|place| (place as f32).sin()).collect()
+        };
+        let matrix = Matrix::new(512, 512, Precision::F32, stored);
+        let rows = stored(3, 10);
+        let whole = matrix.apply(&rows, &Threads::new(3).unwrap());
+        for size in [1, 3, 4, 10] {
+            let threads = Threads::new(1).unwrap();
+            let pieces: Vec<f32> =
+                rows.chunks(size * 512).flat_map(|piece| matrix.apply(piece, &threads)).collect();
+            assert!(pieces == whole);
+        }
     }
 
     #[test]

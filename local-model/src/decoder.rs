@@ -1,19 +1,22 @@
-//! The model itself: a Llama that reads tokens and scores every token of its vocabulary as the next one.
+//! The model itself: a network that reads tokens and scores every token of its vocabulary as the next one.
 
 use crate::{
     arithmetic::{Matrix, add, dot, gate, rms_norm, softmax, weighted_sum},
-    weights::{LoadError, Shape, Weights},
+    shape::Shape,
+    threads::Threads,
+    weights::{LoadError, Weights},
 };
 
 /// The trained network. It never changes: what belongs to one sequence is in its [`Past`].
 pub(crate) struct Decoder {
     shape: Shape,
-    embeddings: Vec<f32>,
+    parameters: usize,
+    embeddings: Matrix,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    /// From the last hidden state to one score per token: the embeddings once more, as the two are tied.
-    head: Matrix,
-    rotations: Rotations,
+    /// From the last hidden state to one score per token; without one, the embeddings do it once more.
+    head: Option<Matrix>,
+    threads: Threads,
 }
 
 /// Keys and values of the positions that one sequence has behind it.
@@ -31,92 +34,130 @@ struct LayerPast {
 
 struct Layer {
     attention_norm: Vec<f32>,
-    query: Matrix,
-    key: Matrix,
-    value: Matrix,
+    query: Linear,
+    key: Linear,
+    value: Linear,
     output: Matrix,
+    /// Gains of each head's queries and keys.
+    head_norms: Option<(Vec<f32>, Vec<f32>)>,
     mlp_norm: Vec<f32>,
     gate: Matrix,
     up: Matrix,
     down: Matrix,
 }
 
-/// Rotary position embedding: cosines and sines by position and pair of numbers.
-struct Rotations {
-    pairs: usize,
-    angles: Vec<(f32, f32)>,
+/// The cosine and sine of an angle.
+type Angle = (f32, f32);
+
+/// A linear layer that may add numbers of its own.
+struct Linear {
+    matrix: Matrix,
+    bias: Option<Vec<f32>>,
 }
 
 impl Decoder {
-    /// The model that is shipped in the program.
-    pub(crate) fn shipped() -> Result<Self, LoadError> {
-        let (shape, weights) = (Shape::shipped()?, Weights::shipped()?);
-        let embeddings = "model.embed_tokens.weight";
-        Ok(Self {
-            embeddings: weights.numbers(embeddings)?,
-            layers: (0..shape.num_hidden_layers)
-                .map(|index| Layer::load(&weights, &shape, index))
-                .collect::<Result<_, _>>()?,
-            norm: weights.numbers("model.norm.weight")?,
-            head: weights.matrix(embeddings, shape.hidden_size, shape.vocab_size)?,
-            rotations: Rotations::new(&shape),
-            shape,
-        })
+    /// Loads a network for a vocabulary of so many tokens.
+    pub(crate) fn load(shape: Shape, tokens: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
+        if shape.rows < tokens {
+            return Err(LoadError::Broken(format!(
+                "there are {tokens} tokens, but {} embeddings",
+                shape.rows
+            )));
+        }
+        let embeddings = weights.matrix("model.embed_tokens.weight", shape.width, tokens)?;
+        let head = if shape.tied {
+            weights.ignore("lm_head.weight");
+            None
+        } else {
+            Some(weights.matrix("lm_head.weight", shape.width, tokens)?)
+        };
+        let layers: Vec<Layer> =
+            (0..shape.layers).map(|index| Layer::load(weights, &shape, index)).collect::<Result<_, _>>()?;
+        let norm = weights.list("model.norm.weight", shape.width)?;
+        weights.all_used()?;
+        let parameters = weights.numbers();
+        Ok(Self { shape, parameters, embeddings, layers, norm, head, threads: Threads::none() })
     }
 
     /// Prompt and answer together hold at most so many tokens.
     pub(crate) fn context(&self) -> usize {
-        self.shape.max_position_embeddings
+        self.shape.context
+    }
+
+    /// Bounds what prompt and answer together hold.
+    pub(crate) fn limit_context(&mut self, most: usize) {
+        self.shape.context = self.shape.context.min(most);
+    }
+
+    /// Spreads large layers over other threads.
+    pub(crate) fn spread(&mut self, threads: Threads) {
+        self.threads = threads;
+    }
+
+    /// So many numbers were trained.
+    pub(crate) fn parameters(&self) -> usize {
+        self.parameters
     }
 
     /// Reads `tokens`, at least one, after `past`, which grows by them, and scores the candidates for the next one.
     /// Reading in pieces gives the same scores as reading at once, to the last bit.
     pub(crate) fn read(&self, tokens: &[u32], past: &mut Past) -> Vec<f32> {
-        let Shape { hidden_size: width, rms_norm_eps: epsilon, .. } = self.shape;
+        let Shape { width, epsilon, .. } = self.shape;
         past.layers.resize_with(self.layers.len(), LayerPast::default);
 
-        let mut rows: Vec<f32> = tokens.iter().flat_map(|&token| self.embedding(token)).copied().collect();
+        let mut rows: Vec<f32> =
+            tokens.iter().flat_map(|&token| self.embeddings.row(token as usize)).collect();
+        let angles = self.angles(past.positions, tokens.len());
         for (layer, held) in self.layers.iter().zip(&mut past.layers) {
             let attended =
-                self.attend(layer, &rms_norm(&rows, &layer.attention_norm, epsilon), past.positions, held);
+                self.attend(layer, &rms_norm(&rows, &layer.attention_norm, epsilon), &angles, held);
             add(&mut rows, &attended);
-            let thought = layer.think(&rms_norm(&rows, &layer.mlp_norm, epsilon));
+            let thought = layer.think(&rms_norm(&rows, &layer.mlp_norm, epsilon), &self.threads);
             add(&mut rows, &thought);
         }
         past.positions += tokens.len();
-        let last = &rows[rows.len() - width..];
-        self.head.apply(&rms_norm(last, &self.norm, epsilon))
+        let last = rms_norm(&rows[rows.len() - width..], &self.norm, epsilon);
+        self.head.as_ref().unwrap_or(&self.embeddings).apply(&last, &self.threads)
     }
 
-    fn embedding(&self, token: u32) -> &[f32] {
-        &self.embeddings[token as usize * self.shape.hidden_size..][..self.shape.hidden_size]
+    /// By how much the pairs of a head are turned at `count` positions from `first` on.
+    fn angles(&self, first: usize, count: usize) -> Vec<Angle> {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a context has fewer positions than an f32 tells apart"
+        )]
+        let at = |position: usize| self.shape.speeds.iter().map(move |speed| position as f32 * speed);
+        (first..first + count).flat_map(at).map(|angle| (angle.cos(), angle.sin())).collect()
     }
 
     /// Lets each row look at itself and at all positions before it; keys and values of the rows are added to `held`.
-    fn attend(&self, layer: &Layer, rows: &[f32], before: usize, held: &mut LayerPast) -> Vec<f32> {
+    fn attend(&self, layer: &Layer, rows: &[f32], angles: &[Angle], held: &mut LayerPast) -> Vec<f32> {
         let shape = &self.shape;
-        let mut queries = layer.query.apply(rows);
-        let mut keys = layer.key.apply(rows);
-        self.rotations.turn(&mut queries, before, shape.num_attention_heads);
-        self.rotations.turn(&mut keys, before, shape.num_key_value_heads);
+        let before = held.keys.len() / (shape.groups * shape.head_width);
+        let mut queries = layer.query.apply(rows, &self.threads);
+        let mut keys = layer.key.apply(rows, &self.threads);
+        if let Some((of_queries, of_keys)) = &layer.head_norms {
+            queries = rms_norm(&queries, of_queries, shape.epsilon);
+            keys = rms_norm(&keys, of_keys, shape.epsilon);
+        }
+        turn(&mut queries, angles, shape.heads, shape.head_width);
+        turn(&mut keys, angles, shape.groups, shape.head_width);
         held.keys.append(&mut keys);
-        held.values.append(&mut layer.value.apply(rows));
+        held.values.append(&mut layer.value.apply(rows, &self.threads));
 
         let mut mixed = vec![0.0; queries.len()];
-        let width = shape.num_attention_heads * shape.head_dim;
-        for (index, (query, mixed)) in
-            queries.chunks_exact(width).zip(mixed.chunks_exact_mut(width)).enumerate()
-        {
-            self.look(query, held, before + index + 1, mixed);
-        }
-        layer.output.apply(&mixed)
+        let width = shape.heads * shape.head_width;
+        let products = queries.len() * 2 * (before + rows.len() / shape.width);
+        self.threads.fill(&mut mixed, width, products, |index, mixed| {
+            self.look(&queries[index * width..][..width], held, before + index + 1, mixed);
+        });
+        layer.output.apply(&mixed, &self.threads)
     }
 
     /// One row's attention to the first `visible` positions: for each head, the values there, weighted by how well
     /// the keys there match the query. Several heads share one group of keys and values.
     fn look(&self, query: &[f32], held: &LayerPast, visible: usize, mixed: &mut [f32]) {
-        let Shape { num_attention_heads: heads, num_key_value_heads: groups, head_dim: width, .. } =
-            self.shape;
+        let Shape { heads, groups, head_width: width, .. } = self.shape;
         #[expect(clippy::cast_precision_loss, reason = "a head is some dozens of numbers wide")]
         let scale = 1.0 / (width as f32).sqrt();
         let mut shares = Vec::with_capacity(visible);
@@ -134,31 +175,56 @@ impl Decoder {
 }
 
 impl Layer {
-    fn load(weights: &Weights, shape: &Shape, index: usize) -> Result<Self, LoadError> {
-        let width = shape.hidden_size;
-        let queries = shape.num_attention_heads * shape.head_dim;
-        let keys = shape.num_key_value_heads * shape.head_dim;
-        let inner = shape.intermediate_size;
+    fn load(weights: &mut Weights<'_>, shape: &Shape, index: usize) -> Result<Self, LoadError> {
+        let Shape { width, inner, head_width, .. } = *shape;
+        let (queries, keys) = (shape.heads * head_width, shape.groups * head_width);
         let name = |part: &str| format!("model.layers.{index}.{part}.weight");
-        let matrix = |part: &str, inputs, outputs| weights.matrix(&name(part), inputs, outputs);
+        let mut linear = |part: &str, outputs| -> Result<Linear, LoadError> {
+            let bias = format!("model.layers.{index}.{part}.bias");
+            Ok(Linear {
+                matrix: weights.matrix(&name(part), width, outputs)?,
+                bias: weights.optional_list(&bias, outputs)?,
+            })
+        };
+        let (query, key, value) = (
+            linear("self_attn.q_proj", queries)?,
+            linear("self_attn.k_proj", keys)?,
+            linear("self_attn.v_proj", keys)?,
+        );
+        let mut head_norms = None;
+        if shape.normed_heads {
+            let mut norm = |part: &str| weights.list(&name(part), head_width);
+            head_norms = Some((norm("self_attn.q_norm")?, norm("self_attn.k_norm")?));
+        }
         Ok(Self {
-            attention_norm: weights.numbers(&name("input_layernorm"))?,
-            query: matrix("self_attn.q_proj", width, queries)?,
-            key: matrix("self_attn.k_proj", width, keys)?,
-            value: matrix("self_attn.v_proj", width, keys)?,
-            output: matrix("self_attn.o_proj", queries, width)?,
-            mlp_norm: weights.numbers(&name("post_attention_layernorm"))?,
-            gate: matrix("mlp.gate_proj", width, inner)?,
-            up: matrix("mlp.up_proj", width, inner)?,
-            down: matrix("mlp.down_proj", inner, width)?,
+            attention_norm: weights.list(&name("input_layernorm"), width)?,
+            query,
+            key,
+            value,
+            output: weights.matrix(&name("self_attn.o_proj"), queries, width)?,
+            head_norms,
+            mlp_norm: weights.list(&name("post_attention_layernorm"), width)?,
+            gate: weights.matrix(&name("mlp.gate_proj"), width, inner)?,
+            up: weights.matrix(&name("mlp.up_proj"), width, inner)?,
+            down: weights.matrix(&name("mlp.down_proj"), inner, width)?,
         })
     }
 
     /// The gated network that follows attention, row by row.
-    fn think(&self, rows: &[f32]) -> Vec<f32> {
-        let mut gates = self.gate.apply(rows);
-        gate(&mut gates, &self.up.apply(rows));
-        self.down.apply(&gates)
+    fn think(&self, rows: &[f32], threads: &Threads) -> Vec<f32> {
+        let mut gates = self.gate.apply(rows, threads);
+        gate(&mut gates, &self.up.apply(rows, threads));
+        self.down.apply(&gates, threads)
+    }
+}
+
+impl Linear {
+    fn apply(&self, rows: &[f32], threads: &Threads) -> Vec<f32> {
+        let mut results = self.matrix.apply(rows, threads);
+        if let Some(bias) = &self.bias {
+            results.chunks_exact_mut(bias.len()).for_each(|row| add(row, bias));
+        }
+        results
     }
 }
 
@@ -177,27 +243,14 @@ impl Past {
     }
 }
 
-impl Rotations {
-    #[expect(clippy::cast_precision_loss, reason = "head widths and positions are small")]
-    fn new(shape: &Shape) -> Self {
-        let pairs = shape.head_dim / 2;
-        let speed = |pair: usize| shape.rope_theta.powf(-((2 * pair) as f32 / shape.head_dim as f32));
-        let speeds: Vec<f32> = (0..pairs).map(speed).collect();
-        let at = |position: usize| speeds.iter().map(move |speed| position as f32 * speed);
-        let angles = (0..shape.max_position_embeddings).flat_map(at).map(|angle| (angle.cos(), angle.sin()));
-        Self { pairs, angles: angles.collect() }
-    }
-
-    /// Turns each head of each row by the angles of its position. A head's pairs are its first half and its second.
-    fn turn(&self, rows: &mut [f32], first_position: usize, heads: usize) {
-        let width = 2 * self.pairs;
-        let positions = self.angles[first_position * self.pairs..].chunks_exact(self.pairs);
-        for (row, angles) in rows.chunks_exact_mut(heads * width).zip(positions) {
-            for head in row.chunks_exact_mut(width) {
-                let (left, right) = head.split_at_mut(self.pairs);
-                for ((left, right), (cos, sin)) in left.iter_mut().zip(right).zip(angles) {
-                    (*left, *right) = (*left * cos - *right * sin, *right * cos + *left * sin);
-                }
+/// Turns each head of each row by the angles of its position. A head's pairs are its first half and its second.
+fn turn(rows: &mut [f32], angles: &[Angle], heads: usize, width: usize) {
+    let pairs = width / 2;
+    for (row, angles) in rows.chunks_exact_mut(heads * width).zip(angles.chunks_exact(pairs)) {
+        for head in row.chunks_exact_mut(width) {
+            let (left, right) = head.split_at_mut(pairs);
+            for ((left, right), (cos, sin)) in left.iter_mut().zip(right).zip(angles) {
+                (*left, *right) = (*left * cos - *right * sin, *right * cos + *left * sin);
             }
         }
     }
@@ -206,11 +259,11 @@ impl Rotations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{reference, vocabulary::Vocabulary};
+    use crate::{model::Model, reference};
 
     #[test]
     fn the_likeliest_tokens_are_those_that_pytorch_finds() {
-        let (decoder, vocabulary) = (Decoder::shipped().unwrap(), Vocabulary::shipped().unwrap());
+        let Model { decoder, vocabulary, .. } = Model::shipped().unwrap();
         for case in reference::cases() {
             let prompt = vocabulary.encode(&case.prompt).unwrap();
             assert_eq!(prompt.len(), case.prompt_tokens);
@@ -229,7 +282,7 @@ mod tests {
 
     #[test]
     fn pieces_are_read_as_the_whole_is_to_the_last_bit() {
-        let decoder = Decoder::shipped().unwrap();
+        let decoder = Model::shipped().unwrap().decoder;
         let tokens: Vec<u32> = (0..300).map(|number| number * 37 % 1000).collect();
         let whole = decoder.read(&tokens, &mut Past::default());
         for size in [1, 7, 64, 299] {

@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as events};
 use self::worker::Worker;
 use crate::{
     answer::Piece,
-    decoder::Decoder,
     grammar::{Constraint, Grammars},
+    model::Model,
     prompt::Template,
     sampler::{Likelihood, Sampling},
     vocabulary::Vocabulary,
@@ -41,6 +41,8 @@ pub struct Engine(Arc<Running>);
 
 struct Running {
     options: Options,
+    name: String,
+    sentence: Option<&'static str>,
     vocabulary: Arc<Vocabulary>,
     template: Template,
     grammars: Grammars,
@@ -56,8 +58,11 @@ struct Request {
     job: Job,
     events: events::UnboundedSender<Event>,
     /// Held until the request ends, however it ends.
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
+
+/// A place for one request, free again when it is dropped.
+pub(crate) struct Slot(#[expect(dead_code, reason = "it is held, not read")] OwnedSemaphorePermit);
 
 /// What is asked of the model. The prompt leaves room for at least one more token.
 #[derive(Clone)]
@@ -154,20 +159,22 @@ impl Options {
 }
 
 impl Engine {
-    /// Loads the model, which takes some milliseconds, and starts its thread.
-    pub fn start(options: Options) -> Result<Self, LoadError> {
-        let vocabulary = Arc::new(Vocabulary::shipped()?);
-        let template = Template::shipped()?;
+    /// Starts the model's thread.
+    pub fn start(model: Model, options: Options) -> Result<Self, LoadError> {
+        let Model { name, sentence, decoder, vocabulary, template } = model;
         let grammars = Grammars::new(&vocabulary).map_err(LoadError::Tokenizer)?;
-        let decoder = Decoder::shipped()?;
         let context = decoder.context();
         let (requests, arrivals) = mpsc::channel();
         let mut worker = Worker::new(decoder, Arc::clone(&vocabulary), arrivals, options.max_cached_tokens);
-        let worker =
-            thread::Builder::new().name("local-model".to_owned()).spawn(move || while worker.turn() {})?;
+        let worker = thread::Builder::new()
+            .name("local-model".to_owned())
+            .spawn(move || while worker.turn() {})
+            .map_err(LoadError::Thread)?;
         Ok(Self(Arc::new(Running {
             slots: Arc::new(Semaphore::new(options.max_requests)),
             options,
+            name,
+            sentence,
             vocabulary,
             template,
             grammars,
@@ -175,6 +182,16 @@ impl Engine {
             requests: Some(requests),
             worker: Some(worker),
         })))
+    }
+
+    /// The name under which the model is served.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What to expect of the model, where we know.
+    pub(crate) fn sentence(&self) -> Option<&'static str> {
+        self.0.sentence
     }
 
     /// So many more requests would be taken now.
@@ -187,9 +204,13 @@ impl Engine {
         self.0.worker.as_ref().is_some_and(|worker| !worker.is_finished())
     }
 
+    /// A place for one request. It is taken before any work on the request, so that this work is bounded too.
+    pub(crate) fn admit(&self) -> Result<Slot, Refused> {
+        Arc::clone(&self.0.slots).try_acquire_owned().map(Slot).map_err(|_| Refused::Full)
+    }
+
     /// Takes a request in, to be answered beside the others.
-    pub(crate) fn submit(&self, job: Job) -> Result<Generation, Refused> {
-        let slot = Arc::clone(&self.0.slots).try_acquire_owned().map_err(|_| Refused::Full)?;
+    pub(crate) fn submit(&self, slot: Slot, job: Job) -> Result<Generation, Refused> {
         // Unbounded, so that a slow reader holds nobody up; what a request can write is bounded by the context.
         let (sender, events) = events::unbounded_channel();
         let unfinished = job.choices;
@@ -278,8 +299,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_engine_that_is_dropped_breaks_its_answers_off() {
-        let engine = Engine::start(Options::new(|| 0, || 0)).unwrap();
-        let mut generation = engine.submit(endless(&engine)).unwrap();
+        let engine = Engine::start(Model::shipped().unwrap(), Options::new(|| 0, || 0)).unwrap();
+        let mut generation = engine.submit(engine.admit().unwrap(), endless(&engine)).unwrap();
         assert!(!generation.next(1).await.unwrap().is_empty());
         drop(engine);
         while let Ok(events) = generation.next(1000).await {
@@ -289,10 +310,12 @@ mod tests {
 
     #[test]
     fn one_request_more_than_there_are_slots_is_refused() {
-        let engine = Engine::start(Options { max_requests: 1, ..Options::new(|| 0, || 0) }).unwrap();
-        let generation = engine.submit(endless(&engine)).unwrap();
+        let engine =
+            Engine::start(Model::shipped().unwrap(), Options { max_requests: 1, ..Options::new(|| 0, || 0) })
+                .unwrap();
+        let generation = engine.submit(engine.admit().unwrap(), endless(&engine)).unwrap();
         assert_eq!(engine.free_slots(), 0);
-        assert_eq!(engine.submit(endless(&engine)).err(), Some(Refused::Full));
+        assert_eq!(engine.admit().err(), Some(Refused::Full));
         drop(generation);
     }
 }

@@ -6,8 +6,12 @@ mod reply;
 mod request;
 mod stream;
 
-use std::future::Future;
-
+use self::{
+    error::ApiError,
+    prepare::prepare,
+    reply::{Head, json},
+};
+use crate::engine::Engine;
 use axum::{
     Router,
     body::Bytes,
@@ -15,16 +19,7 @@ use axum::{
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
     routing::{get, post},
-    serve::ListenerExt,
 };
-use tokio::net::TcpListener;
-
-use self::{
-    error::ApiError,
-    prepare::prepare,
-    reply::{Head, json},
-};
-use crate::engine::Engine;
 
 /// The largest body that is read: what the gateway lets through, plus what it may add.
 const MAX_BODY_BYTES: usize = 65 << 20;
@@ -42,24 +37,11 @@ pub fn router(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-/// Serves [`router`] until `shutdown` is ready; requests in flight are then still answered.
-pub async fn serve(
-    listener: TcpListener,
-    engine: Engine,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    // Small chunks must not wait for each other.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY was refused");
-        }
-    });
-    axum::serve(listener, router(engine)).with_graceful_shutdown(shutdown).await
-}
-
 async fn chat(State(engine): State<Engine>, body: Bytes) -> Result<Response, ApiError> {
-    let (job, form) = prepare(&engine, move |engine| request::chat(engine, &body)).await?;
-    let generation = engine.submit(job)?;
+    let slot = engine.admit()?;
+    let work = move |engine: &Engine| request::chat(engine, &body).map(|(job, form)| (slot, job, form));
+    let (slot, job, form) = prepare(&engine, work).await?;
+    let generation = engine.submit(slot, job)?;
     let head = Head::new(&engine);
     // From here on the answer lives as long as its client: the reply must not keep the engine running.
     drop(engine);
@@ -71,12 +53,14 @@ async fn chat(State(engine): State<Engine>, body: Bytes) -> Result<Response, Api
 }
 
 async fn tokenize(State(engine): State<Engine>, body: Bytes) -> Result<Response, ApiError> {
-    let tokens = prepare(&engine, move |engine| request::tokenize(engine, &body)).await?;
+    let slot = engine.admit()?;
+    let work = move |engine: &Engine| request::tokenize(engine, &body).map(|tokens| (slot, tokens));
+    let (_, tokens) = prepare(&engine, work).await?;
     Ok(reply::tokens(&tokens, engine.context()))
 }
 
 async fn models(State(engine): State<Engine>) -> Response {
-    reply::models(engine.now())
+    reply::models(&engine)
 }
 
 async fn health(State(engine): State<Engine>) -> Response {

@@ -1,7 +1,7 @@
-//! A tiny language model behind the OpenAI chat API, so that a first run answers from real weights.
+//! Language models behind the OpenAI chat API: a tiny one, so that a first run answers from real weights, or one from disk.
 //!
-//! [`Engine`] runs the model on one thread that takes turns between requests, token by token; [`router`] speaks HTTP.
-//! The weights are part of the program. They are a demo: see [`about`].
+//! A [`Model`] is loaded; an [`Engine`] runs it on one thread that takes turns between requests, token by token; [`router`]
+//! speaks HTTP. The weights of the tiny one are part of the program. They are a demo: see [`about`].
 
 mod answer;
 mod arithmetic;
@@ -10,18 +10,22 @@ mod dice;
 mod engine;
 mod grammar;
 mod http;
+mod model;
 mod prompt;
 #[cfg(test)]
 mod reference;
 mod sampler;
+mod shape;
+mod threads;
 mod vocabulary;
 mod weights;
 
 pub use engine::{Engine, Options};
-pub use http::{router, serve};
+pub use http::router;
+pub use model::Model;
 pub use weights::LoadError;
 
-/// What this model is.
+/// What the shipped model is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// The name under which it is served.
@@ -34,7 +38,7 @@ pub struct About {
     pub sentence: &'static str,
 }
 
-/// What this model is, to be said wherever it is offered.
+/// What the shipped model is, to be said wherever it is offered.
 pub const fn about() -> About {
     About {
         name: "tiny-demo",

@@ -4,7 +4,7 @@ use minijinja::{Environment, Error, ErrorKind, Value, context, syntax::SyntaxCon
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-use crate::weights::{CHAT_TEMPLATE, LoadError};
+use crate::weights::LoadError;
 
 /// What a prompt is made of. Values keep the order in which the client wrote them, since the model reads it.
 #[derive(Clone, Debug)]
@@ -20,14 +20,17 @@ pub(crate) struct Template(Environment<'static>);
 const NAME: &str = "chat";
 
 impl Template {
-    /// The template that is shipped in the program.
-    pub(crate) fn shipped() -> Result<Self, LoadError> {
+    /// From a template, and what it may write at the beginning and the end of a text.
+    pub(crate) fn new(source: String, (begin, end): (String, String)) -> Result<Self, LoadError> {
         let mut environment = Environment::new();
         // Chat templates are written for Python's Jinja with these two settings, and call methods of Python's types.
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", to_json);
-        environment.add_template(NAME, CHAT_TEMPLATE)?;
+        environment.add_function("raise_exception", refuse);
+        environment.add_global("bos_token", begin);
+        environment.add_global("eos_token", end);
+        environment.add_template_owned(NAME, source)?;
         Ok(Self(environment))
     }
 
@@ -60,6 +63,11 @@ impl Template {
             add_generation_prompt => true,
         })
     }
+}
+
+/// How templates refuse a conversation that their model was not trained for.
+fn refuse(reason: String) -> Result<String, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, reason))
 }
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False)` spells it, which is what templates expect of `tojson`.
@@ -102,10 +110,11 @@ impl Formatter for PythonSpacing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
 
     #[test]
     fn prompts_equal_those_of_python_s_jinja() {
-        let template = Template::shipped().unwrap();
+        let template = Model::shipped().unwrap().template;
         for case in crate::reference::cases() {
             assert_eq!(template.render(&case.conversation).unwrap(), case.prompt);
         }

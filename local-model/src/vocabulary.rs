@@ -2,7 +2,7 @@
 
 use tokenizers::Tokenizer;
 
-use crate::weights::{LoadError, TOKENIZER};
+use crate::weights::LoadError;
 
 /// The tokenizer, with the tokens that mean something to the program.
 pub(crate) struct Vocabulary {
@@ -46,17 +46,13 @@ pub(crate) struct Pair {
 const ENDS: [&str; 6] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>"];
 
 impl Vocabulary {
-    /// The vocabulary that is shipped in the program.
-    pub(crate) fn shipped() -> Result<Self, LoadError> {
-        Self::new(TOKENIZER, &[])
-    }
-
     /// From a `tokenizer.json`. An answer ends with any of `ends`, or with a token that is commonly used for it.
     pub(crate) fn new(tokenizer: &[u8], ends: &[u32]) -> Result<Self, LoadError> {
         let tokenizer =
             Tokenizer::from_bytes(tokenizer).map_err(|error| LoadError::Tokenizer(error.to_string()))?;
+        let spell = spelling(&tokenizer)?;
         let mut bytes: Vec<Vec<u8>> =
-            (0..).map_while(|token| tokenizer.id_to_token(token)).map(|name| bytes_of(&name)).collect();
+            (0..).map_while(|token| tokenizer.id_to_token(token)).map(|name| spell(&name)).collect();
         let markers = Markers::find(&tokenizer, ends);
         if markers.ends.is_empty() {
             return Err(LoadError::Tokenizer("no token ends an answer".to_owned()));
@@ -117,6 +113,29 @@ impl Markers {
     }
 }
 
+/// How this vocabulary spells bytes in the names of its tokens.
+fn spelling(tokenizer: &Tokenizer) -> Result<fn(&str) -> Vec<u8>, LoadError> {
+    if tokenizer.token_to_id("\u{120}").is_some() {
+        return Ok(bytes_of);
+    }
+    if tokenizer.token_to_id("<0x0A>").is_some() {
+        return Ok(bytes_of_piece);
+    }
+    let found = "a vocabulary that cannot write every byte";
+    Err(LoadError::Unsupported(format!(
+        "{found}; supported: byte-level BPE, and SentencePiece with byte tokens"
+    )))
+}
+
+/// The bytes behind the name of one of SentencePiece's tokens: a byte in hexadecimal, or text with marked blanks.
+fn bytes_of_piece(name: &str) -> Vec<u8> {
+    let byte = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    match byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        Some(byte) => vec![byte],
+        None => name.replace('\u{2581}', " ").into_bytes(),
+    }
+}
+
 /// The bytes behind a token's name. Byte-level BPE writes each byte as one printable character (the table of GPT-2);
 /// a name with any other character is a marker and stands for itself.
 fn bytes_of(name: &str) -> Vec<u8> {
@@ -134,11 +153,11 @@ fn byte_of(character: char) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::model::Model;
 
     #[test]
     fn tokens_write_the_text_that_they_came_from() {
-        let vocabulary = Vocabulary::shipped().unwrap();
+        let vocabulary = Model::shipped().unwrap().vocabulary;
         for text in [
             "Hello, world!",
             " two  spaces\n\ttab",
@@ -154,14 +173,8 @@ mod tests {
 
     #[test]
     fn no_token_writes_more_than_a_long_word() {
-        let vocabulary = Vocabulary::shipped().unwrap();
+        let vocabulary = Model::shipped().unwrap().vocabulary;
         // So a context holds 64 kB at the very most, and a prompt of several times that is certainly too long.
         assert!(vocabulary.bytes.iter().all(|bytes| bytes.len() <= 32));
-    }
-
-    #[test]
-    fn every_row_of_the_embeddings_has_a_token() {
-        let shape = crate::weights::Shape::shipped().unwrap();
-        assert_eq!(Vocabulary::shipped().unwrap().len(), shape.vocab_size);
     }
 }

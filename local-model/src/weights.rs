@@ -1,101 +1,130 @@
-//! What is shipped in the program: the weights, their shape, the tokenizer and the chat template.
+//! The trained numbers of a model, by name, wherever they are stored.
 
-use safetensors::{Dtype, SafeTensors};
-use serde::Deserialize;
+pub(crate) mod gguf;
+mod numbers;
+pub(crate) mod safetensors;
 
-use crate::arithmetic::Matrix;
+use std::{io, path::PathBuf};
 
-/// The vocabulary and the rules that cut text into it, in the format of the `tokenizers` library.
-pub(crate) const TOKENIZER: &[u8] = include_bytes!("../weights/tokenizer.json");
-/// How messages become a prompt, in Jinja.
-pub(crate) const CHAT_TEMPLATE: &str = include_str!("../weights/chat_template.jinja");
-const CONFIG: &[u8] = include_bytes!("../weights/config.json");
-const TENSORS: &[u8] = include_bytes!("../weights/model.safetensors");
+pub(crate) use self::numbers::{Kind, Tensor};
+use crate::arithmetic::{Matrix, Precision};
 
-/// The numbers that describe a Llama, under the names that its `config.json` gives them.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Shape {
-    pub(crate) vocab_size: usize,
-    pub(crate) hidden_size: usize,
-    pub(crate) intermediate_size: usize,
-    pub(crate) num_hidden_layers: usize,
-    pub(crate) num_attention_heads: usize,
-    pub(crate) num_key_value_heads: usize,
-    pub(crate) head_dim: usize,
-    /// Prompt and answer together hold at most so many tokens.
-    pub(crate) max_position_embeddings: usize,
-    pub(crate) rms_norm_eps: f32,
-    pub(crate) rope_theta: f32,
-}
+/// Numbers below this count are widened when they are loaded: the model then takes as much memory as it may, and is faster.
+const WIDENED: usize = 16 << 20;
 
-/// The trained numbers, by name.
-pub(crate) struct Weights(SafeTensors<'static>);
-
-/// Why the model could not be loaded. Everything it needs is inside the program, so all but
-/// [`Thread`](Self::Thread) are faults of the build.
+/// Why a model could not be loaded, grouped by what is at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// `config.json` does not describe a model.
-    #[error("the model's configuration is unreadable")]
-    Config(#[source] serde_json::Error),
-    /// The weights are not in the safetensors format, or one of them is missing.
-    #[error("the model's weights are unreadable")]
-    Weights(#[from] safetensors::SafeTensorError),
-    /// A tensor has another type or shape than this program computes with.
-    #[error("the tensor {0} has an unexpected type or shape")]
-    Tensor(String),
-    /// `tokenizer.json` does not describe a tokenizer, or it lacks a token that the program relies on.
-    #[error("the model's tokenizer is unreadable: {0}")]
+    /// A file is missing, or may not be read.
+    #[error("cannot read {path}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("the model's files are broken: {0}")]
+    Broken(String),
+    /// The model needs something that this program cannot do. The sentence names it, and what would be supported.
+    #[error("this model cannot be served: it has {0}")]
+    Unsupported(String),
+    /// The tokenizer is unreadable, or it lacks a token that the program relies on.
+    #[error("the model's tokenizer is unusable: {0}")]
     Tokenizer(String),
     /// The chat template does not compile.
-    #[error("the model's chat template is unreadable")]
+    #[error("the model's chat template is unusable")]
     Template(#[from] minijinja::Error),
-    /// The operating system gave no thread to run the model on.
+    /// The operating system gave no threads to run the model on.
     #[error("there is no thread to run the model on")]
-    Thread(#[from] std::io::Error),
+    Thread(#[source] io::Error),
 }
 
-impl Shape {
-    pub(crate) fn shipped() -> Result<Self, LoadError> {
-        serde_json::from_slice(CONFIG).map_err(LoadError::Config)
-    }
+/// Where tensors come from. Names are those of the Hugging Face layout.
+pub(crate) trait Source {
+    /// The tensor of this name, if there is one.
+    fn tensor(&self, name: &str) -> Result<Option<Tensor>, LoadError>;
+
+    /// The names of all tensors.
+    fn names(&self) -> Vec<String>;
+
+    /// So many numbers were trained, roughly: it decides how they are kept.
+    fn numbers(&self) -> usize;
 }
 
-impl Weights {
-    pub(crate) fn shipped() -> Result<Self, LoadError> {
-        Ok(Self(SafeTensors::deserialize(TENSORS)?))
+/// A source, and which of its tensors were used.
+pub(crate) struct Weights<'a> {
+    source: &'a dyn Source,
+    used: Vec<String>,
+    counted: usize,
+}
+
+impl<'a> Weights<'a> {
+    pub(crate) fn new(source: &'a dyn Source) -> Self {
+        Self { source, used: Vec::new(), counted: 0 }
     }
 
-    /// A tensor's numbers in the order in which they are stored. They are widened to f32, since arithmetic in bf16
-    /// changes some answers and is slower on a CPU.
-    pub(crate) fn numbers(&self, name: &str) -> Result<Vec<f32>, LoadError> {
-        let tensor = self.0.tensor(name)?;
-        if tensor.dtype() != Dtype::BF16 {
-            return Err(LoadError::Tensor(name.to_owned()));
+    /// A list of so many numbers.
+    pub(crate) fn list(&mut self, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
+        self.optional_list(name, length)?.ok_or_else(|| missing(name))
+    }
+
+    /// A list of so many numbers, where the model has it.
+    pub(crate) fn optional_list(&mut self, name: &str, length: usize) -> Result<Option<Vec<f32>>, LoadError> {
+        let Some(tensor) = self.take(name)? else { return Ok(None) };
+        if tensor.shape != [length] {
+            return Err(misshapen(name, &tensor, &[length]));
         }
-        let (pairs, _) = tensor.data().as_chunks::<2>();
-        // A bf16 is the upper half of an f32.
-        Ok(pairs.iter().map(|&pair| f32::from_bits(u32::from(u16::from_le_bytes(pair)) << 16)).collect())
+        Ok(Some(tensor.rows(0, 1)))
     }
 
-    /// A linear layer from `inputs` to `outputs` numbers.
-    pub(crate) fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix, LoadError> {
-        if self.0.tensor(name)?.shape() != [outputs, inputs] {
-            return Err(LoadError::Tensor(name.to_owned()));
+    /// A linear layer from `inputs` to `outputs` numbers. The tensor may have more rows, which are left out.
+    pub(crate) fn matrix(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix, LoadError> {
+        let tensor = self.take(name)?.ok_or_else(|| missing(name))?;
+        if tensor.shape.len() != 2 || tensor.shape[1] != inputs || tensor.shape[0] < outputs {
+            return Err(misshapen(name, &tensor, &[outputs, inputs]));
         }
-        Matrix::new(&self.numbers(name)?, inputs).ok_or_else(|| LoadError::Tensor(name.to_owned()))
+        let precision =
+            if self.source.numbers() <= WIDENED { Precision::F32 } else { tensor.kind.precision() };
+        Ok(Matrix::new(inputs, outputs, precision, |first, count| tensor.rows(first, count)))
+    }
+
+    /// Refuses a model that has parts which were not used: it would be computed wrongly.
+    pub(crate) fn all_used(&self) -> Result<(), LoadError> {
+        let ignored = |name: &str| name.starts_with("vision.") || name.ends_with("rotary_emb.inv_freq");
+        let unused = |name: &String| !ignored(name) && !self.used.contains(name);
+        match self.source.names().into_iter().find(unused) {
+            Some(name) => Err(LoadError::Unsupported(format!(
+                "the tensor {name}; supported: those of {}",
+                crate::shape::SUPPORTED.join(", ")
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Says that a tensor may be there without being used.
+    pub(crate) fn ignore(&mut self, name: &str) {
+        self.used.push(name.to_owned());
+    }
+
+    /// So many numbers were trained, of those that are used.
+    pub(crate) fn numbers(&self) -> usize {
+        self.counted
+    }
+
+    fn take(&mut self, name: &str) -> Result<Option<Tensor>, LoadError> {
+        self.used.push(name.to_owned());
+        let tensor = self.source.tensor(name)?;
+        self.counted += tensor.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum::<usize>();
+        Ok(tensor)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn missing(name: &str) -> LoadError {
+    LoadError::Broken(format!("the tensor {name} is missing"))
+}
 
-    #[test]
-    fn the_description_counts_the_parameters_that_are_used() {
-        let weights = Weights::shipped().unwrap();
-        let of_text = weights.0.iter().filter(|(name, _)| !name.starts_with("vision."));
-        let count: usize = of_text.map(|(_, tensor)| tensor.shape().iter().product::<usize>()).sum();
-        assert_eq!(count, crate::about().parameters);
-    }
+fn misshapen(name: &str, tensor: &Tensor, expected: &[usize]) -> LoadError {
+    LoadError::Broken(format!("the tensor {name} has the shape {:?}, not {expected:?}", tensor.shape))
 }

@@ -66,7 +66,7 @@ fn shared(left: &[u32], right: &[u32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decoder::Decoder;
+    use crate::{decoder::Decoder, model::Model};
 
     fn read(decoder: &Decoder, tokens: std::ops::Range<u32>) -> (Vec<u32>, Past) {
         let (tokens, mut past) = (tokens.collect::<Vec<_>>(), Past::default());
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_longest_match_is_found_and_leaves_one_token_to_read() {
-        let decoder = Decoder::shipped().unwrap();
+        let decoder = Model::shipped().unwrap().decoder;
         let mut prefixes = Prefixes::new(1000);
         let (tokens, past) = read(&decoder, 100..150);
         prefixes.keep(tokens.clone(), past);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_answer_on_a_cached_prefix_is_the_same_to_the_last_bit() {
-        let decoder = Decoder::shipped().unwrap();
+        let decoder = Model::shipped().unwrap().decoder;
         let (tokens, past) = read(&decoder, 100..400);
         let mut anew = Past::default();
         let expected = decoder.read(&tokens, &mut anew);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let decoder = Decoder::shipped().unwrap();
+        let decoder = Model::shipped().unwrap().decoder;
         let mut prefixes = Prefixes::new(100);
         for start in [100, 200, 300] {
             let (tokens, past) = read(&decoder, start..start + 40);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_holds_another_replaces_it() {
-        let decoder = Decoder::shipped().unwrap();
+        let decoder = Model::shipped().unwrap().decoder;
         let mut prefixes = Prefixes::new(1000);
         for end in [120, 140, 130] {
             let (tokens, past) = read(&decoder, 100..end);

@@ -12,8 +12,12 @@ use crate::{
     vocabulary::Vocabulary,
 };
 
-/// So many tokens of a prompt are read in one turn: 10 to 30 ms, which is how long the others wait for their next token.
-const TOKENS_READ_PER_TURN: usize = 64;
+/// Products of one turn of reading: 10 to 30 ms, which is how long the others wait for their next token.
+const PRODUCTS_PER_TURN: usize = 170_000_000;
+/// At least so many tokens are read in one turn, however large the model: its numbers are then fetched once for all of them.
+const MIN_TOKENS_READ: usize = 8;
+/// More tokens at once are no faster.
+const MAX_TOKENS_READ: usize = 64;
 
 /// A request that is being answered.
 pub(crate) struct Run {
@@ -65,7 +69,9 @@ impl Run {
         match &mut self.phase {
             Phase::Reading(past) => {
                 let unread = &self.request.job.prompt[past.positions()..];
-                let piece = &unread[..unread.len().min(TOKENS_READ_PER_TURN)];
+                let most = PRODUCTS_PER_TURN / decoder.parameters().max(1);
+                let most = most.clamp(MIN_TOKENS_READ, MAX_TOKENS_READ);
+                let piece = &unread[..unread.len().min(most)];
                 let scores = decoder.read(piece, past);
                 if past.positions() == self.request.job.prompt.len() {
                     let past = mem::take(past);

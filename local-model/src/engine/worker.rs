@@ -81,7 +81,10 @@ mod tests {
     use tokio::sync::{Semaphore, mpsc as events};
 
     use super::*;
-    use crate::engine::{Event, Job, News};
+    use crate::{
+        engine::{Event, Job, News, Slot},
+        model::Model,
+    };
 
     type Events = events::UnboundedReceiver<Event>;
 
@@ -95,8 +98,8 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let (requests, arrivals) = mpsc::channel();
-            let vocabulary = Arc::new(Vocabulary::shipped().unwrap());
-            let worker = Worker::new(Decoder::shipped().unwrap(), vocabulary, arrivals, 1000);
+            let Model { decoder, vocabulary, .. } = Model::shipped().unwrap();
+            let worker = Worker::new(decoder, vocabulary, arrivals, 1000);
             Self { worker, requests, slots: Arc::new(Semaphore::new(100)) }
         }
 
@@ -115,7 +118,7 @@ mod tests {
                 constraint: None,
                 top_logprobs: None,
             };
-            let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
+            let slot = Slot(Arc::clone(&self.slots).try_acquire_owned().unwrap());
             self.requests.send(Request { job, events: sender, _slot: slot }).unwrap();
             events
         }

@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
 use crate::{
-    about,
     answer::Piece,
     engine::{Engine, Event, FinishReason, Generation, News, Usage},
     sampler::Likelihood,
@@ -25,6 +24,7 @@ pub(crate) const EVENTS_AT_ONCE: usize = 64;
 pub(crate) struct Head {
     id: String,
     created: u64,
+    model: String,
     vocabulary: Arc<Vocabulary>,
 }
 
@@ -69,16 +69,17 @@ pub(crate) fn tokens(tokens: &[u32], context: usize) -> Response {
 }
 
 /// The one model that is served.
-pub(crate) fn models(now: u64) -> Response {
-    let about = about();
-    let model = json!({
-        "id": about.name,
+pub(crate) fn models(engine: &Engine) -> Response {
+    let mut model = json!({
+        "id": engine.name(),
         "object": "model",
-        "created": now,
+        "created": engine.now(),
         "owned_by": "faregate",
-        "max_model_len": about.context_tokens,
-        "description": about.sentence,
+        "max_model_len": engine.context(),
     });
+    if let Some(sentence) = engine.sentence() {
+        model["description"] = sentence.into();
+    }
     json(StatusCode::OK, &json!({"object": "list", "data": [model]}))
 }
 
@@ -109,7 +110,8 @@ pub(crate) fn tool_call(id: &str, name: &str) -> Value {
 impl Head {
     pub(crate) fn new(engine: &Engine) -> Self {
         let id = format!("chatcmpl-{:016x}", engine.random());
-        Self { id, created: engine.now(), vocabulary: Arc::clone(engine.vocabulary()) }
+        let (model, vocabulary) = (engine.name().to_owned(), Arc::clone(engine.vocabulary()));
+        Self { id, created: engine.now(), model, vocabulary }
     }
 
     pub(crate) fn object(&self, kind: &str, choices: Vec<Value>) -> Map<String, Value> {
@@ -117,7 +119,7 @@ impl Head {
             ("id", self.id.as_str().into()),
             ("object", kind.into()),
             ("created", self.created.into()),
-            ("model", about().name.into()),
+            ("model", self.model.as_str().into()),
             ("choices", Value::Array(choices)),
         ];
         fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -10,15 +10,11 @@ use std::time::Duration;
 
 use axum::{Router, http::StatusCode};
 use http_body_util::BodyExt;
-use local_model::{Engine, Options};
+use local_model::{Engine, Model, Options};
 use serde_json::{Value, json};
 use support::{
     ENDLESS, Recorded, ask, engine, get, joined, options, post, question, reference, request, router, stream,
     text,
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
 };
 use tower::ServiceExt;
 
@@ -216,7 +212,8 @@ async fn what_was_read_before_is_cached_and_changes_nothing() {
 
 #[tokio::test]
 async fn without_a_cache_every_prompt_is_read_anew() {
-    let engine = Engine::start(Options { max_cached_tokens: 0, ..options() }).unwrap();
+    let engine =
+        Engine::start(Model::shipped().unwrap(), Options { max_cached_tokens: 0, ..options() }).unwrap();
     let router = local_model::router(engine);
     for _ in 0..2 {
         let answer = ask(&router, &question("How do I create an API key?", json!({}))).await;
@@ -366,7 +363,9 @@ async fn a_client_that_leaves_frees_its_slot() {
 
 #[tokio::test]
 async fn one_request_too_many_is_told_to_come_back() {
-    let router = local_model::router(Engine::start(Options { max_requests: 1, ..options() }).unwrap());
+    let router = local_model::router(
+        Engine::start(Model::shipped().unwrap(), Options { max_requests: 1, ..options() }).unwrap(),
+    );
     let body = question(ENDLESS, json!({"stream": true, "n": 8}));
     let first = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
     let second = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
@@ -390,24 +389,4 @@ async fn sixteen_streams_at_once_give_what_each_gives_alone() {
         let alone = ask(&router, &body(seed)).await;
         assert_eq!(streamed.await.unwrap(), alone["choices"][0]["message"]);
     }
-}
-
-#[tokio::test]
-async fn it_serves_on_a_socket_until_it_is_told_to_stop() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = tokio::spawn(local_model::serve(listener, engine(), async { drop(stopped.await) }));
-
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    connection
-        .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).await.unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-
-    stop.send(()).unwrap();
-    server.await.unwrap().unwrap();
 }

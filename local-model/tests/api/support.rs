@@ -8,7 +8,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use http_body_util::BodyExt;
-use local_model::{Engine, Options};
+use local_model::{Engine, Model, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use tower::ServiceExt;
@@ -24,7 +24,7 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) fn engine() -> Engine {
-    Engine::start(options()).unwrap()
+    Engine::start(Model::shipped().unwrap(), options()).unwrap()
 }
 
 pub(crate) fn router() -> Router {
