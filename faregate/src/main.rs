@@ -87,6 +87,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         credentials,
         catalog: catalog.clone(),
         internal_token: secrets.internal_token.clone(),
+        tls: None,
     };
     let key_service = KeyService::start(&key_service, parts, shutdown.clone()).await?;
     let parts = GatewayParts {
@@ -95,7 +96,8 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         prefix: common.key_prefix.clone(),
         internal_token: secrets.internal_token,
         key_services: vec![loopback(key_service.grpc)?],
-        key_service_http: loopback(key_service.http)?,
+        key_service_http: vec![loopback(key_service.http)?],
+        tls: None,
         builtin,
     };
     let gateway = Gateway::start(&gateway, parts).await?;

@@ -15,7 +15,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
-use http::Uri;
 use shared::{
     catalog::Catalog,
     clock::Clock,
@@ -47,10 +46,8 @@ pub struct App {
     pub max_body: usize,
     /// Where prompts find room.
     pub rooms: Rooms,
-    /// Where the key-service's HTTP is.
-    pub key_service_http: Uri,
-    /// Carries requests there.
-    pub management: ManagementClient,
+    /// The management API of the key-services.
+    pub management: Management,
     /// Every generation that runs.
     pub generations: TaskTracker,
     /// Cancelled when the gateway is to stop: nothing new is begun.
@@ -92,7 +89,7 @@ pub const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id
 /// What `max_tokens` was lowered to, since more could not be paid.
 pub const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
-pub use passthrough::{Client as ManagementClient, client as management_client};
+pub use passthrough::Management;
 
 /// Middleware: while the gateway drains, whoever comes is told to go to another one.
 async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {

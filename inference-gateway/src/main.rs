@@ -13,6 +13,7 @@ use shared::{
     clock::System,
     config::Common,
     probe::{READY, probe},
+    rpc::tls,
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
@@ -28,7 +29,10 @@ struct Arguments {
     #[command(flatten)]
     options: Options,
 
-    /// Where key-services speak gRPC; several are tried in turn
+    #[command(flatten)]
+    internal_tls: tls::Options,
+
+    /// Where key-services speak gRPC; all of them are used, the first ones before others
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_URL",
@@ -38,14 +42,15 @@ struct Arguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Where a key-service speaks HTTP
+    /// Where key-services speak HTTP
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",
         value_name = "URL",
+        value_delimiter = ',',
         default_value = "http://127.0.0.1:8081"
     )]
-    key_service_http_url: Uri,
+    key_service_http_url: Vec<Uri>,
 
     /// Where a `local-model` serves, with /v1: what the catalogue calls builtin is asked there
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
@@ -62,8 +67,15 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { common, options, key_service_url, key_service_http_url, builtin_url, admin_listen } =
-        arguments;
+    let Arguments {
+        common,
+        options,
+        internal_tls,
+        key_service_url,
+        key_service_http_url,
+        builtin_url,
+        admin_listen,
+    } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
@@ -78,6 +90,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
             .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
         key_services: key_service_url,
         key_service_http: key_service_http_url,
+        tls: internal_tls.open()?,
         builtin: builtin_url,
     };
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;

@@ -7,8 +7,9 @@ use http::Uri;
 use shared::{
     catalog::Catalog,
     clock::Clock,
+    config::ConfigError,
     key::Prefix,
-    rpc::PresentToken,
+    rpc::{PresentToken, tls::Tls},
     secret::SecretString,
     serve::{bind, serve},
     telemetry::Readiness,
@@ -19,7 +20,7 @@ use tonic::transport::Endpoint;
 
 use crate::{
     config::Options,
-    http::{App, management_client, router},
+    http::{App, Management, router},
     keys::{Endpoints, connect},
     room::Rooms,
     settler::Settler,
@@ -43,8 +44,10 @@ pub struct Parts {
     pub internal_token: SecretString,
     /// Where key-services speak gRPC; at least one.
     pub key_services: Vec<Uri>,
-    /// Where a key-service speaks HTTP.
-    pub key_service_http: Uri,
+    /// Where key-services speak HTTP; at least one.
+    pub key_service_http: Vec<Uri>,
+    /// How it is spoken to them, if it is TLS.
+    pub tls: Option<Tls>,
     /// Where the built-in model listens, if it runs.
     pub builtin: Option<Uri>,
 }
@@ -66,8 +69,12 @@ impl Server {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
         let token = PresentToken::new(&parts.internal_token);
         let token = token.context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
-        let addresses = parts.key_services.into_iter().map(Endpoint::from).collect();
-        let keys = connect(Endpoints { addresses, token });
+        let tls = parts.tls.as_ref();
+        for uri in &parts.key_service_http {
+            check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;
+        }
+        let addresses = parts.key_services.into_iter().map(|uri| endpoint(uri, tls));
+        let keys = connect(Endpoints { addresses: addresses.collect::<Result<_, _>>()?, token });
         let (settler, settling) = Settler::start(keys.clone(), options.max_in_flight as usize);
         let client = http_client();
         let mut pools = HashMap::new();
@@ -83,8 +90,7 @@ impl Server {
             prefix: parts.prefix,
             max_body: options.max_body_bytes(),
             rooms: Rooms::new(options.max_prompts_bytes()?),
-            key_service_http: parts.key_service_http,
-            management: management_client(),
+            management: Management::new(parts.key_service_http, tls),
             generations: TaskTracker::new(),
             draining: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -124,4 +130,26 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Where a key-service speaks gRPC, and how.
+fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
+    const SETTING: &str = "FAREGATE_KEY_SERVICE_URL";
+    check_scheme(SETTING, &uri, tls)?;
+    let endpoint = Endpoint::from(uri);
+    match tls {
+        Some(tls) => endpoint.tls_config(tls.grpc_client()).map_err(|e| ConfigError::new(SETTING, e)),
+        None => Ok(endpoint),
+    }
+}
+
+/// An address that says otherwise than the settings of TLS is a mistake: calls would be refused, or not be secret.
+fn check_scheme(setting: &'static str, uri: &Uri, tls: Option<&Tls>) -> Result<(), ConfigError> {
+    let reason = match (tls, uri.scheme_str()) {
+        (Some(_), Some("https")) | (None, Some("http")) => return Ok(()),
+        (Some(_), _) => "must begin with https://, since FAREGATE_INTERNAL_TLS_CA is set",
+        (None, Some("https")) => "begins with https://, so FAREGATE_INTERNAL_TLS_CA must be set",
+        (None, _) => "must begin with http://",
+    };
+    Err(ConfigError::new(setting, format!("{uri} {reason}")))
 }

@@ -17,6 +17,7 @@ use shared::{
     clock::{Clock, System},
     config::Common,
     probe::{READY, probe},
+    rpc::tls,
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
 };
@@ -31,6 +32,9 @@ struct Arguments {
 
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    internal_tls: tls::Options,
 
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
@@ -54,7 +58,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { common, options, admin_listen, first_run, public_url, command } = arguments;
+    let Arguments { common, options, internal_tls, admin_listen, first_run, public_url, command } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
@@ -72,19 +76,21 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let token = common.internal_token()?;
     let internal_token =
         token.context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let tls = internal_tls.open()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let catalog = Arc::new(common.catalog()?);
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
 
     let shutdown = CancellationToken::new();
     let ready = readiness(store.clone());
-    let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token };
+    let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token, tls };
     let server = Server::start(&options, parts, shutdown.clone()).await?;
     let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone(), DRAIN));
     let first = if first_run { FirstRun::prepare(&management).await? } else { None };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "listening key-http http://{}", server.http)?;
-    writeln!(out, "listening key-grpc http://{}", server.grpc)?;
+    writeln!(out, "listening key-http {scheme}://{}", server.http)?;
+    writeln!(out, "listening key-grpc {scheme}://{}", server.grpc)?;
     writeln!(out, "listening admin http://{admin_at}")?;
     if let Some(first) = first {
         first.print(&mut out, &public_url.to_string(), &catalog)?;

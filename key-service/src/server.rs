@@ -5,9 +5,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use shared::{
     catalog::Catalog,
     clock::Clock,
-    rpc::{RequireToken, v1::key_service_server::KeyServiceServer},
+    rpc::{RequireToken, tls::Tls, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
-    serve::{DRAIN, bind, serve},
+    serve::{DRAIN, bind, serve_behind},
     telemetry::Readiness,
 };
 use tokio::time::timeout;
@@ -34,6 +34,8 @@ pub struct Parts {
     pub catalog: Arc<Catalog>,
     /// What calls between the services carry.
     pub internal_token: SecretString,
+    /// What stands in front of both listeners, if anything does.
+    pub tls: Option<Tls>,
 }
 
 /// A running key-service.
@@ -48,7 +50,7 @@ pub struct Server {
 impl Server {
     /// Binds both listeners and serves until `shutdown`.
     pub async fn start(options: &Options, parts: Parts, shutdown: CancellationToken) -> io::Result<Self> {
-        let Parts { store, clock, credentials, catalog, internal_token } = parts;
+        let Parts { store, clock, credentials, catalog, internal_token, tls } = parts;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen).await?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
@@ -58,7 +60,11 @@ impl Server {
         let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
-        let transport = Transport::builder()
+        let mut transport = Transport::builder();
+        if let Some(tls) = &tls {
+            transport = transport.tls_config(tls.grpc_server()).map_err(io::Error::other)?;
+        }
+        let transport = transport
             .add_service(health_service)
             .add_service(InterceptedService::new(grpc, RequireToken(internal_token)))
             .serve_with_incoming_shutdown(
@@ -70,7 +76,8 @@ impl Server {
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, shutdown.clone()));
-        tasks.spawn(serve(http_listener, app, shutdown, DRAIN));
+        let tls = tls.map(|tls| tls.acceptor());
+        tasks.spawn(serve_behind(tls, http_listener, app, shutdown, DRAIN));
         tasks.spawn(async move {
             if let Err(e) = transport.await {
                 tracing::error!(error = %e, "the gRPC server ended");

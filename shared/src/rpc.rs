@@ -1,5 +1,7 @@
 //! The gRPC contract in Rust: generated messages, and what both ends agree on beside them.
 
+pub mod tls;
+
 use std::time::Duration;
 
 use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};

@@ -17,11 +17,13 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     signal::unix::{SignalKind, signal},
     sync::Semaphore,
     time::{sleep, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
@@ -31,6 +33,8 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 16_384;
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -56,6 +60,17 @@ pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
 ///
 /// HTTP/1.1 and HTTP/2 without TLS; a slash at the end of a path is ignored.
 pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken, drain: Duration) {
+    serve_behind(None, listener, app, shutdown, drain).await;
+}
+
+/// The same behind TLS, where there is some; then HTTP/1.1 alone.
+pub async fn serve_behind(
+    tls: Option<TlsAcceptor>,
+    listener: TcpListener,
+    app: Router,
+    shutdown: CancellationToken,
+    drain: Duration,
+) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let cut = CancellationToken::new();
@@ -66,10 +81,10 @@ pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationTok
             () = shutdown.cancelled() => break,
             accepted = accept(&listener) => accepted,
         };
-        let (app, shutdown, cut) = (app.clone(), shutdown.clone(), cut.clone());
+        let (tls, app, shutdown, cut) = (tls.clone(), app.clone(), shutdown.clone(), cut.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = connection(stream, app, shutdown) => {}
+                () = connection(tls, stream, app, shutdown) => {}
                 () = cut.cancelled() => {}
             }
             drop(place);
@@ -120,11 +135,23 @@ fn is_about_the_peer(e: &io::Error) -> bool {
     )
 }
 
-async fn connection(stream: TcpStream, app: Router, shutdown: CancellationToken) {
+async fn connection(tls: Option<TlsAcceptor>, stream: TcpStream, app: Router, shutdown: CancellationToken) {
     // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
+    let Some(tls) = tls else { return http(stream, app, shutdown).await };
+    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => http(stream, app, shutdown).await,
+        Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
+        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+    }
+}
+
+async fn http<S>(stream: S, app: Router, shutdown: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service =
         service_fn(move |request: Request<Incoming>| app.clone().oneshot(normalized(request).map(Body::new)));
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -1,28 +1,41 @@
-//! Management requests, carried to the key-service and back as they are.
+//! Management requests, carried to a key-service and back as they are.
 
-use std::{sync::Arc, time::Duration};
+mod letter;
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{body::Body, extract::State};
-use http::{HeaderMap, HeaderName, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderName, Request, Response, Uri, header, uri::PathAndQuery};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use shared::{
-    error::ApiError,
-    http::{content_length, read_body},
-};
-use tokio::time::timeout;
+use rustls::{ClientConfig, RootCertStore};
+use shared::{error::ApiError, rpc::tls::Tls};
+use tokio::time::{Instant, timeout};
 
 use super::{App, observe::Told};
+use letter::{Letter, Repeat};
 
-/// How long the key-service may take to begin its answer.
+/// How long the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long one key-service may take to begin it where another can be asked: a list or a write takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a key-service may take to show that it is awake.
+const PROBE: Duration = Duration::from_millis(500);
 /// How long a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-
-/// A body of at most so many bytes is read before it is passed on; the key-service takes no larger ones.
-const SMALL_BODY: usize = 64 << 10;
+/// How long a key-service that failed is asked only if no other is left.
+const SHUNNED: Duration = Duration::from_secs(5);
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -36,15 +49,32 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// Carries requests to the key-service.
-pub type Client = legacy::Client<HttpConnector, Body>;
+/// What is asked, without a credential, to see whether a key-service answers at all.
+const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
-/// A client for the key-service's HTTP.
-pub fn client() -> Client {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
-    legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(tcp)
+/// The management API of the key-services, over HTTP.
+pub struct Management {
+    client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
+    services: Vec<Service>,
+    /// Requests so far: they begin with one key-service after the other.
+    turns: AtomicUsize,
+}
+
+/// One key-service.
+struct Service {
+    base: Uri,
+    /// Until then, others are asked first.
+    shunned: Mutex<Option<Instant>>,
+}
+
+/// Why a key-service did not answer.
+enum Failure {
+    /// It cannot be reached: nothing was sent.
+    Unsent(String),
+    /// The connection broke: what was sent may have been carried out, and nothing more comes of it.
+    Broken(String),
+    /// It is silent: what was sent may still be carried out.
+    Silent,
 }
 
 /// Any method on `/v1/management/…`.
@@ -52,33 +82,132 @@ pub(super) async fn forward(
     State(app): State<Arc<App>>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let away = |e: String| {
-        tracing::warn!(error = e, "the key-service's HTTP cannot be reached");
-        ApiError::service_unavailable()
-    };
-    // A small body is read first, so that a client that stalls is not taken for a key-service that does.
-    if content_length(request.headers()).is_some_and(|length| length <= SMALL_BODY as u64) {
-        let (parts, body) = request.into_parts();
-        let read = read_body(&parts.headers, body, SMALL_BODY).await?;
-        request = Request::from_parts(parts, Body::from(read));
-    }
-    *request.uri_mut() =
-        target(&app.key_service_http, request.uri()).ok_or_else(|| away("no such address".into()))?;
-    *request.version_mut() = http::Version::HTTP_11;
     strip(request.headers_mut());
-    let sent = timeout(DEADLINE, app.management.request(request)).await;
-    let mut response = sent.map_err(|e| away(e.to_string()))?.map_err(|e| away(e.to_string()))?;
+    let letter = Letter::read(request).await?;
+    let mut response = app.management.carry(letter).await.ok_or_else(ApiError::service_unavailable)?;
     strip(response.headers_mut());
     // The key-service has told of it, and knows more.
     response.extensions_mut().insert(Told);
     Ok(response.map(Body::new))
 }
 
-/// The same path and query at the key-service.
-fn target(base: &Uri, asked: &Uri) -> Option<Uri> {
-    let mut parts = base.clone().into_parts();
-    parts.path_and_query = asked.path_and_query().cloned();
-    Uri::from_parts(parts).ok()
+impl Management {
+    /// The key-services at these addresses.
+    pub fn new(addresses: Vec<Uri>, tls: Option<&Tls>) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
+        tcp.enforce_http(false);
+        // Without settings of TLS there are no https addresses, and nobody is trusted.
+        let nobody =
+            || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls.map_or_else(nobody, Tls::client))
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client =
+            legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        let services = addresses.into_iter().map(|base| Service { base, shunned: Mutex::default() });
+        Self { client, services: services.collect(), turns: AtomicUsize::new(0) }
+    }
+
+    /// Brings it to a key-service, and to another one if it may be sent again. `None`: no answer is to be had.
+    async fn carry(&self, mut letter: Letter) -> Option<Response<Incoming>> {
+        let deadline = Instant::now() + DEADLINE;
+        let in_turn = self.in_turn();
+        for (attempt, service) in in_turn.iter().enumerate() {
+            let others = attempt + 1 < in_turn.len();
+            // What cannot be sent again is not risked on one that hangs.
+            if others && letter.repeat() != Repeat::Always && !self.is_awake(service).await {
+                continue;
+            }
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let patience =
+                if others && letter.repeat() == Repeat::Always { PATIENCE.min(rest) } else { rest };
+            let failure = match self.send(service, letter.copy(&service.base)?, patience).await {
+                Ok(response) => return Some(response),
+                Err(failure) => failure,
+            };
+            service.shun(&failure);
+            let again = match failure {
+                Failure::Unsent(_) => true,
+                Failure::Broken(_) => letter.repeat() >= Repeat::OnceEnded,
+                Failure::Silent => letter.repeat() == Repeat::Always,
+            };
+            if !again {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// One key-service after the other, those that failed lately last.
+    fn in_turn(&self) -> Vec<&Service> {
+        let first = self.turns.fetch_add(1, Ordering::Relaxed) % self.services.len().max(1);
+        let (late, early) = self.services.split_at(first);
+        let now = Instant::now();
+        let mut in_turn: Vec<&Service> = early.iter().chain(late).collect();
+        in_turn.sort_by_key(|service| service.is_shunned(now));
+        in_turn
+    }
+
+    async fn send(
+        &self,
+        service: &Service,
+        request: Request<Body>,
+        patience: Duration,
+    ) -> Result<Response<Incoming>, Failure> {
+        let told =
+            |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
+        match timeout(patience, self.client.request(request)).await {
+            Ok(Ok(response)) => {
+                service.trust();
+                Ok(response)
+            }
+            Ok(Err(e)) if e.is_connect() => Err(Failure::Unsent(told(&e))),
+            Ok(Err(e)) => Err(Failure::Broken(told(&e))),
+            Err(_) => Err(Failure::Silent),
+        }
+    }
+
+    /// Whether it answers anything.
+    async fn is_awake(&self, service: &Service) -> bool {
+        let Some(uri) = service.at(&PROBED) else { return false };
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = uri;
+        match self.send(service, request, PROBE).await {
+            Ok(_refusal) => true,
+            Err(failure) => {
+                service.shun(&failure);
+                false
+            }
+        }
+    }
+}
+
+impl Service {
+    /// This path and query there.
+    fn at(&self, path: &PathAndQuery) -> Option<Uri> {
+        letter::at(&self.base, path)
+    }
+
+    fn is_shunned(&self, now: Instant) -> bool {
+        self.shunned.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| now < until)
+    }
+
+    fn shun(&self, failure: &Failure) {
+        let error = match failure {
+            Failure::Unsent(error) | Failure::Broken(error) => error,
+            Failure::Silent => "no answer in time",
+        };
+        tracing::warn!(address = %self.base, error, "a key-service's HTTP does not answer");
+        *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + SHUNNED);
+    }
+
+    fn trust(&self) {
+        *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 fn strip(headers: &mut HeaderMap) {

@@ -106,9 +106,10 @@ async fn services(
         let mut in_turn: Vec<&Server> = behind.iter().collect();
         in_turn.rotate_left(number % key_services);
         let grpc: Vec<&str> = in_turn.iter().map(|server| server.address("key-grpc")).collect();
+        let http: Vec<&str> = in_turn.iter().map(|server| server.address("key-http")).collect();
         let urls = vec![
             ("FAREGATE_KEY_SERVICE_URL", grpc.join(",")),
-            ("FAREGATE_KEY_SERVICE_HTTP_URL", in_turn[0].address("key-http").to_owned()),
+            ("FAREGATE_KEY_SERVICE_HTTP_URL", http.join(",")),
         ];
         before.push(Server::start(&settings("inference-gateway", number, urls)).await);
     }

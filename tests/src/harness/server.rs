@@ -105,7 +105,7 @@ impl Server {
         let mut settings = self.settings.clone();
         for (name, variable) in LISTENERS {
             if let Some(address) = self.addresses.get(name) {
-                settings.env.push((variable, address.trim_start_matches("http://").to_owned()));
+                settings.env.push((variable, address.rsplit('/').next().unwrap_or_default().to_owned()));
             }
         }
         *self.child.lock().unwrap() = launch(&settings);

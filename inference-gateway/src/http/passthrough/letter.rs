@@ -1,0 +1,139 @@
+//! A management request on its way: what of it can be sent again, and when that is safe.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery};
+use hyper::body::Body as _;
+use shared::{error::ApiError, http::read_body};
+
+/// A body of at most so many bytes is read before it is passed on; the key-service takes no larger ones.
+const SMALL_BODY: usize = 64 << 10;
+
+/// Makes creating a key repeatable.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A request, to be sent to one key-service or to several.
+pub(super) struct Letter {
+    head: Parts,
+    body: Content,
+    repeat: Repeat,
+}
+
+/// When a request may be sent again. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Repeat {
+    /// If it was never sent: twice, it would do twice as much.
+    Unsent,
+    /// If whoever has it will not carry it out any more: it says what shall be, and said late it would undo what was
+    /// said since.
+    OnceEnded,
+    /// Whatever became of it.
+    Always,
+}
+
+enum Content {
+    /// All of it is here.
+    Read(Bytes),
+    /// It comes from the client as it is passed on, so that it goes to one key-service only; then `None`.
+    Streamed(Option<Body>),
+}
+
+impl Letter {
+    /// Reads a small body first, so that a client that stalls is not taken for a key-service that does.
+    pub(super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
+        let small = request.body().size_hint().upper().is_some_and(|most| most <= SMALL_BODY as u64);
+        let (head, body) = request.into_parts();
+        let body = if small {
+            Content::Read(read_body(&head.headers, body, SMALL_BODY).await?)
+        } else {
+            Content::Streamed(Some(body))
+        };
+        let repeat = match body {
+            Content::Read(_) => repeat(&head),
+            Content::Streamed(_) => Repeat::Unsent,
+        };
+        Ok(Self { head, body, repeat })
+    }
+
+    /// When it may be sent again.
+    pub(super) const fn repeat(&self) -> Repeat {
+        self.repeat
+    }
+
+    /// The same request to this key-service; `None` where there is no more of it.
+    pub(super) fn copy(&mut self, base: &Uri) -> Option<Request<Body>> {
+        let body = match &mut self.body {
+            Content::Read(read) => Body::from(read.clone()),
+            Content::Streamed(body) => body.take()?,
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = at(base, self.head.uri.path_and_query()?)?;
+        *request.version_mut() = Version::HTTP_11;
+        request.headers_mut().clone_from(&self.head.headers);
+        Some(request)
+    }
+}
+
+/// This path and query at a key-service.
+pub(super) fn at(base: &Uri, path: &PathAndQuery) -> Option<Uri> {
+    let mut parts = base.clone().into_parts();
+    parts.path_and_query = Some(path.clone());
+    Uri::from_parts(parts).ok()
+}
+
+fn repeat(head: &Parts) -> Repeat {
+    match head.method {
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE => {
+            Repeat::Always
+        }
+        // The key-service answers the second with what the first has made.
+        Method::POST if head.headers.contains_key(IDEMPOTENCY_KEY) => Repeat::Always,
+        Method::PATCH => Repeat::OnceEnded,
+        _ => Repeat::Unsent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn letter(method: Method, body: Body) -> Letter {
+        let request = Request::builder().method(method).uri("/v1/management/keys?limit=1");
+        Letter::read(request.body(body).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_what_does_no_more_when_it_is_done_twice_is_sent_again() {
+        for (method, expected) in [
+            (Method::GET, Repeat::Always),
+            (Method::DELETE, Repeat::Always),
+            (Method::PATCH, Repeat::OnceEnded),
+            (Method::POST, Repeat::Unsent),
+        ] {
+            assert_eq!(letter(method.clone(), Body::empty()).await.repeat(), expected, "{method}");
+        }
+        let keyed = Request::post("/").header(IDEMPOTENCY_KEY, "x").body(Body::empty()).unwrap();
+        assert_eq!(Letter::read(keyed).await.unwrap().repeat(), Repeat::Always);
+    }
+
+    #[tokio::test]
+    async fn every_copy_is_the_same_but_for_its_address() {
+        let mut letter = letter(Method::POST, Body::from("{}")).await;
+        for base in ["http://a:1", "http://b:2"] {
+            let copy = letter.copy(&base.parse().unwrap()).unwrap();
+            assert_eq!(copy.uri().to_string(), format!("{base}/v1/management/keys?limit=1"));
+            let (head, body) = copy.into_parts();
+            assert_eq!(read_body(&head.headers, body, 9).await.unwrap(), "{}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_passed_on_as_it_comes_goes_out_once() {
+        let body = Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("x")]));
+        let mut letter = letter(Method::DELETE, body).await;
+        assert_eq!(letter.repeat(), Repeat::Unsent);
+        let base: Uri = "http://a:1".parse().unwrap();
+        assert!(letter.copy(&base).is_some() && letter.copy(&base).is_none());
+    }
+}

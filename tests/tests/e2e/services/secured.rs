@@ -1,0 +1,123 @@
+//! Mutual TLS between the services: whoever has no certificate of their authority is not answered.
+
+use std::{fs, path::Path};
+
+use http::Method;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use tests::{
+    harness::{Deployment, Options, Server, Settings, Stack, raw},
+    upstream::Script,
+};
+
+const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
+const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
+const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
+
+/// An authority, and a certificate of it for 127.0.0.1, in files.
+struct Signed(TempDir);
+
+impl Signed {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let folder = TempDir::new().unwrap();
+        let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+        write("ca.pem", authority.pem());
+        write("cert.pem", params.signed_by(&key, &authority).unwrap().pem());
+        write("key.pem", key.serialize_pem());
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn identity(&self) -> Vec<(&'static str, String)> {
+        vec![(CERT, self.file("cert.pem")), (KEY, self.file("key.pem"))]
+    }
+}
+
+async fn secured(signed: &Signed) -> Stack {
+    let mut env = signed.identity();
+    env.push((CA, signed.file("ca.pem")));
+    Stack::with(Options { deployment: Deployment::services(2, 2), env, ..Options::default() }).await
+}
+
+/// Asserts that this gateway serves neither models nor management, and that nothing reached the upstream for it.
+async fn assert_serves_nobody(stack: &Stack, gateway: &Server) {
+    let before = stack.upstream.generations().len();
+    let key = stack.key().await;
+    let answer = stack.call_at(gateway, &key, Script::tokens(12, 5)).send().await;
+    answer.assert_error(503, "service_unavailable");
+    let url = format!("{}/v1/management/keys", gateway.public());
+    let answer = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await;
+    answer.assert_error(503, "service_unavailable");
+    assert_eq!(stack.upstream.generations().len(), before);
+}
+
+/// The settings of a gateway without any of TLS, in a folder of its own.
+fn without_tls(stack: &Stack, folder: &Path) -> Settings {
+    let mut settings = stack.server().settings().clone();
+    folder.clone_into(&mut settings.data);
+    settings.env.retain(|(name, _)| !name.starts_with("FAREGATE_INTERNAL_TLS"));
+    settings
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not_answered() {
+    let (ours, other) = (Signed::new(), Signed::new());
+    let stack = secured(&ours).await;
+    let key = stack.key().await;
+    for gateway in &stack.gateways {
+        assert_eq!(stack.call_at(gateway, &key, Script::tokens(12, 5)).send().await.status, 200);
+        stack.call_at(gateway, &key, Script::tokens(12, 5)).stream().await.rest().await.assert_done();
+    }
+    assert_eq!(stack.get(&key, "/v1/models").await.status, 200);
+
+    let stranger = stack.another_gateway(other.identity()).await;
+    assert_serves_nobody(&stack, &stranger).await;
+    drop(stranger);
+
+    let folder = TempDir::new().unwrap();
+    let mut plain = without_tls(&stack, folder.path());
+    for (name, value) in &mut plain.env {
+        if name.starts_with("FAREGATE_KEY_SERVICE") {
+            *value = value.replace("https://", "http://");
+        }
+    }
+    assert_serves_nobody(&stack, &Server::start(&plain).await).await;
+    for listener in ["key-http", "key-grpc"] {
+        let address = stack.key_services[0].address(listener);
+        assert!(address.starts_with("https://"), "{address}");
+        let request = "GET /v1/management/keys HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let answer = raw(&address.replace("https://", "http://"), request).await;
+        assert!(!answer.contains("HTTP/1.1"), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn files_and_addresses_that_do_not_fit_are_refused_with_their_setting() {
+    let (ours, other) = (Signed::new(), Signed::new());
+    let stack = secured(&ours).await;
+    for (settings, of) in
+        [(stack.key_services[0].settings(), "key-service"), (stack.server().settings(), "gateway")]
+    {
+        for (setting, file) in
+            [(CERT, ours.file("key.pem")), (KEY, other.file("key.pem")), (CA, ours.file("none.pem"))]
+        {
+            let folder = TempDir::new().unwrap();
+            let mut settings = settings.clone();
+            settings.data = folder.path().to_owned();
+            settings.env.push((setting, file));
+            let log = Server::refuses(&settings).await;
+            assert!(log.contains(&format!("error: {setting}")), "{of}: {log}");
+        }
+    }
+    let folder = TempDir::new().unwrap();
+    let log = Server::refuses(&without_tls(&stack, folder.path())).await;
+    assert!(log.contains("error: FAREGATE_KEY_SERVICE"), "{log}");
+}

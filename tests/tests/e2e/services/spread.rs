@@ -1,0 +1,131 @@
+//! While one key-service is left, another that hangs or dies is not felt; and no hold is left of what was given up.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::json;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Server, Stack, nanos},
+    upstream::Script,
+};
+use tokio::time::{sleep, timeout};
+
+use super::two_of_each;
+
+/// How long holds may take to go: far less than the lease, which would hide that nobody released them.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How long a request of the management API may take while a key-service is away.
+const BEARABLE: Duration = Duration::from_secs(5);
+/// Longer than a gateway waits for an authorization.
+const GIVEN_UP: Duration = Duration::from_secs(4);
+
+/// Every kind of request that the management API takes, over both gateways; none may fail.
+async fn govern(stack: &Stack, rounds: usize) {
+    for round in 0..rounds {
+        let began = Instant::now();
+        let key = stack.key_with(json!({"label": format!("round {round}")})).await;
+        let path = format!("/{}", key.id);
+        let changed = stack.manage(Method::PATCH, &path, Some(json!({"limit": 1}))).await;
+        assert_eq!(
+            (changed.status, nanos(&changed.json()["limit"]).nanos()),
+            (200, 1_000_000_000),
+            "{changed}"
+        );
+        assert_eq!(stack.manage(Method::GET, "", None).await.status, 200);
+        stack.revoke(&key).await;
+        assert_eq!(stack.show(&key).await["status"], "revoked");
+        assert!(began.elapsed() < 5 * BEARABLE, "after {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn management_goes_on_while_a_key_service_is_dead_or_hangs() {
+    let stack = two_of_each().await;
+    govern(&stack, 2).await;
+    for key_service in &stack.key_services {
+        key_service.kill();
+        govern(&stack, 4).await;
+        key_service.restart().await;
+        key_service.hang();
+        govern(&stack, 4).await;
+        key_service.resume();
+        govern(&stack, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
+    let stack = two_of_each().await;
+    let killer = async {
+        for key_service in stack.key_services.iter().chain(&stack.key_services) {
+            sleep(Duration::from_millis(150)).await;
+            key_service.kill();
+            sleep(Duration::from_millis(150)).await;
+            key_service.restart().await;
+        }
+    };
+    let mut made = 0;
+    let maker = async {
+        for number in 0..60 {
+            let body = json!({"label": format!("number {number}")});
+            let answer = stack.manage(Method::POST, "", Some(body)).await;
+            // What broke under way may have been done: it is not done again.
+            assert!(matches!(answer.status, 201 | 503), "{answer}");
+            made += usize::from(answer.status == 201);
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::join!(maker, killer);
+    let listed = stack.manage(Method::GET, "", None).await.json();
+    let labels: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|k| k["label"].as_str().unwrap()).collect();
+    let mut different = labels.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), labels.len(), "a key was made twice");
+    assert!((made..=60).contains(&labels.len()) && made > 40, "{made} of {}", labels.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn calls_that_were_given_up_while_nobody_answered_leave_no_hold() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    stack.key_services.iter().for_each(Server::hang);
+    let began = Instant::now();
+    for number in 0..20 {
+        let call = stack.call(&key, Script::tokens(12, 5));
+        let given_up = if number % 2 == 0 {
+            timeout(Duration::from_millis(50), call.try_send()).await.is_err()
+        } else {
+            timeout(Duration::from_millis(50), call.reach_stream()).await.is_err()
+        };
+        assert!(given_up, "nobody could answer");
+    }
+    sleep(GIVEN_UP.saturating_sub(began.elapsed())).await;
+    stack.key_services.iter().for_each(Server::resume);
+    // They carry out now what they were sent.
+    sleep(Duration::from_secs(1)).await;
+    stack.released(SETTLING).await;
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    assert!(stack.upstream.generations().is_empty(), "nothing reached the upstream");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_call_that_is_over_before_a_hung_key_service_goes_on_leaves_no_hold() {
+    let stack = two_of_each().await;
+    let key = stack.key().await;
+    for key_service in &stack.key_services {
+        key_service.hang();
+        for gateway in &stack.gateways {
+            // Its client leaves before the first word: what it held is released.
+            let script = Script { head_after_ms: 2_000, ..Script::tokens(12, 5) };
+            let call = stack.call_at(gateway, &key, script);
+            assert!(timeout(Duration::from_millis(1_500), call.reach_stream()).await.is_err());
+        }
+        stack.released(SETTLING).await;
+        key_service.resume();
+        sleep(Duration::from_secs(1)).await;
+        stack.released(SETTLING).await;
+    }
+}
