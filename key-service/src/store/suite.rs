@@ -4,6 +4,7 @@ mod accounts;
 mod books;
 pub(super) mod in_redis;
 mod keys;
+mod listing;
 mod mutations;
 pub(super) mod servers;
 mod spending;
