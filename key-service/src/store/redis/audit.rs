@@ -23,8 +23,8 @@ use crate::{
     store::{Order, Page},
 };
 
-/// Entries in one look: a millisecond or two of Redis.
-const ENTRIES_AT_ONCE: usize = 1000;
+/// Entries in one look: a millisecond of Redis.
+const ENTRIES_AT_ONCE: usize = 500;
 /// Keys in one look. Each look adds up the open holds anew, some 2 µs for each of them.
 const KEYS_AT_ONCE: usize = 500;
 /// How often an audit begins anew before it gives up: late captures are rare, and the oldest entries make room more

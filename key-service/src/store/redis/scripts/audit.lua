@@ -25,11 +25,11 @@ if from == '' then
 end
 
 local numbered = redis.call('ZRANGE', JOURNAL, '(' .. from, '+inf', 'BYSCORE', 'LIMIT', '0', ARGV[2], 'WITHSCORES')
-local entries = {}
-for at = 1, #numbered, 2 do
-  local record = redis.call('HGET', RECORDS, numbered[at]) or ''
-  local key, charged = string.match(record, '^%a+ (%S+) (%S+)')
-  entries[#entries + 1] = { numbered[at + 1], key or '', charged or '0' }
+local entries, generations = {}, {}
+for at = 1, #numbered, 2 do generations[#generations + 1] = numbered[at] end
+for n, record in ipairs(#generations > 0 and redis.call('HMGET', RECORDS, unpack(generations)) or {}) do
+  local key, charged = string.match(record or '', '^%a+ (%S+) (%S+)')
+  entries[n] = { numbered[2 * n], key or '', charged or '0' }
 end
 if #entries == tonumber(ARGV[2]) then return { account, gone_until, archive, entries, 1, {}, {}, {} } end
 
