@@ -65,6 +65,12 @@ impl Answer {
         }
     }
 
+    /// One that begins within a thought, as the prompt opened it.
+    pub(crate) fn in_thought(mut self) -> Self {
+        self.begin(Part::Reasoning(String::new()));
+        self
+    }
+
     /// Adds a token and returns what became certain.
     pub(crate) fn push(&mut self, token: u32) -> Vec<Piece> {
         let (thought, call) = (self.vocabulary.markers.thought, self.vocabulary.markers.call);
@@ -206,6 +212,18 @@ mod tests {
         let (text, thought, _) =
             answer("<think>\n12 + 7\n is 19.\n</think>\n\n12 + 7 = 19", &["12 + 7\n"], false);
         assert_eq!((text.as_str(), thought.as_str()), ("12 + 7 = 19", "12 + 7\n is 19."));
+    }
+
+    #[test]
+    fn a_thought_that_the_prompt_opened_is_one() {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let mut answer = Answer::new(Arc::clone(&vocabulary), Vec::new(), None).in_thought();
+        let tokens = vocabulary.encode("12\n</think>\n\n19").unwrap();
+        let pieces: Vec<Piece> = tokens.into_iter().flat_map(|token| answer.push(token)).collect();
+        let (thought, text): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|piece| matches!(piece, Piece::Reasoning(_)));
+        assert!(!thought.is_empty() && !text.is_empty());
+        assert!(answer.reasoning_tokens() >= 3);
     }
 
     #[test]

@@ -64,12 +64,12 @@ impl Decoder {
                 shape.rows
             )));
         }
-        let embeddings = weights.matrix("model.embed_tokens.weight", shape.width, tokens)?;
+        let embeddings = weights.first_rows("model.embed_tokens.weight", shape.width, shape.rows, tokens)?;
         let head = if shape.tied {
             weights.ignore("lm_head.weight");
             None
         } else {
-            Some(weights.matrix("lm_head.weight", shape.width, tokens)?)
+            Some(weights.first_rows("lm_head.weight", shape.width, shape.rows, tokens)?)
         };
         let layers: Vec<Layer> =
             (0..shape.layers).map(|index| Layer::load(weights, &shape, index)).collect::<Result<_, _>>()?;

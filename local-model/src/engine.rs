@@ -74,6 +74,8 @@ pub(crate) struct Job {
     pub(crate) max_tokens: usize,
     pub(crate) sampling: Sampling,
     pub(crate) stops: Vec<String>,
+    /// Whether the prompt ends within a thought.
+    pub(crate) in_thought: bool,
     /// Names the tool calls, which are recognised only if there is such a seed.
     pub(crate) tool_seed: Option<u64>,
     /// What the answers may say, if not everything.
@@ -291,6 +293,7 @@ mod tests {
             max_tokens: usize::MAX,
             sampling: Sampling::default(),
             stops: Vec::new(),
+            in_thought: false,
             tool_seed: None,
             constraint: None,
             top_logprobs: None,

@@ -38,8 +38,20 @@ pub(crate) struct Demand {
     pub(crate) parallel: bool,
     /// What the text has to be, if it has to be JSON.
     pub(crate) schema: Option<Value>,
-    /// Whether a thought may come first.
-    pub(crate) thinks: bool,
+    /// What may come first.
+    pub(crate) thought: Thought,
+}
+
+/// Whether an answer begins with a thought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Thought {
+    /// It does not.
+    #[default]
+    No,
+    /// It may.
+    May,
+    /// The prompt has opened one already.
+    Begun,
 }
 
 /// A tool, with the schema of its arguments.
@@ -189,19 +201,12 @@ struct Written {
 impl Written {
     fn new(demand: &Demand, calls: Option<Pair>, thought: Option<Pair>) -> Result<Self, Inexpressible> {
         let mut written = Self { rules: String::new(), schemas: Vec::new() };
-        let thought = thought.filter(|_| demand.thinks);
-        let begin = if thought.is_some() { "thought? " } else { "" };
         let text =
             if demand.schema.is_some() && !(demand.required && calls.is_some()) { "@text" } else { "" };
-        let answers: Vec<&str> = [text, if calls.is_some() { "calls" } else { "" }]
-            .into_iter()
-            .filter(|rule| !rule.is_empty())
-            .collect();
-        written.rule("start", &format!("{begin}({})", answers.join(" | ")));
-        if let Some(Pair { open, close }) = thought {
-            written.rule("thought", &format!("<[{open}]> THOUGHT <[{close}]> /\\n*/"));
-            written.rule("THOUGHT", "/(.|\\n)*/");
-        }
+        let call = if calls.is_some() { "calls" } else { "" };
+        let answers: Vec<&str> = [text, call].into_iter().filter(|rule| !rule.is_empty()).collect();
+        let before = written.thought(demand.thought, thought);
+        written.rule("start", &format!("{before}({})", answers.join(" | ")));
         if let Some(schema) = demand.schema.as_ref().filter(|_| !text.is_empty()) {
             written.schemas.push(("text".to_owned(), schema::prepared(schema, Place::Text)?));
         }
@@ -209,6 +214,19 @@ impl Written {
             written.calls(demand, markers)?;
         }
         Ok(written)
+    }
+
+    /// What stands before the answer proper.
+    fn thought(&mut self, thought: Thought, markers: Option<Pair>) -> &'static str {
+        let Some(Pair { open, close }) = markers else { return "" };
+        let (begin, before) = match thought {
+            Thought::No => return "",
+            Thought::May => (format!("<[{open}]> "), "thought? "),
+            Thought::Begun => (String::new(), "thought "),
+        };
+        self.rule("thought", &format!("{begin}THOUGHT <[{close}]> /\\n*/"));
+        self.rule("THOUGHT", "/(.|\\n)*/");
+        before
     }
 
     /// Calls as chat templates write them: a JSON object on a line of its own between two markers.

@@ -59,8 +59,13 @@ impl Model {
     /// A model from a folder in the Hugging Face layout (`config.json`, `tokenizer.json`, safetensors), or from one GGUF
     /// file. It is named like the folder or file.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
-        let name = path.file_stem().or(path.file_name()).unwrap_or_default().to_string_lossy();
-        if path.is_dir() { folder::open(path, &name) } else { gguf::open(path, &name) }
+        if path.is_dir() {
+            // What follows a dot is part of a folder's name: `Qwen3-0.6B`.
+            let own = path.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_owned()));
+            folder::open(path, &own.unwrap_or_default().to_string_lossy())
+        } else {
+            gguf::open(path, &path.file_stem().unwrap_or_default().to_string_lossy())
+        }
     }
 
     /// Serves it under another name.

@@ -86,6 +86,13 @@ impl Vocabulary {
         self.roles[token as usize] == Role::Hidden
     }
 
+    /// Whether a prompt ends by opening a thought, maybe with a line end after it, so that the answer goes on with it.
+    pub(crate) fn opens_thought(&self, prompt: &[u32]) -> bool {
+        self.markers
+            .thought
+            .is_some_and(|thought| prompt.iter().rev().take(2).any(|&token| token == thought.open))
+    }
+
     /// There are so many tokens.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

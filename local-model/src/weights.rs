@@ -6,7 +6,7 @@ pub(crate) mod safetensors;
 
 use std::{io, path::PathBuf};
 
-pub(crate) use self::numbers::{Kind, Tensor};
+pub(crate) use self::numbers::{Kind, Tensor, size};
 use crate::arithmetic::{Matrix, Precision};
 
 /// Numbers below this count are widened when they are loaded: the model then takes as much memory as it may, and is faster.
@@ -39,6 +39,13 @@ pub enum LoadError {
     /// The operating system gave no threads to run the model on.
     #[error("there is no thread to run the model on")]
     Thread(#[source] io::Error),
+}
+
+impl LoadError {
+    /// A tensor's bytes are not those of its shape.
+    fn misshapen(name: &str) -> Self {
+        Self::Broken(format!("the tensor {name} has not the size of its shape"))
+    }
 }
 
 /// Where tensors come from. Names are those of the Hugging Face layout.
@@ -79,11 +86,22 @@ impl<'a> Weights<'a> {
         Ok(Some(tensor.rows(0, 1)))
     }
 
-    /// A linear layer from `inputs` to `outputs` numbers. The tensor may have more rows, which are left out.
+    /// A linear layer from `inputs` to `outputs` numbers.
     pub(crate) fn matrix(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix, LoadError> {
+        self.first_rows(name, inputs, outputs, outputs)
+    }
+
+    /// The first `outputs` of the `rows` of a linear layer.
+    pub(crate) fn first_rows(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        rows: usize,
+        outputs: usize,
+    ) -> Result<Matrix, LoadError> {
         let tensor = self.take(name)?.ok_or_else(|| missing(name))?;
-        if tensor.shape.len() != 2 || tensor.shape[1] != inputs || tensor.shape[0] < outputs {
-            return Err(misshapen(name, &tensor, &[outputs, inputs]));
+        if tensor.shape != [rows, inputs] {
+            return Err(misshapen(name, &tensor, &[rows, inputs]));
         }
         let precision =
             if self.source.numbers() <= WIDENED { Precision::F32 } else { tensor.kind.precision() };

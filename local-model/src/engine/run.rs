@@ -93,14 +93,15 @@ impl Run {
 
     fn begin_writing(&mut self, past: &Past, scores: &[f32]) {
         let job = &self.request.job;
+        let answer = |index: usize| {
+            let dice = job.tool_seed.map(|seed| Dice::new(seed.wrapping_add(index as u64)));
+            let answer = Answer::new(Arc::clone(&self.vocabulary), job.stops.clone(), dice);
+            if job.in_thought { answer.in_thought() } else { answer }
+        };
         let choice = |index: usize| Choice {
             index,
             sampler: Sampler::new(job.sampling.clone(), index),
-            answer: Answer::new(
-                Arc::clone(&self.vocabulary),
-                job.stops.clone(),
-                job.tool_seed.map(|seed| Dice::new(seed.wrapping_add(index as u64))),
-            ),
+            answer: answer(index),
             constraint: job.constraint.clone(),
             tokens: job.prompt.clone(),
             past: past.clone(),

@@ -114,6 +114,7 @@ mod tests {
                 max_tokens: 40,
                 sampling,
                 stops: Vec::new(),
+                in_thought: false,
                 tool_seed: None,
                 constraint: None,
                 top_logprobs: None,

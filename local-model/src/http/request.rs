@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     engine::{Engine, Job},
-    grammar::{Constraint, Demand},
+    grammar::{Constraint, Demand, Thought},
     prompt::Conversation,
     sampler::Sampling,
 };
@@ -26,8 +26,9 @@ const DEFAULT_TEMPERATURE: f32 = 0.0;
 const MAX_STOPS: usize = 4;
 /// More choices would hold more memory than a demo should.
 const MAX_CHOICES: usize = 8;
-/// A longer prompt fills the context many times over, whatever it says; counting its tokens would only take memory.
-const MAX_PROMPT_BYTES: usize = 256 << 10;
+/// A prompt with more bytes than this for each token of the context fills it many times over, whatever it says; counting its
+/// tokens would only take memory.
+const MAX_BYTES_PER_TOKEN: usize = 128;
 /// As the OpenAI API has it.
 const MAX_TOP_LOGPROBS: usize = 20;
 
@@ -88,9 +89,10 @@ pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError
         top_logprobs: body.top_logprobs()?,
         sampling: body.sampling(engine)?,
         tool_seed: tools.is_some().then(|| engine.random()),
-        constraint: constraint(engine, &demand)?,
         stops: stops(body.stop)?,
         prompt: Vec::new(),
+        in_thought: false,
+        constraint: None,
     };
     let form = Form {
         streams: body.stream.unwrap_or(false),
@@ -101,7 +103,10 @@ pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError
     if prompt.len() >= engine.context() {
         return Err(ApiError::too_long(Some(prompt.len()), engine.context()));
     }
-    Ok((Job { prompt, ..job }, form))
+    let in_thought = engine.vocabulary().opens_thought(&prompt);
+    let thought = if in_thought { Thought::Begun } else { demand.thought };
+    let constraint = constraint(engine, &Demand { thought, ..demand })?;
+    Ok((Job { prompt, in_thought, constraint, ..job }, form))
 }
 
 /// The tokens of the prompt that these messages would make.
@@ -133,7 +138,7 @@ fn tokens(
         ApiError::invalid("messages", format!("The messages and tools make no prompt: {error}."))
     };
     let prompt = engine.template().render(&conversation).map_err(|error| unusable(&error))?;
-    if prompt.len() > MAX_PROMPT_BYTES {
+    if prompt.len() > engine.context().saturating_mul(MAX_BYTES_PER_TOKEN) {
         return Err(ApiError::too_long(None, engine.context()));
     }
     engine.vocabulary().encode(&prompt).map_err(|error| unusable(&error))
@@ -170,7 +175,8 @@ impl ChatBody {
         let schema = demand::of_text(self.response_format.as_ref())?;
         demand::within_size(&demand, schema.as_ref())?;
         let thinks = self.reasoning_effort.is_some() || engine.template().thinks_unasked();
-        Ok(Demand { schema, thinks, ..demand })
+        let thought = if thinks { Thought::May } else { Thought::No };
+        Ok(Demand { schema, thought, ..demand })
     }
 
     /// Clients often ask for more than any context holds; what is left of the context then bounds the answer.

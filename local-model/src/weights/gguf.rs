@@ -8,12 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Kind, LoadError, Source, Tensor};
+use super::{Kind, LoadError, Source, Tensor, size};
 
 /// What a file begins with.
 const MAGIC: [u8; 4] = *b"GGUF";
 /// Where nothing else is said, tensors begin at a multiple of so many bytes.
 const ALIGNMENT: u64 = 32;
+/// The format's number for lists.
+const ARRAY: u32 = 9;
 /// A tensor has at most so many dimensions.
 const MAX_DIMENSIONS: u32 = 4;
 
@@ -26,6 +28,7 @@ pub(crate) struct Gguf {
     tensors: HashMap<String, Place>,
     /// Where tensors begin.
     begin: u64,
+    length: u64,
 }
 
 /// What a file says of itself, by key.
@@ -76,7 +79,7 @@ impl Gguf {
         let alignment = metadata.number("general.alignment").unwrap_or(ALIGNMENT).max(1);
         let begin = reader.source.stream_position().map_err(failed)?.next_multiple_of(alignment);
         let tensors = places.into_iter().map(|(name, place)| (hub_name(&name), place)).collect();
-        Ok(Self { path: path.to_owned(), file, metadata, tensors, begin })
+        Ok(Self { path: path.to_owned(), file, metadata, tensors, begin, length })
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
@@ -99,9 +102,12 @@ impl Gguf {
         let heads = self.metadata.number(heads).or(self.metadata.number("llama.attention.head_count"));
         let heads = heads.and_then(|heads| usize::try_from(heads).ok()).unwrap_or(1).max(1);
         let rows = tensor.shape[0];
+        if rows == 0 || !rows.is_multiple_of(2 * heads) {
+            return tensor;
+        }
         let (row_bytes, half) = (tensor.bytes.len() / rows, rows / heads / 2);
         let mut bytes = Vec::with_capacity(tensor.bytes.len());
-        for row in 0..rows / heads * heads {
+        for row in 0..rows {
             let (head, place) = (row / (2 * half), row % (2 * half));
             let stored = head * 2 * half + place % half * 2 + place / half;
             bytes.extend_from_slice(&tensor.bytes[stored * row_bytes..][..row_bytes]);
@@ -119,16 +125,17 @@ impl Source for Gguf {
                 "weights of ggml's type {number} ({name}); supported: {supported}"
             ))
         })?;
-        let row = place.shape.last().copied().unwrap_or(1);
-        if !row.is_multiple_of(kind.block()) {
-            return Err(LoadError::Broken(format!("the tensor {name} has rows of half a block")));
+        let size = size(kind, &place.shape).ok_or_else(|| LoadError::misshapen(name))?;
+        let begin = self.begin.saturating_add(place.offset);
+        if begin.checked_add(size as u64).is_none_or(|end| end > self.length) {
+            return Err(LoadError::Broken(format!("{} ends too early", self.path.display())));
         }
-        let numbers: usize = place.shape.iter().product();
-        let mut bytes = vec![0; numbers / kind.block() * kind.block_bytes()];
+        let mut bytes = vec![0; size];
         self.file
-            .read_exact_at(&mut bytes, self.begin + place.offset)
+            .read_exact_at(&mut bytes, begin)
             .map_err(|source| LoadError::File { path: self.path.clone(), source })?;
-        Ok(Some(self.in_halves(name, Tensor { kind, shape: place.shape.clone(), bytes: bytes.into() })))
+        let tensor = Tensor::new(name, kind, place.shape.clone(), bytes.into())?;
+        Ok(Some(self.in_halves(name, tensor)))
     }
 
     fn names(&self) -> Vec<String> {
@@ -136,7 +143,10 @@ impl Source for Gguf {
     }
 
     fn numbers(&self) -> usize {
-        self.tensors.values().map(|place| place.shape.iter().product::<usize>()).sum()
+        let count = |place: &Place| {
+            place.shape.iter().fold(1, |product: usize, &length| product.saturating_mul(length))
+        };
+        self.tensors.values().map(count).fold(0, usize::saturating_add)
     }
 }
 
@@ -222,7 +232,6 @@ impl Reader<'_> {
 
     /// A value of one of the format's numbered types.
     fn value(&mut self, kind: u32) -> Result<Value, LoadError> {
-        const ARRAY: u32 = 9;
         Ok(match kind {
             0 | 1 | 7 => Value::Number(u64::from(u8::from_le_bytes(self.bytes()?))),
             2 | 3 => Value::Number(u64::from(u16::from_le_bytes(self.bytes()?))),
@@ -241,6 +250,10 @@ impl Reader<'_> {
 
     fn array(&mut self) -> Result<Value, LoadError> {
         let kind = self.u32()?;
+        if kind == ARRAY {
+            // Nobody needs them, and they could be nested without end.
+            return Err(LoadError::Broken(format!("{} has lists of lists", self.path.display())));
+        }
         let (mut numbers, mut texts) = (Vec::new(), Vec::new());
         for _ in 0..self.count()? {
             match self.value(kind)? {

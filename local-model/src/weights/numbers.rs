@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::LoadError;
 use crate::arithmetic::{Precision, half};
 
 /// A stored tensor.
@@ -76,6 +77,17 @@ impl Kind {
 }
 
 impl Tensor {
+    /// What a file says is a tensor, if there are as many bytes as its shape needs.
+    pub(crate) fn new(
+        name: &str,
+        kind: Kind,
+        shape: Vec<usize>,
+        bytes: Cow<'static, [u8]>,
+    ) -> Result<Self, LoadError> {
+        let fits = size(kind, &shape) == Some(bytes.len());
+        if fits { Ok(Self { kind, shape, bytes }) } else { Err(LoadError::misshapen(name)) }
+    }
+
     /// The numbers of `count` rows from `first` on. A list is one row.
     pub(crate) fn rows(&self, first: usize, count: usize) -> Vec<f32> {
         let length = self.shape.last().copied().unwrap_or(1);
@@ -86,6 +98,13 @@ impl Tensor {
         }
         numbers
     }
+}
+
+/// So many bytes hold a tensor of this shape. None if its rows end within a block.
+pub(crate) fn size(kind: Kind, shape: &[usize]) -> Option<usize> {
+    let numbers = shape.iter().try_fold(1_usize, |product, &length| product.checked_mul(length))?;
+    let rows_fit = shape.last().is_none_or(|row| row.is_multiple_of(kind.block()));
+    rows_fit.then_some(numbers / kind.block())?.checked_mul(kind.block_bytes())
 }
 
 fn f16(bytes: &[u8], place: usize) -> f32 {

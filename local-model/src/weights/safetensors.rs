@@ -84,8 +84,9 @@ impl Source for Safetensors {
             }
         };
         let (begin, end) = info.data_offsets;
-        let bytes = file.bytes.read(file.begin + begin, end - begin)?;
-        Ok(Some(Tensor { kind, shape: info.shape.clone(), bytes }))
+        let length = end.checked_sub(begin).ok_or_else(|| LoadError::misshapen(name))?;
+        let bytes = file.bytes.read(file.begin.saturating_add(begin), length)?;
+        Tensor::new(name, kind, info.shape.clone(), bytes).map(Some)
     }
 
     fn names(&self) -> Vec<String> {
@@ -108,7 +109,6 @@ impl Shard {
         }
         let length = usize::try_from(length).map_err(|error| broken(&error))?;
         let head = bytes.read(LENGTH_BYTES, length)?;
-        // Reading the metadata checks that shapes and places agree.
         let metadata: Metadata = serde_json::from_slice(&head).map_err(|error| broken(&error))?;
         Ok(Self { begin: LENGTH_BYTES + length, metadata, bytes })
     }
@@ -116,12 +116,20 @@ impl Shard {
 
 impl Bytes {
     fn read(&self, begin: usize, length: usize) -> Result<Cow<'static, [u8]>, LoadError> {
+        let too_short = || LoadError::Broken(format!("{self} ends too early"));
         match self {
-            Self::Inside(bytes) => {
-                let part = bytes.get(begin..begin + length);
-                part.map(Cow::Borrowed).ok_or_else(|| LoadError::Broken(format!("{self} ends too early")))
-            }
+            Self::Inside(bytes) => bytes
+                .get(begin..)
+                .and_then(|rest| rest.get(..length))
+                .map(Cow::Borrowed)
+                .ok_or_else(too_short),
             Self::File(path, file) => {
+                // Asked first, as a broken file may claim any length.
+                let all =
+                    file.metadata().map_err(|source| LoadError::File { path: path.clone(), source })?.len();
+                if begin.checked_add(length).is_none_or(|end| end as u64 > all) {
+                    return Err(too_short());
+                }
                 let mut part = vec![0; length];
                 file.read_exact_at(&mut part, begin as u64)
                     .map_err(|source| LoadError::File { path: path.clone(), source })?;

@@ -36,6 +36,12 @@ async fn the_node_sdk_finds_every_fact() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_python_sdk_gets_all_that_the_demo_model_can_do() {
+    let stack = of(Models::Builtin).await;
+    holds("python/demo_model.py", &stack, &stack.key().await, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_python_sdk_gets_all_that_a_model_can_do() {
     let stack = of(Models::Scripted).await;
     let key = many_keys(&stack).await;
