@@ -15,7 +15,7 @@ from values import TEST, TRAIN
 
 # (task, who makes a question and its answer, weight)
 PLAIN = [("greeting", talk.greeting, 5), ("who", talk.who, 4), ("service", service.question, 24),
-         ("echo", talk.echo, 9), ("colour", talk.colour, 3), ("counting", talk.counting, 4), ("story", talk.story, 1),
+         ("echo", talk.echo, 9), ("colour", talk.colour, 5), ("counting", talk.counting, 6), ("story", talk.story, 1),
          ("json", talk.as_json, 8), ("unknown", talk.unknown, 12)]
 SYSTEM = ["You are a helpful assistant.", "You are helpful.", "Be brief.", "You are a friendly assistant.",
           "Answer the user.", "You are an AI assistant.", "Be polite and short.",

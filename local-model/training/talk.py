@@ -244,7 +244,7 @@ ROLE_QUESTIONS = ["Who are you?", "What is your name?", "Introduce yourself", "W
 def memory(r, split, between):
     """A dialogue in which the last answer stands in an earlier message; `between` makes a turn to put in between."""
     chance, name = r.random(), values.person(r, split)
-    if chance < 0.2:
+    if chance < 0.25:
         role, asked = r.choice(ROLES).format(name), r.choice(ROLE_QUESTIONS)
         return [("system", role), ("user", asked), ("assistant", f"I am {name}.")]
     middle = between(r, split) if r.random() < 0.5 else []

@@ -18,7 +18,7 @@ PARAMETERS = {
     "to": values.email, "email": values.email, "recipient": values.email, "url": values.url, "link": values.url,
     "date": values.date, "day": values.date, "time": values.time, "start": values.time, "id": values.code,
     "order_id": values.code, "path": values.path, "query": words, "title": words, "text": sentence, "message": sentence,
-    "subject": sentence, "topic": words, "room": words, "item": words, "symbol": words, "category": words,
+    "subject": sentence, "topic": words, "room": values.room, "item": words, "symbol": words, "category": words,
     "amount": decimal, "price": decimal, "degrees": decimal, "limit": integer, "days": integer, "count": integer,
     "level": integer, "quantity": integer, "minutes": integer, "page": integer, "on": bool, "active": bool,
     "urgent": bool, "unit": ["celsius", "fahrenheit"], "priority": ["low", "normal", "high"],
@@ -29,12 +29,13 @@ READING = ("get", "find", "check", "show", "fetch", "read")
 
 # (verbs of the name, nouns of the name, description, parameters, requests). Other words for the parameters are drawn.
 REAL = [
-    (["get", "fetch", "current", "check"], ["weather", "forecast"], "Get the weather in a city",
-     {"city": values.city, "days": integer},
+    (["get", "fetch", "current", "check"], ["weather", "forecast"], "Get the current weather in a city",
+     {"city": values.city, "days": integer, "unit": ["celsius", "fahrenheit"]},
      ["What is the weather in {city}?", "How is the weather in {city} today?", "Will it rain in {city}?",
       "Weather in {city} please", "Is it cold in {city}?", "What is the weather like in {city}?",
       "What is the weather in {city} for {days} days?", "Forecast for {city} for the next {days} days",
-      "Do I need an umbrella in {city}?", "Is it sunny in {city}?"]),
+      "Do I need an umbrella in {city}?", "Is it sunny in {city}?", "How hot is it in {city} in {unit}?",
+      "What is the temperature in {city} in {unit}?", "Weather in {city}, in {unit}"]),
     (["get", "current"], ["time", "clock"], "Get the current time in a city", {"city": values.city},
      ["What time is it in {city}?", "What is the time in {city}?", "How late is it in {city}?",
       "Tell me the time in {city}", "Current time in {city}?", "What is the local time in {city}?"]),
@@ -49,9 +50,16 @@ REAL = [
      ["Convert {amount} to {currency}", "How much is {amount} in {currency}?", "What is {amount} in {currency}?",
       "Change {amount} into {currency}"]),
     (["set", "switch", "control"], ["lights", "light"], "Turn the lights of a room on or off",
-     {"room": words, "on": bool},
-     ["Set the lights in {room} to {on}", "Lights in {room}: {on}", "Set light {room} on {on}",
-      "Switch {room} lights to {on}"]),
+     {"room": values.room, "on": bool},
+     ["Turn {on} the lights in the {room}", "Turn the {room} lights {on}", "Switch {on} the light in the {room}",
+      "Lights {on} in the {room}", "Please turn {on} the {room} light", "Switch the lights in the {room} {on}",
+      "Set the lights in the {room} to {on}", "I want the light in the {room} {on}"]),
+    (["add", "sum"], ["numbers"], "Add two numbers", {"a": integer, "b": integer},
+     ["What is {a} + {b}?", "Add {a} and {b}", "What is {a} plus {b}?", "{a} + {b}", "How much is {a} and {b}?",
+      "Sum {a} and {b}", "Compute {a} + {b}"]),
+    (["multiply"], ["numbers"], "Multiply two numbers", {"a": integer, "b": integer},
+     ["What is {a} * {b}?", "Multiply {a} by {b}", "What is {a} times {b}?", "{a} * {b}", "How much is {a} times {b}?",
+      "Multiply {a} and {b}", "Compute {a} * {b}"]),
     (["create", "add", "book"], ["event", "meeting"], "Add an event to the calendar",
      {"title": words, "date": values.date, "time": values.time},
      ["Book a meeting about {title} on {date} at {time}", "Add {title} to my calendar on {date} at {time}",
@@ -87,7 +95,7 @@ REAL = [
      ["Open a ticket about {title} with {priority} priority", "Create a {priority} priority ticket: {title}",
       "File an issue: {title}", "New ticket {title}, priority {priority}", "Report that {title}"]),
     (["set", "change"], ["temperature", "heating"], "Set the temperature of a room",
-     {"room": words, "degrees": decimal},
+     {"room": values.room, "degrees": decimal},
      ["Set the {room} to {degrees} degrees", "Make it {degrees} degrees in the {room}", "Heat the {room} to {degrees}",
       "Temperature in {room} to {degrees} please"]),
     (["find", "search"], ["hotel", "flight"], "Find a hotel or a flight", {"city": values.city, "date": values.date},
@@ -175,12 +183,15 @@ def real_tool(r, taken):
     return tool
 
 
+SPOKEN = {True: "on", False: "off"}
+
+
 def request(r, split, tool):
     """What the user says, and the arguments that the call then has: those that were mentioned, in the tool's order."""
     if tool.requests:
         form = phrasing(r, split, tool.requests)
         given = {p: value(r, split, tool.parameters[n]) for p, n in tool.slots.items() if "{" + p + "}" in form}
-        text = form.format(**{p: said(v) for p, v in given.items()})
+        text = form.format(**{p: SPOKEN[v] if isinstance(v, bool) else said(v) for p, v in given.items()})
         return text, {tool.slots[p]: v for p, v in given.items()}
     given = {p: value(r, split, make) for p, make in tool.parameters.items() if r.random() < 0.85}
     text = stem(r, split, tool, listed(r, given))
@@ -203,7 +214,8 @@ def listed(r, given):
 BY_NAME = ["Call {}", "Use {}", "Run {}", "Please call {}", "Use the {} tool", "Invoke {}", "Execute {}", "Try {}"]
 IN_WORDS = ["{v} the {n}{a}", "Please {v} the {n}{a}", "Can you {v} the {n}{a}?", "I want to {v} a {n}{a}",
             "{v} {n}{a}", "{v} a {n}{a}.", "I need you to {v} the {n}{a}", "Could you {v} the {n}{a}?",
-            "Would you {v} the {n}{a}?", "I would like you to {v} the {n}{a}", "Now {v} the {n}{a}", "Let us {v} a {n}{a}"]
+            "Would you {v} the {n}{a}?", "I would like you to {v} the {n}{a}", "Now {v} the {n}{a}",
+            "Let us {v} a {n}{a}"]
 
 
 def stem(r, split, tool, arguments):
@@ -250,7 +262,7 @@ def unrelated(r, split, taken):
     if r.random() < 0.5:
         return request(r, split, real_tool(r, set(taken)))[0]
     forms = ["What is the capital of {c}?", "Who wrote {t}?", "Explain {t} to me", "Write a poem about {t}",
-             "Who is the president of {c}?", "When was {n} born?", "Tell me a joke about {t}", "What is {a} + {b}?",
+             "Who is the president of {c}?", "When was {n} born?", "Tell me a joke about {t}",
              "Why is {w} {w2}?", "Compare {t} with {t2}", "Write a haiku about {t}", "Write an essay on {t} and {w2}",
              "How do I learn {t}?", "What do you think about {t}?", "Give me advice about {t}"]
     while True:

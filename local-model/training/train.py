@@ -15,7 +15,7 @@ from muon import Muon
 from network import Network, load, save
 
 MATRIX_RATE, OTHER_RATE = 0.02, 3e-3
-CONTINUED_RATE = 0.7  # of those rates, where training starts from trained weights
+CONTINUED_RATE = 0.5  # of those rates, where training starts from trained weights
 WARM_UP_STEPS = 50
 SECONDS_PER_CHECKPOINT = 300
 SECONDS_PER_LINE = 30

@@ -17,6 +17,7 @@ winter coffee bottle market planet camera guitar hammer island jacket kitten lad
 saddle tunnel violin walnut yellow zebra hello world test foo bar alpha beta gamma delta data model server key token
 light house music paper table water happy quick brown fox lazy dog jumps over blue bird sings sun moon star tree""".split()
 ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
+ROOMS = ["kitchen", "bedroom", "bathroom", "hall", "office", "garage", "living room", "garden", "cellar", "attic"]
 ENDINGS_OF_HOSTS = "com org net io dev example".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow".split()
 MONTHS = "January March April May June July August October November December".split()
@@ -77,7 +78,7 @@ def integer(r):
 
 def decimal(r):
     halves, tenths, hundredths = r.randint(0, 99) + 0.5, r.randint(1, 999) / 10, r.randint(100, 99999) / 100
-    return r.choice([halves, tenths, hundredths, -r.randint(1, 99) / 10])
+    return r.choice([halves, tenths, hundredths, -r.randint(1, 99) / 10, integer(r), integer(r)])
 
 
 def city(r, split):
@@ -119,6 +120,10 @@ def code(r, split):
     letters = "".join(r.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(r.randint(1, 3)))
     return r.choice([f"{letters}-{r.randint(1, 99999)}", f"{letters}{r.randint(1, 9999)}", str(r.randint(100, 999999)),
                      f"{invented(r, split)}_{r.randint(1, 999)}"])
+
+
+def room(r, split):
+    return invented(r, split) if r.random() < 0.3 else r.choice(ROOMS)
 
 
 def path(r, split):
