@@ -15,9 +15,6 @@ use tower::ServiceExt;
 
 pub(crate) const CREATED: u64 = 1_795_140_665;
 
-/// A question that this model answers without end, as it never learnt an answer.
-pub(crate) const ENDLESS: &str = "Who are you?";
-
 pub(crate) fn options() -> Options {
     let rolls = AtomicU64::new(1);
     Options::new(|| CREATED, move || rolls.fetch_add(1, Ordering::Relaxed))
@@ -55,6 +52,14 @@ pub(crate) fn question(text: &str, more: Value) -> Value {
     let mut body = json!({"model": "any", "messages": [{"role": "user", "content": text}]});
     let Value::Object(more) = more else { panic!("the fields are an object") };
     body.as_object_mut().unwrap().extend(more);
+    body
+}
+
+/// A chat request, with more fields, whose answer only its bounds end: what would end it is never chosen. The model goes
+/// on where it learnt nothing, so that chance has much to decide.
+pub(crate) fn endless(more: Value) -> Value {
+    let mut body = question("Hi", more);
+    body["logit_bias"] = json!({"0": -100, "2": -100});
     body
 }
 

@@ -166,7 +166,7 @@ async fn references_inside_of_a_schema_are_followed() {
         "properties": {"root": {"$ref": "#/$defs/Leaf"}, "kind": {"const": "tree"}},
         "required": ["root", "kind"],
         "$defs": {"Leaf": {
-            "type": "object", "title": "Leaf", "properties": {"size": {"type": "number"}}, "required": ["size"],
+            "type": "object", "title": "Leaf", "properties": {"size": {"enum": [1, 2.5]}}, "required": ["size"],
         }},
     });
     let tools = json!([{"type": "function", "function": {"name": "grow", "parameters": parameters}}]);
