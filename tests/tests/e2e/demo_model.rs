@@ -10,7 +10,7 @@ async fn stack() -> Stack {
     Stack::with(Options { models: Models::Builtin, ..Options::default() }).await
 }
 
-fn ask(stack: &Stack, key: &ApiKey, content: Value) -> Call {
+fn ask(stack: &Stack, key: &ApiKey, content: &Value) -> Call {
     stack.call(key, Script::default()).with("messages", json!([{"role": "user", "content": content}]))
 }
 
@@ -32,7 +32,7 @@ fn assert_follows_schema(arguments: &str) {
 async fn a_call_of_a_tool_follows_its_schema_and_is_billed() {
     let stack = stack().await;
     let key = stack.key().await;
-    let call = ask(&stack, &key, "Tell me a story.".into())
+    let call = ask(&stack, &key, &json!("Tell me a story."))
         .with("tools", tools())
         .with("tool_choice", "required")
         .with("parallel_tool_calls", false)
@@ -63,14 +63,14 @@ async fn what_the_model_cannot_do_it_says_and_nothing_is_billed() {
         {"type": "text", "text": "What is it?"},
         {"type": "image_url", "image_url": {"url": "https://images.example.com/cat.png"}},
     ]);
-    let answer = ask(&stack, &key, image).send().await;
+    let answer = ask(&stack, &key, &image).send().await;
     assert_eq!(answer.status, 400, "{answer}");
     assert!(answer.text().contains("sees no images"), "{answer}");
     assert!(answer.text().contains("invalid_request_error"), "{answer}");
 
     let unknown =
         json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {"type": "string"}}}});
-    let answer = ask(&stack, &key, "Hi".into()).with("response_format", unknown).send().await;
+    let answer = ask(&stack, &key, &json!("Hi")).with("response_format", unknown).send().await;
     assert_eq!(answer.status, 400, "{answer}");
     assert!(answer.text().contains("This schema cannot be followed"), "{answer}");
     assert_eq!(stack.used(&key).await.nanos(), 0);
