@@ -19,7 +19,10 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     error::{ApiError, Code},
-    http::{X_REQUEST_ID, X_SHOULD_RETRY, bearer, catch_panics, method_not_allowed, request_id, unknown_url},
+    http::{
+        X_REQUEST_ID, X_SHOULD_RETRY, bearer, catch_panics, hear_out, method_not_allowed, request_id,
+        unknown_url,
+    },
     key::{Class, Prefix},
     refusal::Refusal,
 };
@@ -81,6 +84,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn(observe::observe))
         .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))
         .layer(middleware::from_fn_with_state(app.clock.clone(), request_id))
+        .layer(middleware::from_fn(hear_out))
         .with_state(app)
 }
 

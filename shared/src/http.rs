@@ -23,6 +23,10 @@ use crate::{
     json::Object,
 };
 
+mod unread;
+
+pub use unread::hear_out;
+
 /// The id of every response, made by us.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Tells the official SDKs not to try again.
@@ -181,28 +185,9 @@ pub async fn read_body_within(
 ) -> Result<Bytes, ApiError> {
     let announced = content_length(headers);
     if announced.is_some_and(|length| length > limit as u64) {
-        discard(body);
         return Err(too_large(limit));
     }
     read_rest(body, announced, limit, room).await
-}
-
-/// How long, and how much, a client may go on to send of a body that is refused.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 8 << 20;
-
-/// Throws away what still comes of a refused body, within bounds. A connection that is closed on unread bytes is reset,
-/// which takes the answer from clients that send all they have before they listen.
-pub fn discard(mut body: Body) {
-    let thrown_away = async move {
-        let mut left = LINGER_BYTES;
-        while let Some(Ok(frame)) = body.frame().await
-            && left > 0
-        {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        }
-    };
-    tokio::spawn(timeout(LINGER, thrown_away));
 }
 
 /// What the `Content-Length` says.
@@ -231,7 +216,6 @@ async fn read_rest(
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
         if so_far + data.len() > limit {
-            discard(body);
             return Err(too_large(limit));
         }
         if let Err(refused) = room(data.len()) {

@@ -10,7 +10,7 @@ use axum::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::{content_length, discard, read_body_within, require_json},
+    http::{content_length, read_body_within, require_json},
     ids::{GenerationId, RequestId},
 };
 use tokio::sync::oneshot;
@@ -33,16 +33,9 @@ pub(super) async fn create(
     http: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = http.into_parts();
-    let credential = match credential(&app, &parts.headers).await {
-        Ok(credential) => credential,
-        Err(refusal) => {
-            discard(body);
-            return Err(refusal);
-        }
-    };
+    let credential = credential(&app, &parts.headers).await?;
     let trusted = content_length(&parts.headers).is_none_or(|length| length > SMALL_BODY);
     if trusted && let Err(refusal) = authenticate(&app, &credential).await {
-        discard(body);
         return Ok(unread(refusal));
     }
     let mut room = app.rooms.enter();

@@ -13,6 +13,7 @@ mod demo_model;
 mod doors;
 mod failures;
 mod first_request;
+mod fuzz;
 mod harness;
 mod leaving;
 mod management;

@@ -1,0 +1,230 @@
+//! A request as bytes: its line, its headers, how its body is framed, and how its sender behaves.
+
+use std::fmt;
+
+use super::{
+    body::{self, Body},
+    dice::Dice,
+};
+
+/// Credentials that a request may come with.
+pub(super) struct Keys {
+    /// May spend.
+    pub(super) good: String,
+    /// May not, for one reason each.
+    pub(super) refused: Vec<String>,
+    /// A management key.
+    pub(super) management: String,
+    /// The id of a key that may be changed and revoked.
+    pub(super) victim: String,
+}
+
+/// How a sender ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Sends all and hears all: what it sent is HTTP, and has to be answered.
+    Listen,
+    /// Sends all, hears what comes within so many milliseconds, and leaves.
+    Glance { ms: u64 },
+    /// Sends all, hears so many bytes, and leaves.
+    Leave { after: u64 },
+    /// Leaves after so many bytes of the request.
+    Cut { after: usize },
+}
+
+/// A request, and how it is sent.
+pub(super) struct Sending {
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of one write.
+    pub(super) piece: usize,
+    /// Milliseconds between two writes.
+    pub(super) pause_ms: u64,
+    pub(super) ending: Ending,
+    /// Whether the model may fail: then an error may be its.
+    pub(super) blames_upstream: bool,
+}
+
+const METHODS: [&str; 9] = ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "POST", "TRACE", "BREW"];
+const PATHS: [&str; 24] = [
+    "/",
+    "/v1",
+    "/v1/",
+    "/health",
+    "/openapi.json",
+    "/v1/models",
+    "/v1/models/",
+    "/v1/models/Model%20Flash",
+    "/v1/models/%ff%00",
+    "/v1/models/../models",
+    "/v1/models/Model%20Max?x=%zz",
+    "/v1/chat/completions/",
+    "/v1/chat/completions?stream=true",
+    "/v1/embeddings",
+    "/v1/management",
+    "/v1/management/",
+    "/v1/management/keys/",
+    "/v1/management/keys/ak_x",
+    "/v1/management/keys/%00",
+    "//v1//models",
+    "/livez",
+    "/metrics",
+    "/v1/management/../../livez",
+    "*",
+];
+const QUERIES: [&str; 14] = [
+    "",
+    "?",
+    "?limit=1",
+    "?limit=3&order=asc",
+    "?limit=0",
+    "?limit=-1",
+    "?limit=99999999999999999999",
+    "?limit=1&limit=2",
+    "?order=up",
+    "?status=revoked",
+    "?status=%ff",
+    "?after=ak_0",
+    "?after=",
+    "?limit=1000&status=active&order=desc",
+];
+const CONTENT_TYPES: [&str; 7] = [
+    "application/json",
+    "application/json; charset=utf-8",
+    "APPLICATION/JSON",
+    "text/plain",
+    "application/merge-patch+json",
+    "multipart/form-data",
+    "",
+];
+const HEADERS: [&str; 12] = [
+    "expect: 100-continue",
+    "x-request-id: req_00000000000000000000000000000000",
+    "origin: https://a.example",
+    "access-control-request-method: POST",
+    "accept-encoding: gzip, br",
+    "idempotency-key: fuzz",
+    "idempotency-key: \u{e9}",
+    "x-forwarded-for: 127.0.0.1",
+    "te: trailers",
+    "upgrade: h2c",
+    "range: bytes=0-1",
+    "x-empty:",
+];
+
+impl Sending {
+    /// A request by chance.
+    pub(super) fn roll(dice: &mut Dice, keys: &Keys) -> Self {
+        let (line, body) = Self::line_and_body(dice, keys);
+        let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
+        for value in credentials(dice, keys, line.contains("management")) {
+            push_line(&mut head, &format!("authorization: {value}"));
+        }
+        if dice.percent(90) {
+            let kind = if dice.percent(85) { CONTENT_TYPES[0] } else { dice.pick(&CONTENT_TYPES) };
+            push_line(&mut head, &format!("content-type: {kind}"));
+        }
+        while dice.percent(20) {
+            let header = *dice.pick(&HEADERS);
+            push_line(&mut head, header);
+        }
+        if dice.percent(1) {
+            push_line(&mut head, &format!("x-long: {}", "x".repeat(dice.below(40_000))));
+        }
+        let mut bytes = frame(dice, head, &body.bytes);
+        let mut ending = ending(dice, bytes.len());
+        if dice.percent(6) {
+            // No HTTP any more, maybe: an answer may never come.
+            body::damage(dice, &mut bytes);
+            ending = Ending::Glance { ms: 100 };
+        }
+        let (piece, pause_ms) = pace(dice, bytes.len());
+        Self { bytes, piece, pause_ms, ending, blames_upstream: body.blames_upstream }
+    }
+
+    fn line_and_body(dice: &mut Dice, keys: &Keys) -> (String, Body) {
+        match dice.below(100) {
+            0..70 => ("POST /v1/chat/completions".into(), Body::chat(dice)),
+            70..85 => {
+                let path = match dice.below(4) {
+                    0 => format!("/v1/management/keys{}", dice.pick(&QUERIES)),
+                    1 => "/v1/management/keys".into(),
+                    _ => format!("/v1/management/keys/{}", keys.victim),
+                };
+                let method = *dice.pick(&["GET", "POST", "PATCH", "PATCH", "DELETE"]);
+                // A revoked key takes no change: it is revoked now and then only.
+                let method = if method == "DELETE" && dice.percent(95) { "HEAD" } else { method };
+                let body = if matches!(method, "POST" | "PATCH") { Body::key(dice) } else { Body::default() };
+                (format!("{method} {path}"), body)
+            }
+            _ => {
+                let body = if dice.percent(30) { Body::chat(dice) } else { Body::default() };
+                (format!("{} {}", dice.pick(&METHODS), dice.pick(&PATHS)), body)
+            }
+        }
+    }
+}
+
+fn push_line(head: &mut Vec<u8>, line: &str) {
+    head.extend_from_slice(line.as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// The values of `Authorization`: one, mostly, and mostly a good one.
+fn credentials(dice: &mut Dice, keys: &Keys, management: bool) -> Vec<String> {
+    let good = if management { &keys.management } else { &keys.good };
+    match dice.below(100) {
+        0..85 => vec![format!("Bearer {good}")],
+        85..90 => vec![format!("bearer {}", dice.pick(&keys.refused))],
+        90..92 => vec![format!("Bearer {}", if management { &keys.good } else { &keys.management })],
+        92..94 => vec![format!("Bearer {good}"), format!("Bearer {good}")],
+        94..96 => Vec::new(),
+        96..98 => vec![format!("Bearer {}{}", good, dice.below(10))],
+        _ => vec![(*dice.pick(&["Basic eDp5", "Bearer", "", "Bearer \u{e9}", "Bearer a b"])).into()],
+    }
+}
+
+/// Head and body as one message: with a length, or in chunks of whatever size.
+fn frame(dice: &mut Dice, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
+    if body.is_empty() && dice.percent(80) {
+        head.extend_from_slice(b"\r\n");
+    } else if dice.percent(75) {
+        push_line(&mut head, &format!("content-length: {}\r\n", body.len()));
+        head.extend_from_slice(body);
+    } else {
+        push_line(&mut head, "transfer-encoding: chunked\r\n");
+        let size = 1 + dice.below(body.len().clamp(1, 5_000));
+        for chunk in body.chunks(size) {
+            let extension = if dice.percent(5) { ";x=y" } else { "" };
+            push_line(&mut head, &format!("{:x}{extension}", chunk.len()));
+            head.extend_from_slice(chunk);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(if dice.percent(10) { b"0\r\nx-trailer: y\r\n\r\n" } else { b"0\r\n\r\n" });
+    }
+    head
+}
+
+fn ending(dice: &mut Dice, length: usize) -> Ending {
+    match dice.below(100) {
+        0..75 => Ending::Listen,
+        75..83 => Ending::Leave { after: dice.below(2_000) as u64 },
+        83..90 => Ending::Glance { ms: dice.below(60) as u64 },
+        _ => Ending::Cut { after: dice.below(length) },
+    }
+}
+
+/// Bytes of a write, and the milliseconds between two: at once, mostly; never long in all.
+fn pace(dice: &mut Dice, length: usize) -> (usize, u64) {
+    match dice.below(100) {
+        0..80 => (length.max(1), 0),
+        80..90 => (1 + dice.below(length.max(1)), 0),
+        _ => (1 + length / (1 + dice.below(8)), dice.below(20) as u64),
+    }
+}
+
+impl fmt::Display for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String = String::from_utf8_lossy(&self.bytes).chars().take(3_000).collect();
+        write!(f, "{:?}, {} bytes a write, {} ms between\n{shown}", self.ending, self.piece, self.pause_ms)
+    }
+}
