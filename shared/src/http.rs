@@ -212,16 +212,12 @@ async fn read_rest(
     loop {
         let stalled = |_| ApiError::new(Code::InvalidJson, "The body did not arrive in time.");
         let Some(frame) = timeout(BODY_PAUSE, body.frame()).await.map_err(stalled)? else { break };
-        let broken = |_| ApiError::new(Code::InvalidJson, "The body ended before it was complete.");
-        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
         if so_far + data.len() > limit {
             return Err(too_large(limit));
         }
-        if let Err(refused) = room(data.len()) {
-            discard(body);
-            return Err(refused);
-        }
+        room(data.len())?;
         // A body that came in one piece is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),
@@ -235,6 +231,11 @@ async fn read_rest(
         }
     }
     Ok(first.unwrap_or_else(|| read.freeze()))
+}
+
+/// The body broke off, or was not framed as HTTP asks.
+pub fn incomplete_body() -> ApiError {
+    ApiError::new(Code::InvalidJson, "The body ended before it was complete.")
 }
 
 fn too_large(limit: usize) -> ApiError {

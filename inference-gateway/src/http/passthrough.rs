@@ -20,7 +20,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::{ClientConfig, RootCertStore};
-use shared::{error::ApiError, rpc::tls::Tls};
+use shared::{error::ApiError, http::incomplete_body, rpc::tls::Tls};
 use tokio::time::{Instant, timeout};
 
 use super::{App, observe::Told};
@@ -75,6 +75,8 @@ enum Failure {
     Broken(String),
     /// It is silent: what was sent may still be carried out.
     Silent,
+    /// It was not heard to its end: what comes from the client broke off.
+    CutShort,
 }
 
 /// Any method on `/v1/management/…`.
@@ -84,7 +86,7 @@ pub(super) async fn forward(
 ) -> Result<Response<Body>, ApiError> {
     strip(request.headers_mut());
     let letter = Letter::read(request).await?;
-    let mut response = app.management.carry(letter).await.ok_or_else(ApiError::service_unavailable)?;
+    let mut response = app.management.carry(letter).await?;
     strip(response.headers_mut());
     // The key-service has told of it, and knows more.
     response.extensions_mut().insert(Told);
@@ -112,8 +114,8 @@ impl Management {
         Self { client, services: services.collect(), turns: AtomicUsize::new(0) }
     }
 
-    /// Brings it to a key-service, and to another one if it may be sent again. `None`: no answer is to be had.
-    async fn carry(&self, mut letter: Letter) -> Option<Response<Incoming>> {
+    /// Brings it to a key-service, and to another one if it may be sent again.
+    async fn carry(&self, mut letter: Letter) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let in_turn = self.in_turn();
         for (attempt, service) in in_turn.iter().enumerate() {
@@ -125,8 +127,10 @@ impl Management {
             let rest = deadline.saturating_duration_since(Instant::now());
             let patience =
                 if others && letter.repeat() == Repeat::Always { PATIENCE.min(rest) } else { rest };
-            let failure = match self.send(service, letter.copy(&service.base)?, patience).await {
-                Ok(response) => return Some(response),
+            let Some(copy) = letter.copy(&service.base) else { break };
+            let failure = match self.send(service, copy, patience).await {
+                Ok(response) => return Ok(response),
+                Err(Failure::CutShort) => return Err(incomplete_body()),
                 Err(failure) => failure,
             };
             service.shun(&failure);
@@ -134,12 +138,13 @@ impl Management {
                 Failure::Unsent(_) => true,
                 Failure::Broken(_) => letter.repeat() >= Repeat::OnceEnded,
                 Failure::Silent => letter.repeat() == Repeat::Always,
+                Failure::CutShort => false,
             };
             if !again {
-                return None;
+                break;
             }
         }
-        None
+        Err(ApiError::service_unavailable())
     }
 
     /// One key-service after the other, those that failed lately last.
@@ -165,6 +170,7 @@ impl Management {
                 service.trust();
                 Ok(response)
             }
+            Ok(Err(e)) if is_of_sender(&e) => Err(Failure::CutShort),
             Ok(Err(e)) if e.is_connect() => Err(Failure::Unsent(told(&e))),
             Ok(Err(e)) => Err(Failure::Broken(told(&e))),
             Err(_) => Err(Failure::Silent),
@@ -200,6 +206,8 @@ impl Service {
         let error = match failure {
             Failure::Unsent(error) | Failure::Broken(error) => error,
             Failure::Silent => "no answer in time",
+            // No fault of the key-service.
+            Failure::CutShort => return,
         };
         tracing::warn!(address = %self.base, error, "a key-service's HTTP does not answer");
         *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + SHUNNED);
@@ -208,6 +216,11 @@ impl Service {
     fn trust(&self) {
         *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// Whether a request failed for what the client sent of its body.
+fn is_of_sender(error: &legacy::Error) -> bool {
+    error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }
 
 fn strip(headers: &mut HeaderMap) {

@@ -114,7 +114,7 @@ const HEADERS: [&str; 12] = [
 impl Sending {
     /// A request by chance.
     pub(super) fn roll(dice: &mut Dice, keys: &Keys) -> Self {
-        let (line, body) = Self::line_and_body(dice, keys);
+        let (line, mut body) = Self::line_and_body(dice, keys);
         let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
         for value in credentials(dice, keys, line.contains("management")) {
             push_line(&mut head, &format!("authorization: {value}"));
@@ -133,7 +133,8 @@ impl Sending {
         let mut bytes = frame(dice, head, &body.bytes);
         let mut ending = ending(dice, bytes.len());
         if dice.percent(6) {
-            // No HTTP any more, maybe: an answer may never come.
+            // No HTTP any more, maybe: an answer may never come. Or a script that trips the scripted model.
+            body.blames_upstream = true;
             body::damage(dice, &mut bytes);
             ending = Ending::Glance { ms: 100 };
         }
