@@ -5,8 +5,9 @@
 //!
 //! What survives depends on how Redis writes its append-only file. With `appendfsync always` whatever was answered
 //! does. With `everysec` and a server that has `WAITAOF` (7.2) deposits, captures and changes of keys are answered when
-//! they are on disk as far as the server knows (some confirm too early), up to a second later. With `everysec` and an older server up to two seconds are lost with the
-//! machine, which a warning says at start. What a failover to a replica loses is what had not reached the replica.
+//! they are on disk as far as the server knows (some confirm too early), up to a second later. With `everysec` and an
+//! older server up to two seconds are lost with the machine, which a warning says at start. What a failover to a replica
+//! loses is what had not reached the replica.
 
 mod accounts;
 mod admission;
