@@ -110,8 +110,9 @@ impl Redis {
         let link = Arc::new(Link::connect(source, settings.volatile_allowed, marks).await?);
         match link.sync().await {
             Sync::BeforeAnswering => {}
-            Sync::Awaited => tracing::info!(
-                "Redis writes to disk every second: captures wait for it (appendfsync always is quicker)"
+            Sync::Awaited => tracing::warn!(
+                "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
+                 early: set appendfsync to always (it is quicker, too)"
             ),
             Sync::Behind => tracing::warn!(
                 "Redis may lose up to two seconds with its machine: set appendfsync to always, or use 7.2 or newer"
