@@ -16,7 +16,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use serde::Deserialize;
-use shared::{catalog, config::ConfigError};
+use shared::{
+    catalog::{self, LimitParam},
+    config::ConfigError,
+};
 use tokio::time::timeout;
 
 use crate::domain::{
@@ -62,6 +65,7 @@ pub struct Upstream {
     /// What it is known by in every gateway.
     identity: u64,
     dialect: Dialect,
+    limit_param: LimitParam,
     chat: Uri,
     /// Where it counts a prompt's tokens, if it does.
     counter: Option<Uri>,
@@ -98,6 +102,7 @@ impl Upstream {
             model: upstream.model.clone(),
             identity: affinity::identity(&base.to_string(), &upstream.model),
             dialect,
+            limit_param: upstream.limit_param,
             chat: at("/chat/completions")?,
             counter: match dialect.counter {
                 Counter::None => None,
@@ -113,12 +118,13 @@ impl Upstream {
     /// What it is told beyond what the client asked for.
     pub fn address<'a>(&'a self, max_tokens: Option<u64>, cache_salt: Option<&'a str>) -> Address<'a> {
         let cache_salt = cache_salt.filter(|_| self.dialect.salted);
-        Address { model: &self.model, max_tokens, progress: self.dialect.progress, cache_salt }
+        let (limit_param, progress) = (self.limit_param, self.dialect.progress);
+        Address { model: &self.model, limit_param, max_tokens, progress, cache_salt }
     }
 
     /// What it is told to count a prompt.
     pub fn counting(&self) -> Address<'_> {
-        Address { model: &self.model, max_tokens: Some(1), progress: Progress::None, cache_salt: None }
+        Address { progress: Progress::None, ..self.address(Some(1), None) }
     }
 
     /// Whether it may be able to count a prompt's tokens.

@@ -78,6 +78,8 @@ pub struct Upstream {
     pub model: String,
     /// The environment variable that holds its credential.
     pub api_key_env: Option<String>,
+    /// What it calls the limit of its output.
+    pub limit_param: LimitParam,
     /// Its share of the requests, relative to its siblings'.
     pub weight: u32,
 }
@@ -98,6 +100,27 @@ pub enum UpstreamKind {
     Ollama,
     /// The model inside the `faregate` binary.
     Builtin,
+}
+
+/// What a server calls the limit of its output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitParam {
+    /// The name that all servers know, but OpenAI's newer models refuse.
+    #[default]
+    MaxTokens,
+    /// OpenAI's newer name, which many servers do not know.
+    MaxCompletionTokens,
+}
+
+impl LimitParam {
+    /// The member of a request.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
 }
 
 /// What is wrong with a catalogue, and where.
@@ -246,6 +269,8 @@ struct RawUpstream {
     url: Option<Spanned<String>>,
     model: Option<String>,
     api_key_env: Option<String>,
+    #[serde(default)]
+    limit_param: LimitParam,
     /// Known so that it can be refused with its reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
@@ -279,7 +304,8 @@ impl RawUpstream {
         if self.weight == 0 {
             return Err(fault("an upstream's weight is at least 1"));
         }
-        Ok(Upstream { kind, url, model, api_key_env: self.api_key_env, weight: self.weight })
+        let Self { api_key_env, limit_param, weight, .. } = self;
+        Ok(Upstream { kind, url, model, api_key_env, limit_param, weight })
     }
 }
 
@@ -332,6 +358,7 @@ model = "Qwen/Qwen3"
         let catalog = Catalog::parse(GOOD, "models.toml").unwrap();
         let model = catalog.model("Model Flash").unwrap();
         assert_eq!(model.price.cached_input.nanos(), 25_000_000);
+        assert_eq!(model.upstreams[0].limit_param.as_str(), "max_tokens");
         assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
         assert!(catalog.model("model flash").is_none());
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::error::ApiError;
+use shared::{catalog::LimitParam, error::ApiError};
 
 use super::{bound::Shown, read::Value};
 
@@ -23,6 +23,8 @@ pub enum Progress {
 pub struct Address<'a> {
     /// The name that it knows the model by.
     pub model: &'a str,
+    /// What it calls the limit of its output.
+    pub limit_param: LimitParam,
     /// What one choice may generate; `None` leaves it to the upstream, which stops where its context ends.
     pub max_tokens: Option<u64>,
     /// How it tells what was used so far.
@@ -70,7 +72,9 @@ impl Forward {
         head.push_str("{\"model\":");
         head.push_str(&serde_json::Value::from(to.model).to_string());
         if let Some(max_tokens) = to.max_tokens {
-            head.push_str(",\"max_tokens\":");
+            head.push_str(",\"");
+            head.push_str(to.limit_param.as_str());
+            head.push_str("\":");
             head.push_str(itoa::Buffer::new().format(max_tokens));
         }
         if let Some(salt) = to.cache_salt {

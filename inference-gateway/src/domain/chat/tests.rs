@@ -3,7 +3,7 @@ mod refused;
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use shared::{
-    catalog::{Catalog, Model},
+    catalog::{Catalog, LimitParam, Model},
     error::{ApiError, Code},
 };
 
@@ -64,8 +64,13 @@ fn forward(body: &str) -> Forward {
 }
 
 /// An upstream that tells what was used so far.
-const THERE: Address<'_> =
-    Address { model: "up/stream", max_tokens: Some(7), progress: Progress::Usage, cache_salt: None };
+const THERE: Address<'_> = Address {
+    model: "up/stream",
+    limit_param: LimitParam::MaxTokens,
+    max_tokens: Some(7),
+    progress: Progress::Usage,
+    cache_salt: None,
+};
 
 /// What it reads.
 fn sent(forward: &Forward, to: Address<'_>) -> Value {
@@ -143,6 +148,8 @@ fn each_upstream_is_told_what_it_understands() {
     let timings = streamed(Progress::Timings);
     assert_eq!((&timings["stream_options"], &timings["timings_per_token"]), (&usage, &json!(true)));
     let whole = forward(&with_messages(&json!([{"role": "user", "content": "Hi"}])));
+    let named = sent(&whole, Address { limit_param: LimitParam::MaxCompletionTokens, ..THERE });
+    assert_eq!((named.get("max_tokens"), &named["max_completion_tokens"]), (None, &json!(7)));
     let told = sent(&whole, Address { max_tokens: None, cache_salt: Some("s\"t"), ..THERE });
     assert_eq!((told.get("max_tokens"), &told["cache_salt"]), (None, &json!("s\"t")));
 }
