@@ -234,3 +234,43 @@ async fn it_waits_where_it_is_told_to() {
     stream(&upstream, &script, json!({})).await;
     assert!(started.elapsed() >= Duration::from_millis(130), "{:?}", started.elapsed());
 }
+
+#[tokio::test]
+async fn it_remembers_what_it_has_read_of_prompts_for_each_salt() {
+    let upstream = Upstream::start();
+    let script = Script { caches: true, ..Script::default() };
+    let mut messages = vec![json!({"role": "system", "content": "Be brief. ".repeat(100)})];
+    let mut cached = Vec::new();
+    for (turn, salt) in ["a", "a", "b", "a"].into_iter().enumerate() {
+        messages.push(json!({"role": "user", "content": format!("{turn} {}", script.message())}));
+        let body = json!({"messages": messages, "cache_salt": salt});
+        let answer = whole(&upstream, &script, body).await.unwrap().json();
+        cached.push(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap());
+    }
+    assert!(cached[0] == 0 && cached[1] >= 240 && cached[2] == 0 && cached[3] > cached[1], "{cached:?}");
+}
+
+#[tokio::test]
+async fn it_tells_timings_as_llama_cpp_does() {
+    let upstream = Upstream::start();
+    let style = Style { timings: true, ..Style::default() };
+    let script = Script { cached_tokens: 4, style, ..Script::tokens(12, 2) };
+    let quiet = stream(&upstream, &script, json!({})).await;
+    assert!(data(&quiet).iter().all(|chunk| chunk.get("timings").is_none()));
+    let told = stream(&upstream, &script, json!({"timings_per_token": true})).await;
+    let last = &data(&told).last().unwrap()["timings"];
+    assert_eq!(
+        (&last["cache_n"], &last["prompt_n"], &last["predicted_n"]),
+        (&json!(4), &json!(8), &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn it_refuses_what_does_not_fit_its_context() {
+    let upstream = Upstream::start();
+    let script = Script { context: Some(20), ..Script::tokens(12, 100) };
+    let answer = whole(&upstream, &script, json!({"max_tokens": 9})).await.unwrap();
+    assert!(answer.status == 400 && answer.text().contains("maximum context length"), "{answer}");
+    let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
+    assert_eq!(answer["usage"]["completion_tokens"], 8, "what there is room for");
+}
