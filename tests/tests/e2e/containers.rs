@@ -1,11 +1,24 @@
 //! What `docker-compose.yml` and the `Dockerfile` rely on, without an engine to run them.
 
-use std::time::Instant;
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::join_all;
+use serde::Deserialize;
 use serde_json::Value;
+use shared::serve::DRAIN;
 use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
+
+/// The service of `docker-compose.yml` that ends before the others begin, and is none of the programs.
+const SECRETS: &str = "secrets";
+/// The user that everything runs as.
+const USER: &str = "999:999";
+/// What a gateway takes to end beyond the time that requests have to finish: what is cut and what is owed have bounds.
+const LAST_WORDS: Duration = Duration::from_secs(32);
 
 /// Key-services that start at once.
 const MANY: usize = 4;
@@ -15,11 +28,11 @@ async fn key_services_that_start_at_once_have_one_first_run() {
     let data = tempfile::TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, &data.path().join("redis")).await;
     let store = data.path().join("store");
-    std::fs::write(&store, redis.url()).unwrap();
+    fs::write(&store, redis.url()).unwrap();
     let settings: Vec<_> = (0..MANY)
         .map(|number| {
             let data = data.path().join(format!("key-service-{number}"));
-            std::fs::create_dir(&data).unwrap();
+            fs::create_dir(&data).unwrap();
             let env = vec![
                 ("FAREGATE_STORE_FILE", store.display().to_string()),
                 ("FAREGATE_PEPPER", "5eed".repeat(16)),
@@ -44,4 +57,123 @@ async fn key_services_that_start_at_once_have_one_first_run() {
     let printed = servers.iter().filter(|server| server.stdout().contains("fg_mgmt_")).count();
     assert_eq!(printed, 1, "the one who made the key shows it, and nobody else");
     assert!(servers.iter().all(|server| !server.log().contains("fg_mgmt_")), "no log tells it");
+}
+
+#[test]
+fn the_containers_are_told_only_what_their_programs_understand() {
+    let dockerfile = read("Dockerfile");
+    for (name, service) in compose().programs() {
+        let help = help(name);
+        assert_eq!(service.build.as_ref().unwrap().target, name);
+        let stage = stage(&dockerfile, name);
+        let in_image = stage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(name, _)| name);
+        let told: Vec<_> = service.environment.keys().map(String::as_str).chain(in_image).collect();
+        let settings: Vec<_> = told.into_iter().filter(|word| word.starts_with("FAREGATE_")).collect();
+        assert!(!settings.is_empty(), "{name} has to be told where to listen");
+        for setting in settings {
+            assert!(help.contains(&format!("[env: {setting}")), "{name} has no setting {setting}");
+        }
+        let program = format!("[\"{name}\", \"--health\"]");
+        assert!(
+            stage.contains(&format!("CMD {program}")) && help.contains("--health"),
+            "{name}: no HEALTHCHECK"
+        );
+    }
+}
+
+#[test]
+fn the_gateway_alone_is_published_and_on_loopback() {
+    let published: Vec<_> = compose()
+        .services
+        .into_iter()
+        .flat_map(|(name, s)| s.ports.into_iter().map(move |p| (name.clone(), p)))
+        .collect();
+    let gateway = ("inference-gateway".to_owned(), "${FAREGATE_PUBLISH:-127.0.0.1:8080}:8080".to_owned());
+    assert_eq!(published, [gateway]);
+}
+
+#[test]
+fn no_container_may_do_more_than_it_has_to() {
+    for (name, service) in compose().services {
+        assert!(service.read_only, "{name} can write beside its volumes");
+        assert_eq!(service.user, USER, "{name}");
+        assert_eq!(service.cap_drop, ["ALL"], "{name}");
+        assert_eq!(service.security_opt, ["no-new-privileges:true"], "{name}");
+        assert!(service.mem_limit.is_some(), "{name} may take all memory");
+        assert_eq!(service.restart, if name == SECRETS { "no" } else { "unless-stopped" }, "{name}");
+    }
+}
+
+#[test]
+fn a_container_is_given_the_time_that_its_program_takes_to_end() {
+    let compose = compose();
+    let grace = |name: &str| {
+        let period = compose.services[name].stop_grace_period.as_deref().unwrap_or("10s");
+        Duration::from_secs(period.strip_suffix('s').unwrap().parse().unwrap())
+    };
+    let help = help("inference-gateway");
+    let (_, said) = help.split_once("[env: FAREGATE_DRAIN_SECONDS").unwrap();
+    let (_, default) = said.split_once("[default: ").unwrap();
+    let (drain, _) = default.split_once(']').unwrap();
+    let drain = Duration::from_secs(drain.parse().unwrap());
+    assert!(grace("inference-gateway") > drain + LAST_WORDS);
+    assert!(grace("key-service") > DRAIN + Duration::from_secs(1));
+    assert!(grace("local-model") > DRAIN);
+}
+
+/// What is read of `docker-compose.yml`.
+#[derive(Deserialize)]
+struct Compose {
+    services: BTreeMap<String, Service>,
+}
+
+#[derive(Deserialize)]
+struct Service {
+    build: Option<Build>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    ports: Vec<String>,
+    user: String,
+    read_only: bool,
+    cap_drop: Vec<String>,
+    security_opt: Vec<String>,
+    restart: String,
+    mem_limit: Option<String>,
+    stop_grace_period: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Build {
+    target: String,
+}
+
+impl Compose {
+    /// The services that are programs of this workspace, by their name, which is the program's.
+    fn programs(&self) -> impl Iterator<Item = (&'static str, &Service)> {
+        ["inference-gateway", "key-service", "local-model"]
+            .map(|name| (name, &self.services[name]))
+            .into_iter()
+    }
+}
+
+fn compose() -> Compose {
+    serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
+}
+
+/// The lines of a stage of the Dockerfile.
+fn stage<'a>(dockerfile: &'a str, name: &str) -> &'a str {
+    let (_, stage) = dockerfile.split_once(&format!(" AS {name}\n")).unwrap();
+    stage.split("\nFROM ").next().unwrap()
+}
+
+/// A file at the root of the workspace.
+fn read(name: &str) -> String {
+    fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// What a program says of its settings.
+fn help(program: &'static str) -> String {
+    let data = tempfile::TempDir::new().unwrap();
+    Settings { program, data: data.path().to_owned(), env: Vec::new() }.cli(&["--help"])
 }

@@ -1,0 +1,68 @@
+# One image per program, chosen with --target: key-service, inference-gateway, local-model; and secrets, which makes what
+# docker-compose.yml needs to be secret. All programs are built once.
+
+FROM rust:1.95.0-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+# What was downloaded and compiled stays in the builder's caches: the next build continues there.
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+    cargo build --release --locked --package key-service --package inference-gateway --package local-model \
+ && install -D --target-directory=/out \
+        target/release/key-service target/release/inference-gateway target/release/local-model
+
+# What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
+# that the Redis image runs as, so that both can read files which are their owner's alone.
+FROM debian:12.12-slim AS base
+RUN install --directory --mode=700 --owner=999 --group=999 \
+        /data /secrets/key-service /secrets/services /secrets/redis
+USER 999:999
+ENV FAREGATE_DATA_DIR=/data
+
+FROM base AS key-service
+COPY --from=build /out/key-service /usr/local/bin/
+ENV FAREGATE_KEY_HTTP_LISTEN=0.0.0.0:8081 FAREGATE_KEY_GRPC_LISTEN=0.0.0.0:50051
+EXPOSE 8081 50051
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["key-service", "--health"]
+ENTRYPOINT ["key-service"]
+
+FROM base AS inference-gateway
+COPY --from=build /out/inference-gateway /usr/local/bin/
+ENV FAREGATE_LISTEN=0.0.0.0:8080
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["inference-gateway", "--health"]
+ENTRYPOINT ["inference-gateway"]
+
+FROM base AS local-model
+COPY --from=build /out/local-model /usr/local/bin/
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=500ms CMD ["local-model", "--health"]
+ENTRYPOINT ["local-model"]
+
+FROM base AS secrets
+COPY --chmod=755 <<'SCRIPT' /usr/local/bin/make-secrets
+#!/bin/sh
+# Makes the secrets of an installation, each readable by its owner alone. One that exists stays as it is.
+set -eu
+umask 077
+
+# 256 random bits, as hexadecimal digits; the file is there whole or not at all.
+make() {
+    [ -e "$1" ] && return
+    od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$1.new"
+    mv "$1.new" "$1"
+}
+
+make /secrets/key-service/pepper
+make /secrets/key-service/redis-password
+make /secrets/services/internal-token
+
+# The same password as each end reads it. Redis lets the key-service do what it has to with names of its own, and
+# everybody else ask only whether it is there.
+password=$(cat /secrets/key-service/redis-password)
+printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/store
+cat > /secrets/redis/users.acl <<USERS
+user default on nopass -@all +ping
+user key-service on >$password ~fg:* +@read +@write +@scripting +@connection -@dangerous +info +config|get
+USERS
+SCRIPT
+ENTRYPOINT ["make-secrets"]
