@@ -268,7 +268,9 @@ async fn send(
         Ok(body) => return Ok((first, body)),
         Err(failure) => failure,
     };
-    match pool.choose(affinity, Some(&first)).filter(|_| failure.elsewhere()) {
+    let other = if failure.elsewhere() { pool.choose(affinity, Some(&first)) } else { None };
+    drop(first);
+    match other {
         Some(other) => attempt(&other, job, &salt, max_tokens).await.map(|body| (other, body)),
         None => Err(failure),
     }

@@ -66,7 +66,7 @@ impl Calls {
     /// The upstream's index, or the next one where that is taken.
     fn free_index(&self, upstream: u64) -> u64 {
         if self.0.iter().any(|call| call.index == upstream) {
-            self.0.iter().map(|call| call.index + 1).max().unwrap_or(upstream)
+            self.0.iter().map(|call| call.index.saturating_add(1)).max().unwrap_or(upstream)
         } else {
             upstream
         }
