@@ -1,9 +1,10 @@
 # run    serve, on the embedded store
-# check  formatting, lints, documentation, licences and advisories
+# check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
+# deny   licences, sources and advisories of what is built upon; needs cargo-deny, and the advisories from the network
 # bench  measure CPU per request beside a bare proxy, and what a key, a long prompt and an open stream weigh
 
-.PHONY: run check test bench
+.PHONY: run check test deny bench
 
 run:
 	cargo run --release
@@ -20,6 +21,9 @@ test:
 	cargo build --workspace --bins
 	cargo test --workspace
 	FAREGATE_TEST_REDIS=cluster cargo test --workspace --test e2e services
+
+deny:
+	cargo deny check
 
 bench:
 	cargo build --release --workspace --bins
