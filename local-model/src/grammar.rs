@@ -73,8 +73,16 @@ pub(crate) struct Grammars {
 #[derive(Clone)]
 pub(crate) struct Constraint {
     matcher: Matcher,
-    /// Until this token comes, everything is allowed.
-    begins_with: Option<u32>,
+    /// Until this comes, everything is allowed.
+    awaited: Option<Awaited>,
+}
+
+/// The beginning of a call, which has no meaning within a thought.
+#[derive(Clone, Copy)]
+struct Awaited {
+    call: u32,
+    thought: Option<Pair>,
+    in_thought: bool,
 }
 
 /// Why a demand cannot be made a grammar of: the schema, and what is wrong with it.
@@ -134,9 +142,13 @@ impl Grammars {
         }
         let grammar = Written::new(demand, calls, self.markers.thought)?;
         let is_free = demand.schema.is_none() && !demand.required;
-        let begins_with = calls.filter(|_| is_free).map(|marker| marker.open);
+        let awaited = calls.filter(|_| is_free).map(|marker| Awaited {
+            call: marker.open,
+            thought: self.markers.thought,
+            in_thought: demand.thought == Thought::Begun,
+        });
         match self.parse(grammar.into()) {
-            Ok(matcher) => Ok(Some(Constraint { matcher, begins_with })),
+            Ok(matcher) => Ok(Some(Constraint { matcher, awaited })),
             Err(reason) => Err(self.culprit(demand, reason)),
         }
     }
@@ -165,7 +177,7 @@ impl Grammars {
 impl Constraint {
     /// Makes all tokens impossible that would leave the grammar.
     pub(crate) fn forbid_others(&mut self, scores: &mut [f32]) -> Result<(), Lost> {
-        if self.begins_with.is_some() {
+        if self.awaited.is_some() {
             return Ok(());
         }
         let allowed: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| lost(&error))?;
@@ -179,16 +191,25 @@ impl Constraint {
 
     /// Goes on by a token that does not end the answer.
     pub(crate) fn take(&mut self, token: u32) -> Result<(), Lost> {
-        if self.begins_with.is_some_and(|awaited| awaited != token) {
+        if self.awaited.as_mut().is_some_and(|awaited| !awaited.comes_with(token)) {
             return Ok(());
         }
-        self.begins_with = None;
+        self.awaited = None;
         self.matcher.consume_token(token).map_err(|error| lost(&error))
     }
 
     /// Whether nothing can follow any more.
     pub(crate) fn is_complete(&self) -> bool {
-        self.begins_with.is_none() && self.matcher.is_stopped()
+        self.awaited.is_none() && self.matcher.is_stopped()
+    }
+}
+
+impl Awaited {
+    fn comes_with(&mut self, token: u32) -> bool {
+        if let Some(thought) = self.thought {
+            self.in_thought = token == thought.open || self.in_thought && token != thought.close;
+        }
+        token == self.call && !self.in_thought
     }
 }
 
@@ -278,5 +299,60 @@ fn lost(error: &impl ToString) -> Lost {
 
 /// What is wrong, without the library's further details.
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']).to_owned()
+    let line = text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']);
+    // It gives a mere name where there is nothing that a grammar allows.
+    if line.contains(' ') { line.to_owned() } else { "nothing that can be written fits it".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::Model;
+
+    fn ping(thought: Thought) -> Demand {
+        let tool = Tool { index: 0, name: "ping".to_owned(), parameters: json!({"type": "object"}) };
+        Demand { tools: vec![tool], parallel: true, thought, ..Demand::default() }
+    }
+
+    /// Whether the grammar takes all these tokens, each of which it allowed.
+    fn takes(vocabulary: &Vocabulary, demand: &Demand, text: &str) -> bool {
+        let mut constraint = Grammars::new(vocabulary).unwrap().compile(demand).unwrap().unwrap();
+        vocabulary.encode(text).unwrap().into_iter().all(|token| {
+            let mut scores = vec![0.0; vocabulary.len()];
+            constraint.forbid_others(&mut scores).unwrap();
+            scores[token as usize] == 0.0 && constraint.take(token).is_ok()
+        })
+    }
+
+    #[test]
+    fn text_is_free_until_a_call_begins() {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let demand = ping(Thought::No);
+        let call = "<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>";
+        assert!(takes(&vocabulary, &demand, &format!("Anything at all. {call}{call}\n{call}")));
+        assert!(!takes(&vocabulary, &demand, "Well: <tool_call>\n{\"name\": \"pong\""));
+        assert!(!takes(&vocabulary, &demand, &format!("{call} and then some")));
+        assert!(!takes(&vocabulary, &Demand { parallel: false, ..demand }, &format!("{call}{call}")));
+    }
+
+    #[test]
+    fn within_a_thought_nothing_is_a_call() {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let thought = "Should I <tool_call> it?</think>";
+        assert!(takes(&vocabulary, &ping(Thought::May), &format!("<think>{thought}Yes.")));
+        assert!(takes(&vocabulary, &ping(Thought::Begun), &format!("{thought}Yes.")));
+        assert!(!takes(&vocabulary, &ping(Thought::No), thought));
+    }
+
+    #[test]
+    fn a_thought_may_stand_before_what_is_required() {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let schema = Some(json!({"type": "object"}));
+        let demand = |thought| Demand { schema: schema.clone(), thought, ..Demand::default() };
+        assert!(takes(&vocabulary, &demand(Thought::May), "<think>\nHm.\n</think>\n\n{\"a\": 1}"));
+        assert!(takes(&vocabulary, &demand(Thought::Begun), "Hm.\n</think>{\"a\": 1}"));
+        assert!(!takes(&vocabulary, &demand(Thought::No), "<think>"));
+    }
 }

@@ -8,6 +8,11 @@ use super::{Inexpressible, Place};
 /// `\u`, which could write half a character.
 const STYLE: &str = "x-guidance";
 
+/// Properties of one object. More of them, where all may be left out, are more than the library follows.
+const MAX_PROPERTIES: usize = 500;
+/// Multiples of larger or smaller numbers take the library seconds.
+const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
+
 /// The schema with our style of JSON. An object without further properties, unless the schema speaks of them: what a
 /// model would add under a name of its own invention helps nobody.
 pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressible> {
@@ -19,6 +24,7 @@ pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressi
             return Err(inexpressible("a schema is an object"));
         }
     };
+    check_bounds(schema).map_err(|reason| inexpressible(&reason))?;
     // Two closed objects cannot be joined, as each forbids the other's properties.
     if !mentions(schema, "allOf") {
         close(&mut root);
@@ -51,6 +57,25 @@ fn be_object(root: &mut Map<String, Value>) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Refuses what would take the library too long, which its own limits do not cover.
+fn check_bounds(schema: &Value) -> Result<(), String> {
+    let parts = match schema {
+        Value::Object(parts) => parts,
+        Value::Array(parts) => return parts.iter().try_for_each(check_bounds),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
+    };
+    let listed = parts.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+    if listed > MAX_PROPERTIES {
+        return Err(format!("an object has {listed} properties, of {MAX_PROPERTIES} at most"));
+    }
+    if let Some(multiple) =
+        parts.get("multipleOf").and_then(Value::as_f64).filter(|it| !MULTIPLES.contains(it))
+    {
+        return Err(format!("multipleOf is {multiple}, beyond {} to {}", MULTIPLES.start(), MULTIPLES.end()));
+    }
+    parts.values().try_for_each(check_bounds)
+}
+
 /// Says of every object that has properties, but says nothing of further ones, that there are none. One that is joined
 /// with others stays open, as they may add to it.
 fn close(schema: &mut Map<String, Value>) {
@@ -80,5 +105,49 @@ fn mentions(schema: &Value, word: &str) -> bool {
         Value::Object(parts) => parts.contains_key(word) || parts.values().any(|part| mentions(part, word)),
         Value::Array(parts) => parts.iter().any(|part| mentions(part, word)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(schema: &Value) -> Value {
+        let mut prepared = prepared(schema, Place::Text).unwrap();
+        prepared.as_object_mut().unwrap().remove(STYLE);
+        prepared
+    }
+
+    #[test]
+    fn objects_are_closed_unless_the_schema_says_otherwise() {
+        let open = json!({"properties": {"a": {"properties": {"b": {}}}}});
+        let shut = json!({
+            "properties": {"a": {"properties": {"b": {}}, "additionalProperties": false}},
+            "additionalProperties": false,
+        });
+        assert_eq!(closed(&open), shut);
+        for left in [
+            json!({"properties": {"a": {}}, "additionalProperties": true}),
+            json!({"properties": {"a": {}}, "anyOf": [{"required": ["b"]}]}),
+            json!({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}),
+            json!({"type": "object"}),
+        ] {
+            assert_eq!(closed(&left), left);
+        }
+    }
+
+    #[test]
+    fn a_schema_cannot_choose_its_own_style() {
+        let own = json!({STYLE: {"whitespace_flexible": true}});
+        assert_eq!(prepared(&own, Place::Text).unwrap()[STYLE]["whitespace_flexible"], false);
+    }
+
+    #[test]
+    fn what_would_take_too_long_is_refused() {
+        let many: Map<String, Value> = (0..501).map(|name| (name.to_string(), json!({}))).collect();
+        for schema in [json!({"items": {"properties": many}}), json!({"anyOf": [{"multipleOf": 1_000_003}]})]
+        {
+            assert!(prepared(&schema, Place::Tool(0)).is_err());
+        }
     }
 }

@@ -59,20 +59,23 @@ impl Kind {
         }
     }
 
-    fn widen(self, block: &[u8], numbers: &mut Vec<f32>) {
+    fn widen(self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Self::F32 => numbers.push(f32::from_le_bytes([block[0], block[1], block[2], block[3]])),
-            Self::F16 => numbers.push(f16(block, 0)),
-            Self::Bf16 => numbers.push(half::from_bf16(u16::from_le_bytes([block[0], block[1]]))),
-            Self::Q4_0 => q4_0(block, numbers),
-            Self::Q8_0 => {
-                let scale = f16(block, 0);
-                numbers.extend(block[2..].iter().map(|&byte| scale * f32::from(byte.cast_signed())));
-            }
-            Self::Q4K => q4_k(block, numbers),
-            Self::Q5K => q5_k(block, numbers),
-            Self::Q6K => q6_k(block, numbers),
+            Self::F32 => bytes.as_chunks::<4>().0.iter().map(|&number| f32::from_le_bytes(number)).collect(),
+            Self::F16 => halves(bytes, half::from_f16),
+            Self::Bf16 => halves(bytes, half::from_bf16),
+            Self::Q4_0 => self.blocks(bytes, q4_0),
+            Self::Q8_0 => self.blocks(bytes, q8_0),
+            Self::Q4K => self.blocks(bytes, q4_k),
+            Self::Q5K => self.blocks(bytes, q5_k),
+            Self::Q6K => self.blocks(bytes, q6_k),
         }
+    }
+
+    fn blocks(self, bytes: &[u8], widen: impl Fn(&[u8], &mut Vec<f32>)) -> Vec<f32> {
+        let mut numbers = Vec::with_capacity(bytes.len() / self.block_bytes() * self.block());
+        bytes.chunks_exact(self.block_bytes()).for_each(|block| widen(block, &mut numbers));
+        numbers
     }
 }
 
@@ -92,11 +95,7 @@ impl Tensor {
     pub(crate) fn rows(&self, first: usize, count: usize) -> Vec<f32> {
         let length = self.shape.last().copied().unwrap_or(1);
         let bytes = length / self.kind.block() * self.kind.block_bytes();
-        let mut numbers = Vec::with_capacity(count * length);
-        for block in self.bytes[first * bytes..][..count * bytes].chunks_exact(self.kind.block_bytes()) {
-            self.kind.widen(block, &mut numbers);
-        }
-        numbers
+        self.kind.widen(&self.bytes[first * bytes..][..count * bytes])
     }
 }
 
@@ -109,6 +108,16 @@ pub(crate) fn size(kind: Kind, shape: &[usize]) -> Option<usize> {
 
 fn f16(bytes: &[u8], place: usize) -> f32 {
     half::from_f16(u16::from_le_bytes([bytes[place], bytes[place + 1]]))
+}
+
+fn halves(bytes: &[u8], widen: impl Fn(u16) -> f32) -> Vec<f32> {
+    bytes.as_chunks::<2>().0.iter().map(|&bits| widen(u16::from_le_bytes(bits))).collect()
+}
+
+/// A scale; then 32 numbers.
+fn q8_0(block: &[u8], numbers: &mut Vec<f32>) {
+    let scale = f16(block, 0);
+    numbers.extend(block[2..].iter().map(|&byte| scale * f32::from(byte.cast_signed())));
 }
 
 /// A scale; then 16 bytes, whose lower halves are the first 16 numbers.

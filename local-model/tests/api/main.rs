@@ -6,7 +6,7 @@ mod formats;
 mod support;
 mod tools;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{Router, http::StatusCode};
 use http_body_util::BodyExt;
@@ -387,4 +387,32 @@ async fn sixteen_streams_at_once_give_what_each_gives_alone() {
         let alone = ask(&router, &body(seed)).await;
         assert_eq!(streamed.await.unwrap(), alone["choices"][0]["message"]);
     }
+}
+
+#[tokio::test]
+async fn the_slowest_of_sixteen_streams_ends_not_long_after_the_others() {
+    let router = router();
+    let begun = Instant::now();
+    let body = |seed: u64| {
+        let bias = json!({"0": -100, "2": -100});
+        question(
+            "Tell me a story.",
+            json!({"temperature": 1, "seed": seed, "max_tokens": 200, "logit_bias": bias}),
+        )
+    };
+    let streams: Vec<_> = (0..16)
+        .map(|seed| {
+            let router = router.clone();
+            tokio::spawn(async move {
+                stream(&router, &body(seed)).await;
+                begun.elapsed()
+            })
+        })
+        .collect();
+    let mut ends = Vec::new();
+    for stream in streams {
+        ends.push(stream.await.unwrap());
+    }
+    ends.sort();
+    assert!(ends[15] < 2 * ends[8], "{ends:?}");
 }
