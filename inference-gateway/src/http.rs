@@ -3,6 +3,7 @@
 mod chat;
 mod describe;
 mod observe;
+mod openapi;
 mod passthrough;
 
 use std::{collections::HashMap, sync::Arc};
@@ -73,6 +74,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1", get(describe::service))
         .route("/", get(describe::service))
         .route("/health", get(describe::health))
+        .route("/openapi.json", get(openapi::describe))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(cors);
     let management = Router::new().route("/v1/management/{*rest}", any(passthrough::forward));

@@ -15,6 +15,7 @@ use shared::{
     error::ApiError,
     http::{catch_panics, hear_out, method_not_allowed, ok, request_id, unknown_url},
     ids::RequestId,
+    wire::KEYS,
 };
 use tracing::Instrument;
 
@@ -27,11 +28,8 @@ mod object;
 mod parts;
 mod query;
 
-use object::KeyObject;
+use object::{shown, shown_with};
 use parts::{Caller, KeyPath};
-
-/// Where the API keys of an account are.
-const KEYS: &str = "/v1/management/keys";
 
 /// Says that the answer is about a key which an earlier request made.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -78,9 +76,9 @@ async fn create(
     let created = api.management.create(account, draft, idempotency_key).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
-        Created::New { key, plaintext } => (key, ok(&KeyObject::of(key, now).with_plaintext(plaintext))),
+        Created::New { key, plaintext } => (key, ok(&shown_with(key, plaintext, now))),
         Created::Replayed(key) => {
-            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&KeyObject::of(key, now))).into_response())
+            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&shown(key, now))).into_response())
         }
     };
     let location = format!("{KEYS}/{}", key.id);
@@ -89,7 +87,7 @@ async fn create(
 
 async fn fetch(State(api): State<Api>, Caller(account): Caller, path: KeyPath) -> Result<Response, ApiError> {
     let key = api.management.get(account, path.id()?).await?;
-    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+    Ok(ok(&shown(&key, api.clock.now())))
 }
 
 async fn update(
@@ -100,7 +98,7 @@ async fn update(
 ) -> Result<Response, ApiError> {
     let change = body::read_patch(request).await?;
     let key = api.management.update(account, path.id()?, change).await?;
-    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+    Ok(ok(&shown(&key, api.clock.now())))
 }
 
 async fn revoke(
@@ -109,7 +107,7 @@ async fn revoke(
     path: KeyPath,
 ) -> Result<Response, ApiError> {
     let key = api.management.revoke(account, path.id()?).await?;
-    Ok(ok(&KeyObject::of(&key, api.clock.now())))
+    Ok(ok(&shown(&key, api.clock.now())))
 }
 
 /// Middleware: nothing said here may be kept by a cache, least of all the plaintext of a key.

@@ -12,6 +12,7 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -33,12 +34,14 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
-#[derive(Serialize)]
-struct ErrorBody<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Error")]
+pub struct ErrorBody<'a> {
     error: ErrorFields<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct ErrorFields<'a> {
     message: &'a str,
     r#type: &'a str,

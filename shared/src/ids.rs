@@ -1,7 +1,8 @@
 //! Identifiers: a prefix that says what it names, and a UUIDv7 as 32 hexadecimal digits.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -66,6 +67,16 @@ macro_rules! id {
                     return Err(invalid);
                 }
                 Uuid::try_parse(hex).map(Self).map_err(|_| invalid)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": concat!("^", $prefix, "[0-9a-f]{32}$")})
             }
         }
 

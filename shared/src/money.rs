@@ -1,7 +1,8 @@
 //! Money: integer nano-USD, exact from the JSON that comes in to the JSON that goes out.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -116,6 +117,16 @@ impl fmt::Display for NanoUsd {
 impl Serialize for NanoUsd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         RawValue::from_string(self.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl JsonSchema for NanoUsd {
+    fn schema_name() -> Cow<'static, str> {
+        "Usd".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
     }
 }
 

@@ -1,8 +1,9 @@
 //! Instants in milliseconds, and the ISO 8601 in which the API speaks of them.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Timelike, Utc};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, within the years 0 to 9999.
@@ -113,6 +114,16 @@ impl fmt::Display for Timestamp {
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time", "description": "An instant in UTC, as RFC 3339 has it."})
     }
 }
 

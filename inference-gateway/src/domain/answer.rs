@@ -8,6 +8,7 @@ mod calls;
 mod finish;
 mod parts;
 mod rewriter;
+pub mod schema;
 mod stream;
 mod usage;
 mod whole;

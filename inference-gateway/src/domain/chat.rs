@@ -10,6 +10,7 @@ mod image;
 mod messages;
 mod params;
 mod read;
+mod schema;
 mod tools;
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use shared::{
 pub use bound::BYTES_PER_TOKEN;
 pub use forward::{Address, Forward, Progress};
 pub use params::MAX_CHOICES;
+pub use schema::ChatRequest;
 
 use bound::{MAX_DEPTH, TooDeep};
 use forward::Draft;

@@ -8,28 +8,31 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{catalog, error::ApiError, http::ok};
 
 use super::{App, authenticate, credential};
 
 /// A model in a listing.
-#[derive(Serialize)]
-struct Model<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Model<'a> {
     id: &'a str,
+    #[schemars(extend("const" = "model"))]
     object: &'static str,
     created: i64,
     owned_by: &'a str,
 }
 
-#[derive(Serialize)]
-struct Models<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Models<'a> {
+    #[schemars(extend("const" = "list"))]
     object: &'static str,
     data: Vec<Model<'a>>,
 }
 
-#[derive(Serialize)]
-struct About<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
@@ -37,8 +40,9 @@ struct About<'a> {
     docs: &'a str,
 }
 
-#[derive(Serialize)]
-struct Health {
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Health {
+    #[schemars(extend("enum" = ["ok", "draining"]))]
     status: &'static str,
 }
 

@@ -10,18 +10,13 @@ use shared::{
     json::{self, Kind, RawValue},
     money::{MoneyError, NanoUsd},
     time::Timestamp,
+    wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},
 };
 
 use crate::{domain::key::KeyPatch, management::KeyDraft};
 
 /// Most bytes of a body. The largest sensible one, a label of 80 escaped code points, takes about 1 KiB.
 const MAX_BODY: usize = 64 << 10;
-/// Most Unicode code points of a label.
-const MAX_LABEL_CHARS: usize = 80;
-/// Highest limit that a key may have.
-const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(1_000_000);
-/// Most characters of an idempotency key; clients send UUIDs.
-const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 
 /// RFC 7396, which every PATCH here is.
 const MERGE_PATCH: &str = "application/merge-patch+json";

@@ -13,7 +13,7 @@ use shared::{
 };
 use tracing::Span;
 
-use super::{Api, object::KeyObject, query::ListQuery};
+use super::{Api, object::shown, query::ListQuery};
 use crate::{
     domain::key::ApiKey,
     management::{KeyPage, Listing, Management},
@@ -112,7 +112,7 @@ impl ListJson {
             if self.last.is_some() {
                 json.push(b',');
             }
-            serde_json::to_writer(&mut json, &KeyObject::of(key, self.now))?;
+            serde_json::to_writer(&mut json, &shown(key, self.now))?;
             self.first.get_or_insert(key.id);
             self.last = Some(key.id);
         }

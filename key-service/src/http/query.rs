@@ -5,12 +5,10 @@ use std::borrow::Cow;
 use shared::{
     error::{ApiError, Code},
     ids::KeyId,
+    wire::MAX_PAGE,
 };
 
 use crate::{domain::key::Status, management::KeyRefused, store::Order};
-
-/// Most keys on one page.
-const MAX_LIMIT: usize = 1000;
 
 /// What a listing was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +53,15 @@ fn one<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Result<Opti
 fn limit(text: &str) -> Result<usize, ApiError> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_LIMIT}.")));
+        return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
     // Digits that fit no usize are many.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));
     }
-    if magnitude > MAX_LIMIT {
-        let message = format!("`limit` must be at most {MAX_LIMIT}; leave it out to get every key.");
+    if magnitude > MAX_PAGE {
+        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to get every key.");
         return Err(ApiError::at(Code::IntegerAboveMaxValue, "limit", message));
     }
     Ok(magnitude)

@@ -17,6 +17,7 @@ mod fuzz;
 mod harness;
 mod leaving;
 mod management;
+mod openapi;
 mod routing;
 mod services;
 mod sizes;

@@ -14,6 +14,9 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
+    /// Every reason there is.
+    pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
+
     /// The reason as clients read it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use super::{forward::Draft, read::Value};
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
 /// The kinds of images that are taken.
-const FORMATS: [&str; 4] = ["png", "jpeg", "webp", "gif"];
+pub(super) const FORMATS: [&str; 4] = ["png", "jpeg", "webp", "gif"];
 
 /// Checks an `image_url`, and writes its part. Its bytes count as an image, not as text.
 pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {

@@ -1,5 +1,7 @@
 //! The scalar parameters: their bounds, and which are passed on.
 
+use std::ops::RangeInclusive;
+
 use shared::{
     error::{ApiError, Code},
     json::Kind,
@@ -11,11 +13,23 @@ use super::{
 };
 
 /// Output tokens that no request may ask more of; a model's own bound may be lower.
-const MAX_TOKENS: i64 = 131_072;
+pub(super) const MAX_TOKENS: i64 = 131_072;
 /// Choices that one request may ask for.
 pub const MAX_CHOICES: u8 = 8;
 /// Sequences that may end an answer.
-const MAX_STOPS: usize = 4;
+pub(super) const MAX_STOPS: usize = 4;
+/// Between the likeliest word alone and mere chance.
+pub(super) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
+/// The share of likelihood that is drawn from.
+pub(super) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
+/// Of what was said before.
+pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
+/// On a token.
+pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
+/// Alternatives that may be told of each token.
+pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
+/// How much a model may think.
+pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
 /// More kinds of output than anyone has named.
 const MAX_MODALITIES: usize = 16;
 
@@ -23,16 +37,16 @@ const MAX_MODALITIES: usize = 16;
 type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
 
 /// The checks of the parameters that are passed on as they came.
-const PASSED_ON: [(&str, Check); 11] = [
-    ("temperature", |value| value.decimal(0.0..=2.0)),
-    ("top_p", |value| value.decimal(0.0..=1.0)),
-    ("frequency_penalty", |value| value.decimal(-2.0..=2.0)),
-    ("presence_penalty", |value| value.decimal(-2.0..=2.0)),
+pub(super) const PASSED_ON: [(&str, Check); 11] = [
+    ("temperature", |value| value.decimal(TEMPERATURE)),
+    ("top_p", |value| value.decimal(TOP_P)),
+    ("frequency_penalty", |value| value.decimal(PENALTY)),
+    ("presence_penalty", |value| value.decimal(PENALTY)),
     ("seed", |value| value.integer(i64::MIN..=i64::MAX).map(drop)),
     ("n", |value| value.integer(1..=i64::from(MAX_CHOICES)).map(drop)),
     ("logprobs", |value| value.boolean().map(drop)),
-    ("top_logprobs", |value| value.integer(0..=20).map(drop)),
-    ("reasoning_effort", |value| value.one_of(&["low", "high"]).map(drop)),
+    ("top_logprobs", |value| value.integer(TOP_LOGPROBS).map(drop)),
+    ("reasoning_effort", |value| value.one_of(&EFFORTS).map(drop)),
     ("stop", stop),
     ("logit_bias", logit_bias),
 ];
@@ -136,7 +150,7 @@ fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
         if !is_token_id(name) {
             return Err(value.error(Code::InvalidValue, "its names must be the integer ids of tokens"));
         }
-        bias.decimal(-100.0..=100.0)?;
+        bias.decimal(BIAS)?;
     }
     Ok(())
 }

@@ -12,9 +12,9 @@ use super::{
 };
 
 /// Tools that one request may offer.
-const MAX_TOOLS: usize = 128;
+pub(super) const MAX_TOOLS: usize = 128;
 /// Characters in the name of a function or a schema.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 
 /// Checks what tools are offered and how they may be used, and writes it.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {

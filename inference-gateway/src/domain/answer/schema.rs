@@ -1,0 +1,126 @@
+//! The shape of answers for those who read descriptions: what is written by hand elsewhere, member by member.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+use shared::{ids::GenerationId, money::NanoUsd};
+
+use super::FinishReason;
+
+/// A whole answer.
+pub struct Completion;
+
+/// One event of a streamed answer.
+pub struct Chunk;
+
+impl JsonSchema for Completion {
+    fn schema_name() -> Cow<'static, str> {
+        "ChatCompletion".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let (mut said, usage) = (said(), usage(schemas));
+        said["required"] = json!(["role", "content", "refusal"]);
+        said["properties"]["role"] = json!({"const": "assistant"});
+        let finish = FinishReason::ALL.map(FinishReason::as_str);
+        json_schema!({
+            "type": "object",
+            "required": ["id", "object", "created", "model", "choices", "usage"],
+            "properties": {
+                "id": schemas.subschema_for::<GenerationId>(),
+                "object": {"const": "chat.completion"},
+                "created": {"type": "integer"},
+                "model": {"type": "string"},
+                "choices": {"type": "array", "minItems": 1, "items": {
+                    "type": "object",
+                    "required": ["index", "message", "logprobs", "finish_reason"],
+                    "properties": {
+                        "index": {"type": "integer"},
+                        "message": said,
+                        "logprobs": {"type": ["object", "null"]},
+                        "finish_reason": {"enum": finish},
+                    },
+                }},
+                "usage": usage,
+            },
+        })
+    }
+}
+
+impl JsonSchema for Chunk {
+    fn schema_name() -> Cow<'static, str> {
+        "ChatCompletionChunk".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let (mut said, mut usage) = (said(), usage(schemas));
+        said["properties"]["role"] = json!({"const": "assistant"});
+        usage["type"] = json!(["object", "null"]);
+        let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
+        json_schema!({
+            "type": "object",
+            "required": ["id", "object", "created", "model", "choices"],
+            "properties": {
+                "id": schemas.subschema_for::<GenerationId>(),
+                "object": {"const": "chat.completion.chunk"},
+                "created": {"type": "integer"},
+                "model": {"type": "string"},
+                "choices": {"type": "array", "items": {
+                    "type": "object",
+                    "required": ["index", "delta", "logprobs", "finish_reason"],
+                    "properties": {
+                        "index": {"type": "integer"},
+                        "delta": said,
+                        "logprobs": {"type": ["object", "null"]},
+                        "finish_reason": {"enum": finish.into_iter().chain([None]).collect::<Vec<_>>()},
+                    },
+                }},
+                "usage": usage,
+            },
+        })
+    }
+}
+
+/// What a message says, or a delta adds to it.
+fn said() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "content": {"type": ["string", "null"]},
+            "refusal": {"type": ["string", "null"]},
+            "reasoning_content": {"type": "string"},
+            "tool_calls": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "index": {"type": "integer"},
+                    "id": {"type": "string"},
+                    "type": {"const": "function"},
+                    "function": {
+                        "type": "object",
+                        "properties": {"name": {"type": "string"}, "arguments": {"type": "string"}},
+                    },
+                },
+            }},
+        },
+    })
+}
+
+fn usage(schemas: &mut SchemaGenerator) -> Value {
+    let tokens = json!({"type": "integer", "minimum": 0});
+    let details = |name: &str| json!({"type": "object", "required": [name], "properties": {name: tokens}});
+    json!({
+        "type": "object",
+        "required": [
+            "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details",
+        ],
+        "properties": {
+            "prompt_tokens": tokens,
+            "completion_tokens": tokens,
+            "total_tokens": tokens,
+            "prompt_tokens_details": details("cached_tokens"),
+            "completion_tokens_details": details("reasoning_tokens"),
+            "cost": schemas.subschema_for::<NanoUsd>(),
+        },
+    })
+}

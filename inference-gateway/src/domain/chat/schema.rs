@@ -1,0 +1,201 @@
+//! The shape of a chat request for those who read descriptions: the same bounds that the checks apply.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::{
+    image::FORMATS,
+    params::{BIAS, EFFORTS, MAX_CHOICES, MAX_STOPS, MAX_TOKENS, PENALTY, TEMPERATURE, TOP_LOGPROBS, TOP_P},
+    tools::{MAX_NAME, MAX_TOOLS},
+};
+
+/// A chat request as clients spell it. Members that are not described are accepted and dropped.
+pub struct ChatRequest;
+
+impl JsonSchema for ChatRequest {
+    fn schema_name() -> Cow<'static, str> {
+        "ChatRequest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let tokens = json!({"type": ["integer", "null"], "minimum": 1, "maximum": MAX_TOKENS});
+        let penalty =
+            json!({"type": ["number", "null"], "minimum": PENALTY.start(), "maximum": PENALTY.end()});
+        let flag = json!({"type": ["boolean", "null"]});
+        json_schema!({
+            "type": "object",
+            "required": ["model", "messages"],
+            "properties": {
+                "model": {"type": "string"},
+                "messages": {"type": "array", "minItems": 1, "items": message()},
+                "stream": flag,
+                "stream_options": {
+                    "type": ["object", "null"],
+                    "properties": {"include_usage": flag},
+                    "description": "Only with `stream` set to true.",
+                },
+                "max_tokens": tokens,
+                "max_completion_tokens": tokens,
+                "temperature": {"type": ["number", "null"], "minimum": TEMPERATURE.start(), "maximum": TEMPERATURE.end()},
+                "top_p": {"type": ["number", "null"], "minimum": TOP_P.start(), "maximum": TOP_P.end()},
+                "frequency_penalty": penalty,
+                "presence_penalty": penalty,
+                "seed": {"type": ["integer", "null"], "minimum": i64::MIN, "maximum": i64::MAX},
+                "n": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_CHOICES},
+                "logprobs": flag,
+                "top_logprobs": {
+                    "type": ["integer", "null"],
+                    "minimum": TOP_LOGPROBS.start(),
+                    "maximum": TOP_LOGPROBS.end(),
+                    "description": "Only with `logprobs` set to true.",
+                },
+                "reasoning_effort": {"enum": EFFORTS.map(Some).into_iter().chain([None]).collect::<Vec<_>>()},
+                "stop": {"anyOf": [
+                    {"type": "null"},
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "minItems": 1, "maxItems": MAX_STOPS, "items": {"type": "string", "minLength": 1}},
+                ]},
+                "logit_bias": {
+                    "type": ["object", "null"],
+                    "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+                    "additionalProperties": {"type": "number", "minimum": BIAS.start(), "maximum": BIAS.end()},
+                },
+                "tools": {"type": ["array", "null"], "minItems": 1, "maxItems": MAX_TOOLS, "items": tool()},
+                "tool_choice": {"anyOf": [
+                    {"enum": ["none", "auto", "required", null]},
+                    function(&json!({"name": name()}), &["name"]),
+                ]},
+                "parallel_tool_calls": flag,
+                "response_format": response_format(),
+            },
+        })
+    }
+}
+
+fn message() -> Value {
+    let texts = json!({"type": "array", "minItems": 1, "items": text_part()});
+    let said = json!({"anyOf": [{"type": "string"}, texts]});
+    let shown = json!({"anyOf": [
+        {"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"anyOf": [text_part(), image_part()]}},
+    ]});
+    let of = |roles: &[&str], required: &[&str], more: Value| {
+        let mut properties = json!({"role": {"enum": roles}, "name": {"type": ["string", "null"]}});
+        if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
+            all.extend(more);
+        }
+        json!({"type": "object", "required": required, "properties": properties})
+    };
+    let calls = json!({"type": "array", "minItems": 1, "items": tool_call()});
+    json!({"anyOf": [
+        of(&["system", "developer"], &["role", "content"], json!({"content": said})),
+        of(&["user"], &["role", "content"], json!({"content": shown})),
+        of(&["assistant"], &["role", "content"], json!({"content": said, "reasoning_content": {"type": "string"}})),
+        of(&["assistant"], &["role", "tool_calls"], json!({"content": {"type": "null"}, "tool_calls": calls})),
+        of(&["tool"], &["role", "content", "tool_call_id"], json!({
+            "content": said,
+            "tool_call_id": {"type": "string", "minLength": 1},
+        })),
+    ]})
+}
+
+fn text_part() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "text"],
+        "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    })
+}
+
+fn image_part() -> Value {
+    let data = format!("^data:image/({});base64,([A-Za-z0-9+/]{{4}})+$", FORMATS.join("|"));
+    let url = json!({"type": "string", "anyOf": [{"pattern": "^https?://[A-Za-z0-9.]+(/[A-Za-z0-9._/]*)?$"}, {"pattern": data}]});
+    json!({
+        "type": "object",
+        "required": ["type", "image_url"],
+        "properties": {
+            "type": {"const": "image_url"},
+            "image_url": {
+                "type": "object",
+                "required": ["url"],
+                "properties": {"url": url, "detail": {"enum": ["auto", "low", "high", null]}},
+            },
+        },
+    })
+}
+
+fn tool_call() -> Value {
+    let filled = json!({"type": "string", "minLength": 1});
+    let mut call =
+        function(&json!({"name": filled, "arguments": {"type": "string"}}), &["name", "arguments"]);
+    call["required"] = json!(["id", "type", "function"]);
+    call["properties"]["id"] = filled;
+    call
+}
+
+fn tool() -> Value {
+    let described = json!({
+        "name": name(),
+        "description": {"type": ["string", "null"]},
+        "parameters": {"type": ["object", "null"]},
+        "strict": {"type": ["boolean", "null"]},
+    });
+    function(&described, &["name"])
+}
+
+/// `{"type":"function","function":{…}}`
+fn function(properties: &Value, required: &[&str]) -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "function"],
+        "properties": {
+            "type": {"const": "function"},
+            "function": {"type": "object", "required": required, "properties": properties},
+        },
+    })
+}
+
+fn name() -> Value {
+    json!({"type": "string", "pattern": format!("^[a-zA-Z0-9_-]{{1,{MAX_NAME}}}$")})
+}
+
+fn response_format() -> Value {
+    let schema = json!({
+        "type": "object",
+        "required": ["name", "schema"],
+        "properties": {
+            "name": name(),
+            "description": {"type": ["string", "null"]},
+            "schema": {"type": "object"},
+            "strict": {"type": ["boolean", "null"]},
+        },
+    });
+    json!({"anyOf": [
+        {"type": "null"},
+        {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_object"]}}},
+        {
+            "type": "object",
+            "required": ["type", "json_schema"],
+            "properties": {"type": {"const": "json_schema"}, "json_schema": schema},
+        },
+    ]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::chat::{READ_HERE, params::PASSED_ON};
+
+    #[test]
+    fn every_parameter_that_is_read_is_described_and_no_other() {
+        let schema = ChatRequest::json_schema(&mut SchemaGenerator::default()).to_value();
+        let described = schema["properties"].as_object().unwrap();
+        // Refused whatever their value is.
+        let refused = ["functions", "function_call", "audio", "modalities"];
+        let read = READ_HERE.iter().copied().filter(|name| !refused.contains(name));
+        let read: std::collections::BTreeSet<&str> = read.chain(PASSED_ON.map(|(name, _)| name)).collect();
+        assert_eq!(described.keys().map(String::as_str).collect::<std::collections::BTreeSet<_>>(), read);
+    }
+}

@@ -1,0 +1,261 @@
+//! `GET /openapi.json`: every public route, described from the types that are read and written.
+
+use std::sync::LazyLock;
+
+use axum::{
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Value, json};
+use shared::{
+    error::Code,
+    http::ErrorBody,
+    ids::KeyId,
+    openapi::Operation,
+    wire::{KEYS, KeyFields, KeyList, KeyObject, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
+};
+
+use super::describe::{About, Health, Model, Models};
+use crate::domain::{
+    answer::schema::{Chunk, Completion},
+    chat::ChatRequest,
+};
+
+/// The description; it is the same for as long as the process lives.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
+
+/// Said of whoever calls, on every route that needs a credential.
+const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
+/// Said of an API key that may not call now.
+const KEY: [Code; 5] = [
+    Code::InvalidApiKey,
+    Code::KeyExpired,
+    Code::ManagementKeyNotAllowed,
+    Code::KeyLimitReached,
+    Code::InsufficientCredits,
+];
+/// Said of a management key that may not call.
+const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
+/// Said where something is wrong on our side.
+const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
+/// Said of a body.
+const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
+/// Said of what a chat request asks for.
+const CHAT: [Code; 20] = [
+    Code::MissingRequiredParameter,
+    Code::InvalidType,
+    Code::InvalidValue,
+    Code::IntegerBelowMinValue,
+    Code::IntegerAboveMaxValue,
+    Code::DecimalBelowMinValue,
+    Code::DecimalAboveMaxValue,
+    Code::StringAboveMaxLength,
+    Code::ArrayAboveMaxLength,
+    Code::EmptyArray,
+    Code::EmptyString,
+    Code::UnsupportedParameter,
+    Code::UnsupportedValue,
+    Code::ContextLengthExceeded,
+    Code::ModelNotFound,
+    Code::SpendReserved,
+    Code::UpstreamError,
+    Code::UpstreamUnavailable,
+    Code::UpstreamTimeout,
+    Code::RequestTooLarge,
+];
+/// Said of the fields of a key.
+const FIELDS: [Code; 6] = [
+    Code::InvalidType,
+    Code::InvalidValue,
+    Code::DecimalBelowMinValue,
+    Code::DecimalAboveMaxValue,
+    Code::StringAboveMaxLength,
+    Code::UnknownParameter,
+];
+
+const JSON: &str = "application/json";
+
+/// `GET /openapi.json`
+pub(super) async fn describe() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
+}
+
+fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schemas = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
+    let mut paths = json!({
+        "/": {"get": open::<About<'_>>(&mut schemas, "describe", "What this service is.")},
+        "/v1": {"get": open::<About<'_>>(&mut schemas, "describeV1", "What this service is.")},
+        "/health": {"get": health(&mut schemas)},
+        "/openapi.json": {"get": description()},
+        "/v1/models": {"get": models(&mut schemas)},
+        "/v1/models/{id}": {"get": model(&mut schemas)},
+        "/v1/chat/completions": {"post": chat(&mut schemas)},
+    });
+    paths[KEYS] = json!({"get": list(&mut schemas), "post": create(&mut schemas)});
+    paths[format!("{KEYS}/{{id}}")] = json!({
+        "parameters": [{"name": "id", "in": "path", "required": true, "schema": schemas.subschema_for::<KeyId>()}],
+        "get": fetch(&mut schemas),
+        "patch": update(&mut schemas),
+        "delete": revoke(&mut schemas),
+    });
+    schemas.subschema_for::<ErrorBody<'_>>();
+    // What each event of a stream is; OpenAPI 3.1 cannot say so where the stream is described.
+    schemas.subschema_for::<Chunk>();
+    let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Faregate", "version": env!("CARGO_PKG_VERSION")},
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": {
+                "apiKey": bearer("An API key makes model calls."),
+                "managementKey": bearer("A management key governs API keys."),
+            },
+        },
+    })
+}
+
+/// A route without a credential.
+fn open<T: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, summary: &str) -> Value {
+    let operation = Operation::new(id, summary).answers::<T>(schemas, 200, &[]);
+    operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
+}
+
+fn health(schemas: &mut SchemaGenerator) -> Value {
+    let operation =
+        Operation::new("health", "Whether this gateway serves.").answers::<Health>(schemas, 200, &[]);
+    // Not an error: that it is to stop is its health.
+    operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
+}
+
+fn description() -> Value {
+    let content = json!({JSON: {"schema": {"type": "object"}}});
+    let operation = Operation::new("openapi", "This description.").responds(200, "It.", &content, &[]);
+    operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
+}
+
+fn models(schemas: &mut SchemaGenerator) -> Value {
+    let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
+    let operation = operation.answers::<Models<'_>>(schemas, 200, &[]);
+    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
+}
+
+fn model(schemas: &mut SchemaGenerator) -> Value {
+    let parameters =
+        json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
+    let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
+    let operation = operation.with("parameters", parameters).answers::<Model<'_>>(schemas, 200, &[]);
+    let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
+    operation.refuses(&codes).into_value()
+}
+
+fn chat(schemas: &mut SchemaGenerator) -> Value {
+    let content = json!({
+        JSON: {"schema": schemas.subschema_for::<Completion>()},
+        "text/event-stream": {"schema": {
+            "type": "string",
+            "description": "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \
+                one event with an Error, and no `[DONE]`.",
+        }},
+    });
+    let operation = Operation::new("createChatCompletion", "The model's answer.").secured("apiKey");
+    let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
+    let operation = operation.responds(200, "The answer.", &content, &["x-generation-id", "x-max-tokens"]);
+    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
+}
+
+fn list(schemas: &mut SchemaGenerator) -> Value {
+    let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
+    let parameters = json!([
+        query(
+            "limit",
+            json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": "Without it, every key."})
+        ),
+        query("after", schemas.subschema_for::<KeyId>().to_value()),
+        query("order", json!({"enum": ORDERS, "default": ORDERS[0]})),
+        query("status", json!({"enum": STATUSES})),
+    ]);
+    let operation = governs("listApiKeys", "The API keys, revoked ones included.");
+    let operation = operation.with("parameters", parameters).answers::<KeyList<'_>>(schemas, 200, &[]);
+    let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
+    operation.refuses(&governing(&values)).into_value()
+}
+
+fn create(schemas: &mut SchemaGenerator) -> Value {
+    let parameters = json!([{
+        "name": "Idempotency-Key",
+        "in": "header",
+        "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
+        "description": "A request with the same key and body makes no second API key.",
+    }]);
+    let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
+    let operation = operation.with("parameters", parameters).takes::<KeyFields<true>>(schemas, &[JSON]);
+    let operation = operation.answers::<KeyObject<'_>>(
+        schemas,
+        201,
+        &["Location", "Cache-Control", "Idempotent-Replayed"],
+    );
+    let codes = [&BODY[..], &FIELDS, &[Code::EmptyString, Code::IdempotencyKeyReuse]].concat();
+    operation.refuses(&governing(&codes)).into_value()
+}
+
+fn fetch(schemas: &mut SchemaGenerator) -> Value {
+    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject<'_>>(schemas, 200, &[]);
+    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
+}
+
+fn update(schemas: &mut SchemaGenerator) -> Value {
+    let operation =
+        governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
+    let operation = operation.takes::<KeyFields<false>>(schemas, &[JSON, "application/merge-patch+json"]);
+    let operation = operation.answers::<KeyObject<'_>>(schemas, 200, &[]);
+    let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
+    operation.refuses(&governing(&codes)).into_value()
+}
+
+fn revoke(schemas: &mut SchemaGenerator) -> Value {
+    let operation =
+        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject<'_>>(schemas, 200, &[]);
+    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
+}
+
+fn governs(id: &str, summary: &str) -> Operation {
+    Operation::new(id, summary).secured("managementKey")
+}
+
+fn governing(more: &[Code]) -> Vec<Code> {
+    [&NO_CREDENTIAL[..], &MANAGEMENT_KEY, &OURS, more].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Said of what no description has: routes and methods that are not there.
+    const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
+
+    #[test]
+    fn every_error_there_is_can_be_met_on_some_route() {
+        let text = document().to_string();
+        for code in Code::ALL.iter().filter(|code| !UNDESCRIBED.contains(code)) {
+            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn whatever_is_referred_to_is_described() {
+        let document = document();
+        let text = document.to_string();
+        let described = document["components"]["schemas"].as_object().unwrap();
+        let named: BTreeSet<&str> =
+            text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.iter().all(|name| described.contains_key(*name)), "{named:?}");
+        assert!(["Error", "ApiKey", "ChatCompletion"].iter().all(|name| named.contains(name)), "{named:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The pieces that routes are described with in `/openapi.json`.
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::error::Code;
+
+/// One route and method, described.
+pub struct Operation(Map<String, Value>);
+
+impl Operation {
+    /// One that takes nothing and answers nothing yet. `id` is what client generators name it.
+    pub fn new(id: &str, summary: &str) -> Self {
+        let Value::Object(members) =
+            json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
+        else {
+            return Self(Map::new());
+        };
+        Self(members)
+    }
+
+    /// With this member.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value) -> Self {
+        self.0.insert(name.into(), value);
+        self
+    }
+
+    /// Needs a credential of this security scheme.
+    #[must_use]
+    pub fn secured(self, scheme: &str) -> Self {
+        self.with("security", json!([{ scheme: [] }]))
+    }
+
+    /// Takes a body of this type, which may call itself any of these.
+    #[must_use]
+    pub fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator, media_types: &[&str]) -> Self {
+        let schema = schemas.subschema_for::<T>();
+        let content: Map<String, Value> =
+            media_types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect();
+        self.with("requestBody", json!({"required": true, "content": content}))
+    }
+
+    /// Answers this type with a status.
+    #[must_use]
+    pub fn answers<T: JsonSchema>(
+        self,
+        schemas: &mut SchemaGenerator,
+        status: u16,
+        headers: &[&str],
+    ) -> Self {
+        let schema = schemas.subschema_for::<T>();
+        self.responds(
+            status,
+            "What was asked for.",
+            &json!({"application/json": {"schema": schema}}),
+            headers,
+        )
+    }
+
+    /// Answers this content with a status, and these headers beside the request's id.
+    #[must_use]
+    pub fn responds(mut self, status: u16, description: &str, content: &Value, headers: &[&str]) -> Self {
+        let headers: Map<String, Value> =
+            ["x-request-id"].iter().chain(headers).map(|name| header(name)).collect();
+        let response = json!({"description": description, "headers": headers, "content": content});
+        if let Some(responses) = self.0.get_mut("responses").and_then(Value::as_object_mut) {
+            responses.insert(status.to_string(), response);
+        }
+        self
+    }
+
+    /// Refuses with these errors: one response for each status among them.
+    #[must_use]
+    pub fn refuses(mut self, codes: &[Code]) -> Self {
+        let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
+        statuses.sort_unstable();
+        statuses.dedup();
+        for status in statuses {
+            let of_status = || codes.iter().filter(move |code| code.status().as_u16() == status);
+            let names: Vec<&str> = of_status().map(|code| code.as_str()).collect();
+            let headers: &[&str] = match status {
+                401 | 403 => &["WWW-Authenticate"],
+                409 => &["x-should-retry"],
+                _ if of_status().any(|code| code.retry_after().is_some()) => &["Retry-After"],
+                _ => &[],
+            };
+            let schema = json!({"allOf": [
+                {"$ref": "#/components/schemas/Error"},
+                {"properties": {"error": {"properties": {"code": {"enum": names}}}}},
+            ]});
+            let content = json!({"application/json": {"schema": schema}});
+            self = self.responds(status, &names.join(", "), &content, headers);
+        }
+        self
+    }
+
+    /// What stands below the path and the method.
+    pub fn into_value(self) -> Value {
+        Value::Object(self.0)
+    }
+}
+
+/// A response's header and what it says. Only the request's id is on every response of its kind.
+fn header(name: &str) -> (String, Value) {
+    let schema = match name {
+        "x-request-id" => {
+            json!({"required": true, "schema": {"type": "string", "pattern": "^req_[0-9a-f]{32}$"}})
+        }
+        "Retry-After" | "x-max-tokens" => json!({"schema": {"type": "integer", "minimum": 1}}),
+        "x-generation-id" => json!({"schema": {"type": "string", "pattern": "^gen_[0-9a-f]{32}$"}}),
+        _ => json!({"schema": {"type": "string"}}),
+    };
+    (name.to_owned(), schema)
+}

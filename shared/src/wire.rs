@@ -1,0 +1,98 @@
+//! The management API on the wire: what the key-service says and takes, and the gateway describes.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+
+use crate::{ids::KeyId, money::NanoUsd, time::Timestamp};
+
+/// Where the API keys of an account are.
+pub const KEYS: &str = "/v1/management/keys";
+/// Most Unicode code points of a label.
+pub const MAX_LABEL_CHARS: usize = 80;
+/// Highest limit that a key may have.
+pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
+const MAX_LIMIT_USD: i64 = 1_000_000;
+/// Most characters of an idempotency key; clients send UUIDs.
+pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// Most keys on one page of a listing.
+pub const MAX_PAGE: usize = 1000;
+/// What a key can be: its status is computed when it is read.
+pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
+/// Which end of a listing comes first; the first one where nobody says.
+pub const ORDERS: [&str; 2] = ["desc", "asc"];
+
+/// An API key. Every member is always present, null where there is nothing to say; `key` alone appears once, when the key
+/// is made.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ApiKey")]
+pub struct KeyObject<'a> {
+    /// Names the key for good.
+    pub id: KeyId,
+    /// `api_key`
+    #[schemars(extend("const" = "api_key"))]
+    pub object: &'static str,
+    /// Its owner's name for it.
+    #[schemars(length(max = MAX_LABEL_CHARS))]
+    pub label: &'a str,
+    /// Its first and last characters.
+    pub key_hint: &'a str,
+    /// `revoked`, else `expired`, else `active`.
+    #[schemars(extend("enum" = STATUSES))]
+    pub status: &'static str,
+    /// What it may spend in its life; null is without a limit.
+    pub limit: Option<NanoUsd>,
+    /// What it has spent.
+    pub used: NanoUsd,
+    /// `limit - used`, below zero where the limit was lowered under what was used.
+    pub limit_remaining: Option<NanoUsd>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it expires; null is never.
+    pub expires_at: Option<Timestamp>,
+    /// When it last completed a billed request.
+    pub last_used_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// The plaintext.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<&'a str>,
+}
+
+/// A listing of API keys, written piece by piece.
+#[derive(JsonSchema)]
+#[schemars(rename = "ApiKeyList")]
+#[expect(
+    dead_code,
+    reason = "it is described as a whole and never made: a listing is streamed in constant memory"
+)]
+pub struct KeyList<'a> {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    data: Vec<KeyObject<'a>>,
+    first_id: Option<KeyId>,
+    last_id: Option<KeyId>,
+    has_more: bool,
+}
+
+/// What a key is made or changed with; the checks are the key-service's.
+pub struct KeyFields<const NEW: bool>;
+
+impl<const NEW: bool> JsonSchema for KeyFields<NEW> {
+    fn schema_name() -> Cow<'static, str> {
+        if NEW { "NewApiKey" } else { "ApiKeyChange" }.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "label": {"type": "string", "maxLength": MAX_LABEL_CHARS, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"},
+                "limit": {"type": ["number", "null"], "minimum": 0, "maximum": MAX_LIMIT_USD, "description": "US dollars."},
+                "expires_at": {"type": ["string", "null"], "format": "date-time"},
+            },
+        })
+    }
+}
