@@ -1,6 +1,6 @@
 //! Choosing the next token from the model's scores.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap};
 
 use crate::{arithmetic::softmax, dice::Dice};
 
@@ -68,16 +68,17 @@ impl Sampler {
         }
         softmax(scores);
         let mut shares: Vec<(u32, f32)> = (0..).zip(scores.iter().copied()).collect();
-        // A stable sort: tokens that are equally likely stay in their order, on every machine.
-        shares.sort_by(|left, right| right.1.total_cmp(&left.1));
-        let mut reached = 0.0;
-        let considered = shares.iter().take_while(|(_, share)| {
-            let wanted = reached < self.sampling.top_p || reached == 0.0;
-            reached += share;
-            wanted
-        });
-        let considered = considered.count();
-        shares.truncate(considered);
+        if self.sampling.top_p < 1.0 {
+            shares.sort_unstable_by(likelier);
+            let mut reached = 0.0;
+            let considered = shares.iter().take_while(|(_, share)| {
+                let wanted = reached < self.sampling.top_p || reached == 0.0;
+                reached += share;
+                wanted
+            });
+            let considered = considered.count();
+            shares.truncate(considered);
+        }
 
         let mut left = self.dice.fraction() * shares.iter().map(|(_, share)| share).sum::<f32>();
         for &(token, share) in &shares {
@@ -87,8 +88,14 @@ impl Sampler {
             }
         }
         // Rounding may leave a hair's breadth after the last one.
-        shares[0].0
+        likeliest(scores)
     }
+}
+
+/// The higher score first. Tokens that are equally likely stay in their order, on every machine.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting passes what it compares by reference")]
+fn likelier(left: &(u32, f32), right: &(u32, f32)) -> Ordering {
+    right.1.total_cmp(&left.1).then(left.0.cmp(&right.0))
 }
 
 /// The token with the highest score, the first of several.
@@ -102,7 +109,12 @@ pub(crate) fn likelihoods(scores: &[f32], token: u32, count: usize) -> (Likeliho
     let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total = highest + scores.iter().map(|score| (score - highest).exp()).sum::<f32>().ln();
     let mut ranked: Vec<(u32, f32)> = (0..).zip(scores.iter().copied()).collect();
-    ranked.sort_by(|left, right| right.1.total_cmp(&left.1));
+    // Vocabularies are large, and only a few of their tokens are asked for.
+    if (1..ranked.len()).contains(&count) {
+        ranked.select_nth_unstable_by(count - 1, likelier);
+        ranked.truncate(count);
+    }
+    ranked.sort_unstable_by(likelier);
     let likelihood = |token, score: f32| Likelihood { token, logprob: score - total };
     let top = ranked.iter().take(count).map(|&(token, score)| likelihood(token, score)).collect();
     (likelihood(token, scores[token as usize]), top)

@@ -101,6 +101,41 @@ fn it_serves_a_folder_and_a_file_as_transformers_does() {
 }
 
 #[test]
+fn even_random_weights_call_tools_as_their_schemas_say() {
+    let server = Server::start(&["--weights", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/qwen3")]);
+    let parameters = json!({
+        "type": "object",
+        "properties": {"guests": {"type": "integer", "maximum": 20, "minimum": 1}, "place": {"enum": ["in", "out"]}},
+        "required": ["guests", "place"],
+    });
+    let tools = json!([{"type": "function", "function": {"name": "book", "parameters": parameters}}]);
+    for seed in 0..10 {
+        let body = json!({
+            "messages": [{"role": "user", "content": "Hello!"}], "tools": tools, "tool_choice": "required",
+            "parallel_tool_calls": false, "temperature": 1, "seed": seed,
+        });
+        let response = server.request("POST /v1/chat/completions", &body.to_string());
+        let answer: Value = serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+        assert_eq!(call["name"], "book", "{answer}");
+        let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        assert!((1..=20).contains(&arguments["guests"].as_i64().unwrap()), "{arguments}");
+        assert!(arguments["place"] == "in" || arguments["place"] == "out", "{arguments}");
+    }
+}
+
+#[test]
+fn an_effort_that_the_model_was_not_taught_is_refused() {
+    let server = Server::start(&["--weights", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/qwen3")]);
+    let body = r#"{"messages": [{"role": "user", "content": "Hello!"}], "reasoning_effort": "low"}"#;
+    let response = server.request("POST /v1/chat/completions", body);
+    assert!(
+        response.starts_with("HTTP/1.1 400 ") && response.contains("\"param\":\"reasoning_effort\""),
+        "{response}"
+    );
+}
+
+#[test]
 fn it_answers_what_it_has_begun_and_then_ends() {
     let mut server = Server::start(&[]);
     let mut connection = TcpStream::connect(server.address()).unwrap();
