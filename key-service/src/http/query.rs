@@ -70,3 +70,20 @@ fn limit(text: &str) -> Result<usize, ApiError> {
 fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
     ApiError::at(Code::InvalidValue, param, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::wire::{ORDERS, STATUSES};
+
+    use super::*;
+
+    #[test]
+    fn whatever_is_described_can_be_asked_for() {
+        let asked = |query: String| super::read(Some(&query)).unwrap();
+        let statuses = STATUSES.map(|name| asked(format!("status={name}")).status.unwrap().as_str());
+        assert_eq!(statuses, STATUSES);
+        let orders = ORDERS.map(|name| asked(format!("order={name}")).order);
+        assert_eq!((orders[0], orders[1]), (asked(String::new()).order, Order::Ascending));
+        assert_eq!(asked(format!("limit={MAX_PAGE}")).limit, Some(MAX_PAGE));
+    }
+}
