@@ -56,12 +56,14 @@ make /secrets/key-service/pepper
 make /secrets/key-service/redis-password
 make /secrets/services/internal-token
 
-# The same password as each end reads it. Redis lets the key-service do what it has to with names of its own, and
-# everybody else ask only whether it is there.
+# The same password as each end reads it. The key-service may do what it has to with names of its own; whoever asks for
+# health may do nothing else. Nobody can be `default`, but it may do everything: Redis reads its own file again as that
+# user, and what that user may not do is lost with a restart.
 password=$(cat /secrets/key-service/redis-password)
 printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/store
 cat > /secrets/redis/users.acl <<USERS
-user default on nopass -@all +ping
+user default off resetpass ~* &* +@all
+user health on nopass -@all +ping
 user key-service on >$password ~fg:* +@read +@write +@scripting +@connection -@dangerous +info +config|get
 USERS
 SCRIPT
