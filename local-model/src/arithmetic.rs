@@ -79,6 +79,11 @@ impl Matrix {
         self.in_rows(grouped, count)
     }
 
+    /// So many numbers each row becomes.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
     /// The stored row of one output.
     pub(crate) fn row(&self, output: usize) -> Vec<f32> {
         let (first, lane) = (output / LANES * self.inputs, output % LANES);

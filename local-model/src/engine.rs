@@ -154,7 +154,7 @@ impl Options {
             random: Arc::new(random),
             // At some thousand tokens a second in all, a longer queue would only make everyone wait longer.
             max_requests: 64,
-            // One token's keys and values take 4.6 kB, so these take 38 MB.
+            // One token's keys and values take 4.6 kB of the demo model, so these take 38 MB.
             max_cached_tokens: 8192,
         }
     }

@@ -1,7 +1,7 @@
 //! Language models behind the OpenAI chat API: a tiny one, so that a first run answers from real weights, or one from disk.
 //!
-//! A [`Model`] is loaded; an [`Engine`] runs it on one thread that takes turns between requests, token by token; [`router`]
-//! speaks HTTP. The weights of the tiny one are part of the program. They are a demo: see [`about`].
+//! A [`Model`] is loaded; an [`Engine`] runs it on one thread that writes all answers side by side, token by token;
+//! [`router`] speaks HTTP. The weights of the tiny one are part of the program. They are a demo: see [`about`].
 
 mod answer;
 mod arithmetic;

@@ -1,20 +1,21 @@
-//! One request on its way: its prompt is read in pieces, then its answers are written in turns.
+//! One request on its way: its prompt is read in pieces, then its answers are written in turns. What the model has to read
+//! for it is handed out as a step, as the steps of all requests are read together.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
 use super::{Event, FinishReason, News, Request, Usage, prefixes::Prefixes};
 use crate::{
     answer::{Answer, Piece},
-    decoder::{Decoder, Past},
+    decoder::{Decoder, Part, Past},
     dice::Dice,
     grammar::{Constraint, Lost},
     sampler::{Likelihood, Sampler, likelihoods},
     vocabulary::Vocabulary,
 };
 
-/// Products of one turn of reading: 10 to 30 ms, which is how long the others wait for their next token.
+/// Products of one piece of a prompt: 10 to 30 ms, which is how long the others wait for their next token.
 const PRODUCTS_PER_TURN: usize = 170_000_000;
-/// At least so many tokens are read in one turn, however large the model: its numbers are then fetched once for all of them.
+/// At least so many tokens are read at once, however large the model: its numbers are then fetched once for all of them.
 const MIN_TOKENS_READ: usize = 8;
 /// More tokens at once are no faster.
 const MAX_TOKENS_READ: usize = 64;
@@ -34,7 +35,25 @@ enum Phase {
     Writing(VecDeque<Choice>),
 }
 
-struct Choice {
+/// How far a request's turn has come.
+pub(crate) enum Progress {
+    /// It goes on when the model has read this.
+    Needs(Step),
+    /// It goes on at its next turn.
+    Waits,
+    /// All is written, or the client has left.
+    Over,
+}
+
+/// What the model has to read next for a request.
+pub(crate) struct Step {
+    tokens: Vec<u32>,
+    past: Past,
+    /// The answer that is written; without one it is the prompt that is read.
+    choice: Option<Box<Choice>>,
+}
+
+pub(crate) struct Choice {
     index: usize,
     sampler: Sampler,
     answer: Answer,
@@ -61,33 +80,46 @@ impl Run {
         self.request.job.choices
     }
 
-    /// Takes one turn. False means that this was the last one: all is written, or the client has left.
-    pub(crate) fn advance(&mut self, decoder: &Decoder, prefixes: &mut Prefixes) -> bool {
+    /// Takes one turn, up to where it needs the model. Only where it `may_read` is its prompt read on.
+    pub(crate) fn step(&mut self, may_read: bool, decoder: &Decoder, prefixes: &mut Prefixes) -> Progress {
         if self.request.events.is_closed() {
-            return false;
+            return Progress::Over;
         }
         match &mut self.phase {
+            Phase::Reading(_) if !may_read => Progress::Waits,
             Phase::Reading(past) => {
                 let unread = &self.request.job.prompt[past.positions()..];
                 let most = PRODUCTS_PER_TURN / decoder.parameters().max(1);
                 let most = most.clamp(MIN_TOKENS_READ, MAX_TOKENS_READ);
-                let piece = &unread[..unread.len().min(most)];
-                let scores = decoder.read(piece, past);
-                if past.positions() == self.request.job.prompt.len() {
-                    let past = mem::take(past);
-                    self.begin_writing(&past, &scores);
-                }
-                true
+                let tokens = unread[..unread.len().min(most)].to_vec();
+                Progress::Needs(Step { tokens, past: mem::take(past), choice: None })
             }
             Phase::Writing(choices) => {
-                let Some(choice) = choices.pop_front() else { return false };
-                if let Err(lost) = self.write(choice, decoder, prefixes) {
+                let Some(choice) = choices.pop_front() else { return Progress::Over };
+                self.write(choice, decoder, prefixes).unwrap_or_else(|lost| {
                     // Dropping the request breaks its answer off, which its client is told.
                     tracing::error!(error = %lost, "an answer broke off");
-                    return false;
-                }
-                !matches!(&self.phase, Phase::Writing(choices) if choices.is_empty())
+                    Progress::Over
+                })
             }
+        }
+    }
+
+    /// Goes on with what the model made of a step.
+    pub(crate) fn resume(&mut self, step: Step, scores: Vec<f32>) {
+        let Step { tokens, past, choice } = step;
+        match (choice, &mut self.phase) {
+            (Some(mut choice), Phase::Writing(choices)) => {
+                choice.tokens.extend(tokens);
+                (choice.past, choice.scores) = (past, scores);
+                choices.push_back(*choice);
+            }
+            (None, Phase::Reading(_)) if past.positions() == self.request.job.prompt.len() => {
+                self.begin_writing(&past, &scores);
+            }
+            (None, Phase::Reading(reading)) => *reading = past,
+            // A step is resumed in the phase that it was taken in.
+            (Some(_), Phase::Reading(_)) | (None, Phase::Writing(_)) => {}
         }
     }
 
@@ -113,7 +145,12 @@ impl Run {
     }
 
     /// Writes one token of a choice and tells the client what became certain by it.
-    fn write(&mut self, mut choice: Choice, decoder: &Decoder, prefixes: &mut Prefixes) -> Result<(), Lost> {
+    fn write(
+        &mut self,
+        mut choice: Choice,
+        decoder: &Decoder,
+        prefixes: &mut Prefixes,
+    ) -> Result<Progress, Lost> {
         let token = choice.next_token()?;
         choice.written += 1;
         self.usage.completion += 1;
@@ -141,13 +178,11 @@ impl Run {
         {
             self.finish(choice, FinishReason::Length, prefixes);
         } else {
-            choice.scores = decoder.read(&[token], &mut choice.past);
-            choice.tokens.push(token);
-            if let Phase::Writing(choices) = &mut self.phase {
-                choices.push_back(choice);
-            }
+            let past = mem::take(&mut choice.past);
+            return Ok(Progress::Needs(Step { tokens: vec![token], past, choice: Some(Box::new(choice)) }));
         }
-        Ok(())
+        let others_go_on = matches!(&self.phase, Phase::Writing(choices) if !choices.is_empty());
+        Ok(if others_go_on { Progress::Waits } else { Progress::Over })
     }
 
     fn finish(&self, mut choice: Choice, reason: FinishReason, prefixes: &mut Prefixes) {
@@ -168,6 +203,17 @@ impl Run {
         let event = Event { choice: choice.index, news, likelihoods, usage: self.usage };
         // A client that has left is noticed at the next turn.
         let _ = self.request.events.send(event);
+    }
+}
+
+impl Step {
+    /// Whether it is a piece of a prompt.
+    pub(crate) fn reads_prompt(&self) -> bool {
+        self.choice.is_none()
+    }
+
+    pub(crate) fn part(&mut self) -> Part<'_> {
+        Part { tokens: &self.tokens, past: &mut self.past }
     }
 }
 
