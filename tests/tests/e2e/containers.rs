@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -119,6 +120,56 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     assert!(grace("inference-gateway") > drain + LAST_WORDS);
     assert!(grace("key-service") > DRAIN + Duration::from_secs(1));
     assert!(grace("local-model") > DRAIN);
+}
+
+/// Redis reads its own file again as the user `default`, and drops what that user may not do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_redis_was_told_survives_a_restart_under_its_users() {
+    let data = tempfile::TempDir::new().unwrap();
+    let socket = data.path().join("socket");
+    let users = data.path().join("users.acl");
+    let dockerfile = read("Dockerfile");
+    let (_, listed) = dockerfile.split_once("<<USERS\n").unwrap();
+    let (listed, _) = listed.split_once("USERS\n").unwrap();
+    fs::write(&users, listed.replace("$password", "secret")).unwrap();
+    let start = || {
+        let mut redis = Command::new("redis-server");
+        redis.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        redis.arg("--unixsocket").arg(&socket).arg("--aclfile").arg(&users).arg("--dir").arg(data.path());
+        redis.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let env = vec![
+        ("FAREGATE_STORE", format!("unix://{}?user=key-service&pass=secret", socket.display())),
+        ("FAREGATE_PEPPER", "5eed".repeat(16)),
+    ];
+    let key_service = Settings { program: "key-service", data: data.path().to_owned(), env };
+
+    let mut redis = start();
+    let made = eventually(&key_service, &["accounts", "create", "--name", ACCOUNT, "--credit", "7"]).await;
+    redis.kill().unwrap();
+    redis.wait().unwrap();
+    fs::remove_file(&socket).unwrap();
+    let mut redis = start();
+    let listed = eventually(&key_service, &["accounts", "list", "--json"]).await;
+    redis.kill().unwrap();
+    redis.wait().unwrap();
+
+    let accounts: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert_eq!(accounts.len(), 1, "{listed}");
+    assert_eq!((accounts[0]["id"].as_str(), &accounts[0]["credit"]), (Some(made.trim()), &Value::from(7)));
+}
+
+/// What a command prints once Redis is there to be asked.
+async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (status, printed, complaint) = settings.try_cli(arguments);
+        if status.success() {
+            return printed;
+        }
+        assert!(Instant::now() < deadline, "{complaint}");
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 /// What is read of `docker-compose.yml`.
