@@ -75,6 +75,8 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     telemetry::log(arguments.log_format, &arguments.log)
         .map_err(anyhow::Error::msg)
         .context("FAREGATE_LOG")?;
+    // From the beginning on: who is told to stop right after its first line ends what it has begun all the same.
+    let signalled = tokio::spawn(until_signalled());
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen).await?;
     let address = listener.local_addr()?;
     let model = load(&arguments)?;
@@ -91,7 +93,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     let shutdown = CancellationToken::new();
     let server = tokio::spawn(serve(listener, local_model::router(engine), shutdown.clone(), DRAIN));
-    until_signalled().await;
+    signalled.await.context("waiting for a signal")?;
     tracing::info!("draining; running requests may finish");
     shutdown.cancel();
     server.await.context("the server")

@@ -55,6 +55,8 @@ struct Config {
     /// Where newer files keep both.
     rope_parameters: Option<Rope>,
     use_sliding_window: Option<bool>,
+    layer_types: Option<Vec<String>>,
+    partial_rotary_factor: Option<f32>,
     tie_word_embeddings: Option<bool>,
 }
 
@@ -88,10 +90,14 @@ impl Shape {
         if let Some(other) = config.hidden_act.as_ref().filter(|act| *act != "silu") {
             return Err(LoadError::Unsupported(format!("the activation {other}; supported: silu")));
         }
-        if config.use_sliding_window == Some(true) {
-            return Err(LoadError::Unsupported(
-                "attention in a sliding window; supported: full attention".to_owned(),
-            ));
+        let slides = config.layer_types.iter().flatten().any(|kind| kind != "full_attention");
+        if slides || config.use_sliding_window == Some(true) {
+            let found = "attention that does not see everything; supported: full attention";
+            return Err(LoadError::Unsupported(found.to_owned()));
+        }
+        if config.partial_rotary_factor.is_some_and(|part| part < 1.0) {
+            let found = "heads that are turned in part; supported: heads that are turned as a whole";
+            return Err(LoadError::Unsupported(found.to_owned()));
         }
         let head_width = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
         let shape = Self {
@@ -219,7 +225,12 @@ mod tests {
             refusal(&config(r#", "head_dim": 20"#)).contains("20 numbers wide; supported: multiples of 16")
         );
         assert!(refusal(&config(r#", "hidden_act": "gelu""#)).contains("gelu; supported: silu"));
-        assert!(refusal(&config(r#", "use_sliding_window": true"#)).contains("sliding window"));
+        assert!(refusal(&config(r#", "use_sliding_window": true"#)).contains("supported: full attention"));
+        assert!(
+            refusal(&config(r#", "layer_types": ["sliding_attention"]"#))
+                .contains("supported: full attention")
+        );
+        assert!(refusal(&config(r#", "partial_rotary_factor": 0.5"#)).contains("turned in part"));
     }
 
     #[test]
