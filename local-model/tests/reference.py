@@ -33,7 +33,14 @@ LIGHTS = {
     "function": {
         "name": "set_lights",
         "description": "Set the lights <now> & \"here\"",
-        "parameters": {"type": "object", "properties": {"room": {"type": "string"}, "on": {"type": "boolean"}}},
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "room": {"type": "string"},
+                "on": {"type": "boolean"},
+                "tone": {"type": "string", "enum": ["warm", "cold"]},
+            },
+        },
     },
 }
 

@@ -26,8 +26,9 @@ def ask(question, **more):
 
 @fact
 def a_seed_decides_what_is_said():
-    wild = {"temperature": 1.2, "max_tokens": 40}
-    said = [ask("Tell me a story.", seed=seed, **wild).choices[0].message.content for seed in (7, 7, 8)]
+    # The tokens that end answers are banned: the model goes on where it learnt nothing, so that chance has much to decide.
+    wild = {"temperature": 1.5, "max_tokens": 60, "logit_bias": {"0": -100, "2": -100}}
+    said = [ask("Hi", seed=seed, **wild).choices[0].message.content for seed in (7, 7, 8)]
     assert said[0] == said[1] != said[2]
 
 
@@ -53,11 +54,9 @@ def a_streamed_call_gathers_to_one_that_its_schema_takes():
     named = {"type": "function", "function": {"name": "get_weather"}}
     with client.chat.completions.stream(
         model=MODEL,
-        messages=[{"role": "user", "content": "Tell me a story."}],
+        messages=[{"role": "user", "content": "What is the weather in Paris for 3 days?"}],
         tools=[pydantic_function_tool(Weather, name="get_weather")],
         tool_choice=named,
-        temperature=1.5,
-        seed=3,
         max_tokens=500,
     ) as stream:
         kinds = [event.type for event in stream]
