@@ -20,6 +20,7 @@ use shared::time::Timestamp;
 use super::{
     connection::Connection,
     names::{Names, PARTS},
+    script::{Arguments, Lua},
 };
 
 /// The file's name in the data directory.
@@ -36,6 +37,7 @@ pub(super) struct Marks {
     directory: String,
     /// Milliseconds; the lowest there is: never.
     seen: AtomicI64,
+    mark: Lua,
     /// Once the store was found to be older nothing is asked of it any more.
     older: OnceLock<Older>,
 }
@@ -65,7 +67,8 @@ impl Marks {
             Err(e) if e.kind() == io::ErrorKind::NotFound => (new_directory, i64::MIN),
             Err(e) => return Err(e),
         };
-        Ok(Self { names, file, directory, seen: AtomicI64::new(seen), older: OnceLock::new() })
+        let mark = Lua::new(include_str!("scripts/mark.lua"));
+        Ok(Self { names, file, directory, seen: AtomicI64::new(seen), mark, older: OnceLock::new() })
     }
 
     /// What was found, if the store was ever found to be older.
@@ -98,8 +101,9 @@ impl Marks {
     /// Tells every part of the store the time, then the file. Only a store that was checked may be told.
     pub(super) async fn set(&self, connection: &Connection, now: Timestamp) -> RedisResult<()> {
         try_join_all((0..PARTS).map(|part| {
-            let (mut connection, mut mark) = (connection.clone(), cmd("HSET"));
-            mark.arg(self.names.marks(part)).arg(&self.directory).arg(now.millis());
+            let arguments = Arguments::keys([self.names.marks(part)]);
+            let arguments = arguments.with(self.directory.as_str()).with(now.millis().to_string());
+            let (mut connection, mark) = (connection.clone(), self.mark.by_text(&arguments));
             async move { mark.query_async::<()>(&mut connection).await }
         }))
         .await?;

@@ -107,6 +107,24 @@ async fn a_user_who_may_only_what_is_documented_is_enough_and_a_wrong_password_i
     assert!(refused.contains("authentication failed") && !refused.contains("secret-guess"), "{refused}");
 }
 
+/// It reads its file as the user `default`, and leaves out what that user may not do.
+#[tokio::test]
+async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
+    let user = format!("on >open-sesame {GRANTS}");
+    let mut options = vec!["--port", "0", "--user", "faregate"];
+    options.extend(user.split(' '));
+    options.extend(["--user", "default", "on", "nopass", "-@all", "+ping"]);
+    let mut server = Server::start_with(&options);
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("{}?user=faregate&pass=open-sesame", server.url());
+    let settings = Settings { address: Address::parse(&url).unwrap(), ..settings(&url, &folder) };
+    bills(&settings).await;
+    server.kill();
+    server.start_again();
+    let refused = open(&settings).await.err().unwrap();
+    assert!(refused.contains("Redis came back older than it was"), "{refused}");
+}
+
 #[tokio::test]
 async fn sentinels_that_want_a_password_are_given_theirs_and_the_master_is_given_its_own() {
     let watched = Watched::start_with_passwords("of-the-master", "of-the-sentinels");
