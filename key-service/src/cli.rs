@@ -1,6 +1,9 @@
 //! The operator's commands: accounts, credit, management keys, and the books.
 
-use std::io::Write;
+use std::{
+    error::Error as Cause,
+    io::{self, Write},
+};
 
 use anyhow::anyhow;
 use clap::Subcommand;
@@ -122,9 +125,24 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
-        Command::Journal(command) => books::journal(command, management, out).await,
-        Command::Usage(command) => books::usage(command, management, out).await,
+        Command::Journal(command) => {
+            books::journal(command, management, out).await.or_else(unless_read_enough)
+        }
+        Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
+    }
+}
+
+/// Whoever reads a long listing may have read enough (`| head`): that is no failure.
+fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
+    let kind = |cause: &(dyn Cause + 'static)| {
+        let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        cause.downcast_ref::<io::Error>().map(io::Error::kind).or_else(json)
+    };
+    if error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe)) {
+        Ok(())
+    } else {
+        Err(error)
     }
 }
 

@@ -143,6 +143,30 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     assert!(nobody.starts_with("--account"), "{nobody}");
 }
 
+/// A reader that has gone.
+struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_reader_who_has_read_enough_of_a_journal_is_no_failure_and_one_who_misses_a_secret_is() {
+    let office = Office::open();
+    busy_account(&office).await;
+    let command = |line: &[&str]| Binary::try_parse_from(line).unwrap().command.unwrap();
+    let export = command(&["faregate", "journal", "export", "--account", "acme"]);
+    run(export, &office.management, &mut Gone).await.unwrap();
+    let create = command(&["faregate", "management-keys", "create", "--account", "acme", "--name", "lost"]);
+    run(create, &office.management, &mut Gone).await.unwrap_err();
+}
+
 #[tokio::test]
 async fn usage_is_listed_by_day_for_people_and_for_programs() {
     let office = Office::open();

@@ -45,8 +45,9 @@ pub(super) struct Marks {
 /// The store has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Redis came back older than it was: last seen at {seen}, it now remembers {}. Restore what is newer; or, to go on \
-     with what there is (what was spent since is forgotten), stop, delete {} and start again",
+    "Redis came back older than it was: last seen at {seen}, it now remembers {}. If this is not the Redis that \
+     this data directory was used with, use another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with \
+     what there is (what was spent since is forgotten), stop, delete {} and start again",
     .remembers.map_or_else(|| "nothing of that".to_owned(), |at| at.to_string()),
     .file.display()
 )]
