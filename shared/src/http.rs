@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::time::{error::Elapsed, timeout};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -190,7 +190,7 @@ pub async fn read_body_within(
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
-    read_rest(body, announced, limit, room).await
+    timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.map_err(stalled)?
 }
 
 /// What the `Content-Length` says.
@@ -203,6 +203,8 @@ const EAGER_ROOM: u64 = 1 << 20;
 
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// How long a body may take as a whole: the largest one, over two megabits a second.
+const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
 async fn read_rest(
     mut body: Body,
@@ -213,7 +215,6 @@ async fn read_rest(
     let mut read = BytesMut::new();
     let mut first: Option<Bytes> = None;
     loop {
-        let stalled = |_| ApiError::new(Code::InvalidJson, "The body did not arrive in time.");
         let Some(frame) = timeout(BODY_PAUSE, body.frame()).await.map_err(stalled)? else { break };
         let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
@@ -234,6 +235,10 @@ async fn read_rest(
         }
     }
     Ok(first.unwrap_or_else(|| read.freeze()))
+}
+
+fn stalled(_: Elapsed) -> ApiError {
+    ApiError::new(Code::InvalidJson, "The body did not arrive in time.")
 }
 
 /// The body broke off, or was not framed as HTTP asks.

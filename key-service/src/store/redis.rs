@@ -115,7 +115,7 @@ impl Redis {
                  early: set appendfsync to always (it is quicker, too)"
             ),
             Sync::Behind => tracing::warn!(
-                "Redis may lose up to two seconds with its machine: set appendfsync to always, or use 7.2 or newer"
+                "Redis may lose up to two seconds with its machine: set appendfsync to always"
             ),
         }
         link.mark(clock.now()).await?;
