@@ -119,12 +119,12 @@ pub async fn run(app: Arc<App>, mut job: Job, slot: Slot, mut reply: Reply) {
             let _ = reply.send(Err(error));
         }
         Ok(None) => story.ending = "client_gone",
-        Ok(Some(begun)) if job.forward.stream => {
-            streamed::run(&app, &mut job, begun, reply, &mut story).await;
+        Ok(Some((meter, begun))) if job.forward.stream => {
+            streamed::run(&app, &mut job, meter, begun, reply, &mut story).await;
         }
-        Ok(Some(begun)) => {
+        Ok(Some((meter, begun))) => {
             job.forget_prompt();
-            let answered = whole::run(&app, &job, begun, &mut story).await;
+            let answered = whole::run(&app, &job, meter, begun, &mut story).await;
             story.ending = answered.as_ref().map_or_else(|e| e.code.as_str(), |_| "ok");
             let _ = reply.send(answered);
         }
@@ -135,7 +135,6 @@ pub async fn run(app: Arc<App>, mut job: Job, slot: Slot, mut reply: Reply) {
 
 /// A generation whose upstream has answered 200.
 struct Begun {
-    meter: Meter,
     lease: Lease,
     /// Output tokens covered by the hold, over all choices.
     granted: u64,
@@ -152,31 +151,29 @@ async fn begin(
     slot: Slot,
     reply: &mut Reply,
     story: &mut Story,
-) -> Result<Option<Begun>, ApiError> {
+) -> Result<Option<(Meter, Begun)>, ApiError> {
     let pool = app.pools.get(&job.model).ok_or_else(ApiError::internal)?;
     let asked = if job.forward.stream { job.wanted().min(GRANT_TOKENS) } else { job.wanted() };
     let grant = authorize(app, job, pool, asked).await?;
     let meter = Meter::new(grant.hold.clone(), slot);
     story.key = Some(grant.key);
-    let mut lease = Lease::new(app.keys.clone(), &grant);
-    let mut granted = grant.output_tokens;
-    if granted < asked {
-        granted = widen(&mut lease, pool, job, asked).await.unwrap_or(granted);
-    }
-    // Still less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
-    let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
-    let sending = send(pool, job, grant.account, max_tokens);
-    let sent = tokio::select! {
-        sent = sending => sent,
-        never = lease.keep() => match never {},
+    let lease = Lease::new(app.keys.clone(), &grant);
+    // Unless it came first, the call of the upstream is dropped here: nobody generates for nothing.
+    let reached = tokio::select! {
+        reached = reach(pool, job, &grant, lease.clone(), asked) => reached,
+        never = lease.keep(), if !job.forward.stream => match never {},
+        () = lease.keep_until_revoked(), if job.forward.stream => {
+            meter.release().await;
+            return Err(Refusal::InvalidApiKey.into());
+        }
         () = app.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
         () = reply.closed(), if job.forward.stream => {
             meter.release().await;
             return Ok(None);
         }
     };
-    match sent {
-        Ok((running, body)) => Ok(Some(Begun { meter, lease, granted, max_tokens, running, body })),
+    match reached {
+        Ok(begun) => Ok(Some((meter, begun))),
         Err(failure) => {
             tracing::warn!(generation = %job.id, model = job.model, %failure, "the upstream did not answer");
             metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
@@ -184,6 +181,24 @@ async fn begin(
             Err(failure.into())
         }
     }
+}
+
+/// Makes the most of the grant, and sends the request to an upstream.
+async fn reach(
+    pool: &Pool,
+    job: &Job,
+    grant: &Grant,
+    mut lease: Lease,
+    asked: u64,
+) -> Result<Begun, Failure> {
+    let mut granted = grant.output_tokens;
+    if granted < asked {
+        granted = widen(&mut lease, pool, job, asked).await.unwrap_or(granted);
+    }
+    // Still less than was asked for: there is no more to be had, so the upstream is told, and stops by itself.
+    let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
+    let (running, body) = send(pool, job, grant.account, max_tokens).await?;
+    Ok(Begun { lease, granted, max_tokens, running, body })
 }
 
 /// Opens the hold. Where the prompt's bound cannot be paid but an exact count may be, that is tried before refusing.

@@ -9,6 +9,9 @@ use crate::keys::{Extension, Grant, Keys, Unavailable};
 
 /// Renewals that may fail in a row before a lease runs out.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// How often a stream's lease is renewed all the same, since that is when a revocation of its key is heard: well within
+/// five seconds.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// An open hold's lease.
 #[derive(Clone)]
@@ -40,17 +43,37 @@ impl Lease {
         self.prompt_tokens = exact;
     }
 
-    /// How often it has to be renewed.
-    pub(super) const fn every(&self) -> Duration {
-        self.every
+    /// How often a stream renews it.
+    pub(super) fn every_of_stream(&self) -> Duration {
+        self.every.min(LOOK)
     }
 
     /// Renews it for as long as it is polled. A key that is revoked meanwhile still gets its whole answer.
     pub(super) async fn keep(&self) -> Infallible {
         loop {
             sleep(self.every).await;
-            if let Err(e) = self.extend(Usage::default(), 0, 0).await {
+            self.renew().await;
+        }
+    }
+
+    /// Renews it as often as a stream does, until the key turns out to be revoked.
+    pub(super) async fn keep_until_revoked(&self) {
+        loop {
+            sleep(self.every_of_stream()).await;
+            if self.renew().await {
+                return;
+            }
+        }
+    }
+
+    /// Renews it once, with nothing used yet. Whether the key is known to be revoked.
+    async fn renew(&self) -> bool {
+        match self.extend(Usage::default(), 0, 0).await {
+            Ok(Extension::Open { revoked, output_tokens: _ }) => revoked,
+            Ok(Extension::Gone) => false,
+            Err(e) => {
                 tracing::warn!(generation = self.hold.generation_id, error = %e, "a lease was not renewed; trying again");
+                false
             }
         }
     }

@@ -42,8 +42,6 @@ use crate::{
 const WRITES: usize = 4;
 /// How often a stream looks at the time.
 const TICK: Duration = Duration::from_secs(1);
-/// How often a stream reports what it used, and hears whether its key was revoked: well within five seconds.
-const REPORT: Duration = Duration::from_secs(2);
 /// Silence towards the client is bridged this often, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// An upstream that is silent for so long has failed.
@@ -68,8 +66,15 @@ enum Ending {
 }
 
 /// Answers with the stream, and sees it to its end.
-pub(super) async fn run(app: &App, job: &mut Job, begun: Begun, reply: Reply, story: &mut Story) {
-    let Begun { meter, lease, granted, max_tokens, running, body } = begun;
+pub(super) async fn run(
+    app: &App,
+    job: &mut Job,
+    meter: Meter,
+    begun: Begun,
+    reply: Reply,
+    story: &mut Story,
+) {
+    let Begun { lease, granted, max_tokens, running, body } = begun;
     if !running.upstream().counts() {
         job.forget_prompt();
     }
@@ -309,7 +314,7 @@ impl Stream {
         }
         if self.starved.is_some() {
             self.ask();
-        } else if now.duration_since(self.reported) >= REPORT.min(self.lease.every()) {
+        } else if now.duration_since(self.reported) >= self.lease.every_of_stream() {
             self.extend(self.allowance.granted());
         }
         None

@@ -28,8 +28,14 @@ use crate::{
 const BODY_DEADLINE: Duration = Duration::from_mins(2);
 
 /// The answer to the client; the hold is settled by then.
-pub(super) async fn run(app: &App, job: &Job, begun: Begun, story: &mut Story) -> Result<Response, ApiError> {
-    let Begun { mut meter, lease, granted: _, max_tokens, running, body } = begun;
+pub(super) async fn run(
+    app: &App,
+    job: &Job,
+    mut meter: Meter,
+    begun: Begun,
+    story: &mut Story,
+) -> Result<Response, ApiError> {
+    let Begun { lease, granted: _, max_tokens, running, body } = begun;
     let read = tokio::select! {
         read = read(body) => read,
         never = lease.keep() => match never {},

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
     harness::{Answer, ApiKey, Stack, cost_of, raw},
-    upstream::{Fault, Script},
+    upstream::{End, Fault, Script},
 };
 
 /// A revocation ends streams within five seconds; the rest is for slow machines.
@@ -177,6 +177,32 @@ async fn a_revocation_ends_streams_under_way_and_lets_whole_answers_finish() {
     stack.released(Duration::from_secs(5)).await;
     let least = cost_of(10, ended.tokens() as u64).nanos() + cost_of(10, 3).nanos() + cost_of(10, 5).nanos();
     assert!(stack.used(&key).await.nanos() >= least, "what was generated until then is billed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_revocation_ends_a_stream_whose_upstream_has_not_begun_and_costs_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let stream = stack.call(&key, Script { head_after_ms: 20_000, ..Script::tokens(10, 5) });
+    let slow = stack.call(&key, Script { head_after_ms: 5_000, ..Script::tokens(10, 5) });
+    let (tag, slow_tag) = (stream.tag.clone(), slow.tag.clone());
+    let (streamed, whole) = (tokio::spawn(stream.try_stream()), tokio::spawn(slow.send()));
+    for tag in [&tag, &slow_tag] {
+        stack.upstream.wait_for(tag, "arrive", |_| true).await;
+    }
+
+    stack.revoke(&key).await;
+    let revoked = Instant::now();
+    let refused = streamed.await.unwrap().err().expect("the stream is refused");
+    assert!(revoked.elapsed() < REVOCATION, "after {:?}", revoked.elapsed());
+    refused.assert_error(401, "invalid_api_key");
+    assert!(refused.header("www-authenticate").contains("error=\"invalid_token\""), "{refused}");
+    let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
+    assert!(served.ended_by(End::ClientLeft), "{served:?}");
+    let answer = whole.await.unwrap();
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(10, 5)), "{answer}");
+    stack.released(Duration::from_secs(5)).await;
+    assert_eq!(stack.used(&key).await, cost_of(10, 5), "only the whole answer is billed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
