@@ -1,5 +1,7 @@
 //! What an upstream says when it will not answer, or cannot: in whichever shape its software says it.
 
+mod inside;
+
 use serde_json::Value;
 
 /// Words for a prompt that is too long, or that leaves too little room for the output that is asked for. Each is from a
@@ -84,9 +86,13 @@ impl Complaint {
         self.code.parse().unwrap_or(500)
     }
 
-    /// What of it a client may read: what servers say of their own failures may name hosts and files.
-    pub fn for_client(&self, status: u16) -> Option<&str> {
-        (status < 500 && !self.message.is_empty()).then_some(&*self.message)
+    /// What of it a client may read, the upstream's name for the model left out, which is ours to keep. Nothing of what
+    /// servers say of their own failures, nor of what names an address, a credential, a file or a stack: such words are
+    /// dropped whole, as what is left of them could still tell.
+    pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
+        let message = self.message.replace(upstream_model, "the model");
+        let shown = status < 500 && !message.is_empty() && !inside::names_inside(&message);
+        shown.then_some(message)
     }
 
     fn says_too_long(&self) -> bool {
@@ -248,9 +254,24 @@ mod tests {
 
     #[test]
     fn what_a_server_says_of_its_own_failure_is_not_for_clients() {
-        let complaint = Complaint::read(br#"{"error":{"message":"10.0.0.1 is down"}}"#);
-        assert_eq!((complaint.for_client(400), complaint.for_client(500)), (Some("10.0.0.1 is down"), None));
-        assert_eq!(Complaint::default().for_client(400), None);
+        let complaint = Complaint::read(br#"{"error":{"message":"out of luck"}}"#);
+        let for_client = |status| complaint.for_client(status, "m/7b");
+        assert_eq!((for_client(400).as_deref(), for_client(500)), (Some("out of luck"), None));
+        assert_eq!(Complaint::default().for_client(400, "m/7b"), None);
+    }
+
+    #[test]
+    fn words_that_name_what_is_inside_are_not_for_clients_whatever_the_status() {
+        let body = br#"{"error":{"message":"bad key sk-SECRET123456 at http://10.0.0.5:8000/v1"}}"#;
+        for status in [400, 422, 500] {
+            assert_eq!(Complaint::read(body).for_client(status, "m/7b"), None, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_upstreams_name_for_the_model_is_left_out() {
+        let complaint = Complaint { message: "/models/7b sees no images".into(), ..Complaint::default() };
+        assert_eq!(complaint.for_client(400, "/models/7b").as_deref(), Some("the model sees no images"));
     }
 
     #[test]

@@ -129,10 +129,9 @@ pub fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
 }
 
 fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Failure {
-    let shown = |otherwise: &str| match complaint.for_client(status) {
+    let shown = |otherwise: &str| match complaint.for_client(status, upstream_model) {
         None => otherwise.to_owned(),
-        // The name that the upstream knows the model by is ours to keep.
-        Some(message) => shorten(&message.replace(upstream_model, "the model")),
+        Some(message) => shorten(&message),
     };
     match complaint.verdict(status) {
         Verdict::TooLong => {
@@ -140,9 +139,10 @@ fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Fai
                 shown("The prompt, with the output it asks for, is longer than the model's context.");
             Failure::Refused(ApiError::at(Code::ContextLengthExceeded, "messages", message))
         }
-        Verdict::Invalid => {
-            Failure::Refused(ApiError::new(Code::InvalidValue, shown("The model refused the request.")))
-        }
+        Verdict::Invalid => Failure::Refused(ApiError::new(
+            Code::InvalidValue,
+            shown("The model refused the request as invalid."),
+        )),
         Verdict::TooLarge => {
             Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
         }

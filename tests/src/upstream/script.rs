@@ -176,6 +176,8 @@ pub enum Shape {
     Text,
     /// `{"detail":"…"}`, as FastAPI.
     Detail,
+    /// As vLLM, with words that name a host and a credential whatever the status.
+    Telling,
     /// No JSON at all.
     Html,
 }
@@ -194,6 +196,7 @@ impl Shape {
                 "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}).to_string(),
             Self::Text => json!({"error": message, "error_type": "validation"}).to_string(),
             Self::Detail => json!({ "detail": message }).to_string(),
+            Self::Telling => json!({"error": {"message": "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1", "code": status}}).to_string(),
             Self::Html => format!("<html><body>{message}</body></html>"),
         }
     }

@@ -115,6 +115,18 @@ async fn errors_that_are_bare_texts_are_understood_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn words_of_an_upstream_that_name_what_is_inside_reach_no_client() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let ours = "The model refused the request as invalid.";
+    for status in [400, 422] {
+        let script = Script::tokens(12, 9).fault(Fault::Error { status, shape: Shape::Telling });
+        let answer = stack.call(&key, script).send().await;
+        assert_eq!(answer.assert_error(400, "invalid_value").json()["error"]["message"], ours, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn no_account_finds_what_another_one_has_sent() {
     let stack = Stack::start().await;
     let other = stack.open_account("other", NanoUsd::parse("1").unwrap());

@@ -1,0 +1,158 @@
+//! Whether words name what is inside: addresses, credentials, files, stacks.
+//!
+//! In doubt they do. What is lost is an upstream's wording; what would be shown cannot be taken back.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What stacks and headers contain, in lower case.
+const TELLTALES: [&str; 8] = [
+    "://",
+    "traceback",
+    "stack trace",
+    "stacktrace",
+    "panicked at",
+    "file \"", // a frame of Python
+    "\n    at ",
+    "bearer ",
+];
+/// Labels of names that only hosts inside have, or that most hosts outside end with.
+const HOST_LABELS: [&str; 12] = [
+    "internal",
+    "intranet",
+    "local",
+    "localdomain",
+    "lan",
+    "svc",
+    "cluster",
+    "com",
+    "net",
+    "org",
+    "io",
+    "ai",
+];
+/// What the names of source files and libraries end with.
+const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu", ".js", ".so", ".java"];
+/// What credentials begin with.
+const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
+/// What is as long as this, and has letters and digits, is no word but a token, a digest or an id.
+const TOKEN_CHARS: usize = 20;
+/// The same of what has letters alone.
+const LETTERS_ONLY_CHARS: usize = 40;
+
+/// Whether these words name an address, a credential, a file or a stack.
+pub(super) fn names_inside(message: &str) -> bool {
+    let lower = message.to_lowercase();
+    TELLTALES.iter().any(|telltale| lower.contains(telltale))
+        || lower.split(ends_word).any(|word| {
+            let word = word.trim_end_matches(['.', '!', '?']);
+            is_address(word) || is_path(word) || is_credential(word)
+        })
+}
+
+fn ends_word(c: char) -> bool {
+    c.is_whitespace() || "\"'`()[]{}<>,;=|".contains(c)
+}
+
+fn is_address(word: &str) -> bool {
+    let host = word.split(['/', '%']).next().unwrap_or_default();
+    let v6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    v6(host)
+        || host.strip_suffix(':').is_some_and(v6)
+        || has_port(host)
+        || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
+}
+
+/// Whether it is `name:8000`. What begins with a number is a time or a place in a text.
+fn has_port(word: &str) -> bool {
+    word.rsplit_once(':').is_some_and(|(host, port)| {
+        host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
+    })
+}
+
+/// Whether it is the name of a host. Places in a request, such as `messages.0.content`, are no hosts.
+fn is_host(name: &str) -> bool {
+    name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
+}
+
+fn is_path(word: &str) -> bool {
+    let rooted = ["/", "~/", "./", "../", "\\\\"].iter().any(|start| {
+        word.strip_prefix(start)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
+    });
+    let frame = word.split(':').next().unwrap_or_default();
+    rooted
+        || word.contains(":\\")
+        || word.contains(":/")
+        || FILE_ENDINGS.iter().any(|end| frame.ends_with(end))
+}
+
+fn is_credential(word: &str) -> bool {
+    let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+    parts.any(|part| {
+        let mixed =
+            part.contains(|c: char| c.is_ascii_digit()) && part.contains(|c: char| c.is_ascii_alphabetic());
+        KEY_PREFIXES.iter().any(|prefix| part.starts_with(prefix))
+            || part.len() >= if mixed { TOKEN_CHARS } else { LETTERS_ONLY_CHARS }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_credentials_files_and_stacks_are_inside() {
+        for message in [
+            "bad key sk-SECRET123456 at http://10.0.0.5:8000/v1",
+            "cannot reach vllm+grpc://worker",
+            "10.0.0.1 is down.",
+            "peer 10.0.0.1:8000 hung up",
+            "peer=10.0.0.0/8",
+            "cannot bind [::1]:80",
+            "no route to fe80::1%eth0",
+            "fe80::1: no route",
+            "worker-7:9999 refused",
+            "localhost refused",
+            "the proxy user@gpu3.internal refused",
+            "vllm-0.vllm.default.svc.cluster.local said no",
+            "printer.LOCAL said no",
+            "see platform.provider.com/docs",
+            "Incorrect API key provided: sk-abc.",
+            "the header was 'Authorization: Bearer abc'",
+            "unknown token 9f86d081884c7d659a2f",
+            "unknown token AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGhIjKlMnOp",
+            "no such file: /models/llama/config.json",
+            "no such file: '~/models'",
+            "cannot open C:\\models\\llama",
+            "cannot open \\\\server\\share",
+            "Traceback (most recent call last):\n  ...",
+            "  File \"engine\", line 7, in run",
+            "TypeError: x\n    at run (engine)",
+            "thread 'main' panicked at src/main.rs:7:1",
+            "error in engine/serving.py:12",
+        ] {
+            assert!(names_inside(message), "{message}");
+        }
+    }
+
+    #[test]
+    fn words_about_the_request_are_not() {
+        for message in [
+            "",
+            "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens (parameter=input_tokens, value=2049).",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), 'msg': 'Input should be \"text\"'}]",
+            "[json.exception.parse_error.101] parse error at line 1, column 2",
+            "Invalid 'messages[0].content': expected text and/or image/png.",
+            "messages.0.content.1.image_url: cannot identify the image",
+            "Expecting value: line 1 column 2 (char 1)",
+            "temperature must be in [0.0, 2.0], got 2.5",
+            "Unsupported parameter: max_completion_tokens; at 12:30",
+            "the risk-free desk-side task of asking",
+            "größer als erlaubt: 漢字",
+        ] {
+            assert!(!names_inside(message), "{message}");
+        }
+    }
+}
