@@ -84,7 +84,7 @@ impl Job {
 
     /// The tally of an answer that has not begun.
     fn tally(&self) -> Tally {
-        Tally::new(self.forward.prompt_estimate, self.wanted())
+        Tally::new(self.forward.prompt_estimate, self.wanted(), self.forward.plausible)
     }
 }
 
@@ -266,7 +266,8 @@ async fn count_exactly(running: &Running, job: &Job) -> Option<u64> {
 async fn counted(running: &Running, job: &Job) -> Option<Counted> {
     let upstream = running.upstream();
     let (head, rest) = job.forward.body(upstream.counting());
-    upstream.count(head, rest).await
+    let counted = upstream.count(head, rest).await;
+    counted.filter(|counted| counted.tokens <= job.forward.plausible.prompt)
 }
 
 /// Sends the request to an upstream, and to another one if the first could not take it.

@@ -19,7 +19,7 @@ use shared::ids::GenerationId;
 pub use finish::FinishReason;
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
-pub use usage::Reported;
+pub use usage::{Plausible, Reported};
 pub use whole::Completion;
 
 /// What every object of one answer says of itself.

@@ -30,6 +30,8 @@ use forward::Draft;
 use params::Limit;
 use read::Members;
 
+use super::answer::Plausible;
+
 /// Members that are read here and written anew, if at all. What a model lets through is none of these.
 const READ_HERE: [&str; 14] = [
     "model",
@@ -127,6 +129,10 @@ impl Chat {
             opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
+            plausible: Plausible {
+                prompt: model.context_window,
+                completion: model.max_output_tokens.saturating_mul(self.n),
+            },
             rest: draft.finish(),
         })
     }

@@ -331,6 +331,9 @@ impl Stream {
         story: &mut Story,
     ) {
         let began = self.first_token.is_some();
+        if self.tally.disbelieved() {
+            tracing::warn!(generation = %job.id, "the upstream reported an impossible usage; billing without it");
+        }
         if !matches!(ending, Ending::Failed(_)) {
             // An estimate of the prompt is replaced where somebody can count it.
             if self.tally.prompt().is_none()
@@ -362,7 +365,8 @@ impl Stream {
                 self.rewriter.cut(&mut self.out);
                 story.charge = self.meter.capture().await;
                 let cost = story.charge.map(|charge| charge.charged);
-                let usage = Reported { tokens: self.tally.usage(), reasoning: self.reasoning };
+                let tokens = self.tally.usage();
+                let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
                 self.rewriter.done(usage, cost, &mut self.out);
                 write_last(client, self.out, app).await;
             }

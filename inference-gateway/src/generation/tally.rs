@@ -3,7 +3,7 @@
 use shared::tokens::Usage;
 
 use crate::domain::{
-    answer::Chunk,
+    answer::{Chunk, Plausible},
     chat::{BYTES_PER_TOKEN, MAX_CHOICES},
 };
 
@@ -12,20 +12,31 @@ use crate::domain::{
 pub(super) struct Tally {
     prompt_estimate: u64,
     most_completion: u64,
+    plausible: Plausible,
     counted: u64,
     reported: Option<Usage>,
     /// What each choice generated, where the upstream says that.
     by_choice: [u64; MAX_CHOICES as usize],
     /// Output was delivered after the last report.
     behind: bool,
+    /// The upstream said that more was used than is possible.
+    disbelieved: bool,
 }
 
 impl Tally {
     /// Nothing was delivered. The prompt is taken to have this many tokens until the upstream says, and the upstream
-    /// was told to generate no more than this many.
-    pub(super) const fn new(prompt_estimate: u64, most_completion: u64) -> Self {
-        let by_choice = [0; MAX_CHOICES as usize];
-        Self { prompt_estimate, most_completion, counted: 0, reported: None, by_choice, behind: true }
+    /// was told to generate no more than this many. Reports beyond what is plausible are as good as none.
+    pub(super) const fn new(prompt_estimate: u64, most_completion: u64, plausible: Plausible) -> Self {
+        Self {
+            prompt_estimate,
+            most_completion,
+            plausible,
+            counted: 0,
+            reported: None,
+            by_choice: [0; MAX_CHOICES as usize],
+            behind: true,
+            disbelieved: false,
+        }
     }
 
     /// The tally once this chunk is delivered.
@@ -53,7 +64,9 @@ impl Tally {
             self.counted += (output_bytes / BYTES_PER_TOKEN).max(outputs);
             self.behind = true;
         }
-        if let Some(reported) = reported {
+        let believed = reported.filter(|reported| self.plausible.allows(*reported));
+        self.disbelieved |= reported != believed;
+        if let Some(reported) = believed {
             let before = self.reported.unwrap_or_default();
             self.reported = Some(before.max(reported));
             self.counted = 0;
@@ -92,6 +105,11 @@ impl Tally {
     pub(super) const fn estimated(&self) -> bool {
         self.behind
     }
+
+    /// Whether the upstream said that more was used than is possible.
+    pub(super) const fn disbelieved(&self) -> bool {
+        self.disbelieved
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +118,13 @@ mod tests {
 
     const REPORT: Usage = Usage { prompt: 12, cached: 4, completion: 3 };
 
+    fn tally(prompt_estimate: u64, most_completion: u64) -> Tally {
+        Tally::new(prompt_estimate, most_completion, Plausible { prompt: 5000, completion: 1000 })
+    }
+
     #[test]
     fn what_the_upstream_says_replaces_what_was_counted() {
-        let tally = Tally::new(100, 1000).with(40, 1, None).with(1, 1, None);
+        let tally = tally(100, 1000).with(40, 1, None).with(1, 1, None);
         assert_eq!(
             (tally.usage(), tally.estimated()),
             (Usage { prompt: 100, cached: 0, completion: 11 }, true)
@@ -116,7 +138,7 @@ mod tests {
     #[test]
     fn what_choices_used_is_added_up() {
         let told = |completion| Usage { completion, ..REPORT };
-        let mut tally = Tally::new(100, 1000);
+        let mut tally = tally(100, 1000);
         for (choice, completion, sum) in [(0, 1, 1), (1, 1, 2), (0, 2, 3), (1, 2, 4)] {
             let all = tally.add_up(choice, told(completion));
             tally = tally.with(4, 1, Some(all));
@@ -128,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_never_more_than_was_allowed() {
-        let tally = Tally::new(1, 60).with(4_000, 1, None);
+        let tally = tally(1, 60).with(4_000, 1, None);
         assert_eq!(tally.completion(), 60);
         let lying = Usage { completion: 70, ..REPORT };
         assert_eq!(tally.with(4, 1, Some(lying)).with(4, 1, None).completion(), 70);
@@ -136,7 +158,18 @@ mod tests {
 
     #[test]
     fn a_report_that_shrinks_is_not_believed() {
-        let tally = Tally::new(1, 1000).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
+        let tally = tally(1, 1000).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
         assert_eq!(tally.usage(), REPORT);
+    }
+
+    #[test]
+    fn a_report_of_more_than_is_possible_is_as_good_as_none() {
+        let counted = tally(100, 1000).with(40, 1, None);
+        for lie in [Usage { prompt: 2_000_000_000, ..REPORT }, Usage { completion: 1001, ..REPORT }] {
+            let tally = counted.with(0, 0, Some(lie));
+            assert_eq!((tally.usage(), tally.estimated()), (counted.usage(), true));
+            assert!(tally.disbelieved() && !counted.disbelieved());
+            assert_eq!(tally.with(0, 0, Some(REPORT)).usage(), REPORT, "what follows is believed");
+        }
     }
 }

@@ -49,14 +49,15 @@ pub(super) async fn run(
     let of_first = job.forward.n > 1 && running.upstream().tells_usage_of_first_choice();
     running.tell(Outcome::Served);
     drop(running);
-    let estimated = of_first || completion.usage.is_none();
     let reported = if of_first { completion.usage_of_all() } else { completion.usage };
+    let reported = reported.filter(|reported| job.forward.plausible.allows(reported.tokens));
+    let estimated = of_first || reported.is_none();
     let usage = reported.unwrap_or_else(|| {
         let tally = job.tally().with(completion.text_bytes, job.forward.n, None);
         Reported { tokens: tally.usage(), reasoning: 0 }
     });
     if estimated {
-        tracing::warn!(generation = %job.id, "the upstream did not report all of the usage; billing an estimate");
+        tracing::warn!(generation = %job.id, "the upstream did not report all of the usage, or an impossible one; billing an estimate");
         metrics::counter!("gateway_usage_estimates_total").increment(1);
     }
     meter.record(usage.tokens, estimated);

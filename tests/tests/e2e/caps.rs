@@ -226,6 +226,27 @@ async fn more_cached_tokens_than_prompt_tokens_are_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn usage_that_is_impossible_is_not_believed_and_empties_no_account() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let impossible = [
+        Usage { prompt: 2_000_000_000, cached: 0, completion: 1 },
+        Usage { prompt: 12, cached: 0, completion: 131_073 },
+    ];
+    for lie in impossible {
+        let script = Script { told: Told::Lie(lie), ..Script::tokens(12, 1) };
+        let call = || stack.call(&key, script.clone()).with("max_tokens", 1);
+        let least = cost_of(12, 1);
+        let most = cost_of(1_000, 1);
+        let whole = call().send().await;
+        assert!((least..most).contains(&whole.cost()), "{whole}");
+        let ended = call().costing(least, most).stream().await.rest().await;
+        let streamed = ended.assert_done().cost();
+        assert!((least..most).contains(&streamed), "{ended:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_limit_changed_under_way_counts_from_the_next_request() {
     let stack = Stack::start().await;
     let key = stack.key().await;

@@ -6,7 +6,8 @@ use shared::{json::RawValue, money::NanoUsd, tokens::Usage};
 
 use super::{put, put_number};
 
-/// A number of tokens that no context window comes near: larger ones are mistakes.
+/// A number of tokens that no context window comes near: larger ones are mistakes, and sums of smaller ones never overflow.
+/// What is possible for one request is told by [`Plausible`].
 const ABSURD_TOKENS: u64 = 1 << 32;
 
 /// What an upstream says was used.
@@ -16,6 +17,24 @@ pub struct Reported {
     pub tokens: Usage,
     /// Of the completion's tokens, those that were thoughts.
     pub reasoning: u64,
+}
+
+/// The most that one request can use. An upstream that says more has not counted: one mistake of it must not empty an
+/// account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plausible {
+    /// Tokens of the prompt: the model's context window.
+    pub prompt: u64,
+    /// Output tokens of all choices: the model's most of each. Not what the request asks for, as an upstream that ignores
+    /// its limit has still generated what it says.
+    pub completion: u64,
+}
+
+impl Plausible {
+    /// Whether so much can have been used.
+    pub const fn allows(&self, usage: Usage) -> bool {
+        usage.prompt <= self.prompt && usage.completion <= self.completion
+    }
 }
 
 #[derive(Deserialize)]
@@ -218,6 +237,18 @@ mod tests {
             r#"{"prompt_tokens":9,"total_tokens":5}"#,
         ] {
             assert_eq!(read(no_usage), None, "{no_usage}");
+        }
+    }
+
+    #[test]
+    fn what_no_request_to_the_model_can_use_is_not_plausible() {
+        let plausible = Plausible { prompt: 100, completion: 20 };
+        for (prompt, completion, allowed) in [(100, 20, true), (101, 1, false), (1, 21, false)] {
+            assert_eq!(
+                plausible.allows(Usage { prompt, cached: 0, completion }),
+                allowed,
+                "{prompt} {completion}"
+            );
         }
     }
 

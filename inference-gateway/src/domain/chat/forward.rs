@@ -6,6 +6,7 @@ use bytes::Bytes;
 use shared::{catalog::LimitParam, error::ApiError};
 
 use super::{bound::Shown, read::Value};
+use crate::domain::answer::Plausible;
 
 /// How an upstream is asked to tell, with every chunk of a stream, what was used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Forward {
     pub prompt_bound: u64,
     /// Tokens of the prompt, where nobody counted them.
     pub prompt_estimate: u64,
+    /// The most that an upstream can truly have used for it.
+    pub plausible: Plausible,
     /// Where in the rest the messages are that further requests of one conversation begin with too.
     pub(super) opening: Range<usize>,
     /// Everything but the head's members.
