@@ -3,6 +3,7 @@
 //! Names, argument keys and types of tool calls, and JSON that follows a schema, are certain by it, however small the
 //! model is. Only `max_tokens` and the context can still cut an answer off.
 
+mod digits;
 mod schema;
 
 use std::{fmt::Write, sync::Arc};
@@ -14,6 +15,7 @@ use llguidance::{
 };
 use serde_json::Value;
 
+use self::digits::Part;
 use crate::vocabulary::{Markers, Pair, Vocabulary};
 
 /// Work on the patterns of one grammar before its first token, in the library's unit: some 10 ms.
@@ -75,6 +77,10 @@ pub(crate) struct Constraint {
     matcher: Matcher,
     /// Until this comes, everything is allowed.
     awaited: Option<Awaited>,
+    /// What the answer is in the middle of.
+    part: Part,
+    /// The marker that opens a thought.
+    thinks: Option<u32>,
 }
 
 /// The beginning of a call, which has no meaning within a thought.
@@ -147,8 +153,10 @@ impl Grammars {
             thought: self.markers.thought,
             in_thought: demand.thought == Thought::Begun,
         });
+        let part = if demand.thought == Thought::Begun { Part::Thought } else { Part::Between };
+        let thinks = self.markers.thought.map(|marker| marker.open);
         match self.parse(grammar.into()) {
-            Ok(matcher) => Ok(Some(Constraint { matcher, awaited })),
+            Ok(matcher) => Ok(Some(Constraint { matcher, awaited, part, thinks })),
             Err(reason) => Err(self.culprit(demand, reason)),
         }
     }
@@ -175,12 +183,13 @@ impl Grammars {
 }
 
 impl Constraint {
-    /// Makes all tokens impossible that would leave the grammar.
+    /// Makes all tokens impossible that would leave the grammar, or go on with a number that is long enough.
     pub(crate) fn forbid_others(&mut self, scores: &mut [f32]) -> Result<(), Lost> {
         if self.awaited.is_some() {
             return Ok(());
         }
-        let allowed: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| lost(&error))?;
+        let mut allowed = self.matcher.compute_mask_or_eos().map_err(|error| lost(&error))?;
+        self.end_number(&mut allowed)?;
         for (token, score) in (0..).zip(scores) {
             if !allowed.is_allowed(token) {
                 *score = f32::NEG_INFINITY;
@@ -195,7 +204,30 @@ impl Constraint {
             return Ok(());
         }
         self.awaited = None;
+        let tokens = self.matcher.tok_env().map_err(|error| lost(&error))?;
+        self.part = match tokens.tok_trie() {
+            _ if self.thinks == Some(token) => Part::Thought,
+            words if words.is_special_token(token) => Part::Between,
+            words => self.part.after(words.token(token)),
+        };
         self.matcher.consume_token(token).map_err(|error| lost(&error))
+    }
+
+    /// Forbids further digits where there are many already. If nothing else may follow, the schema wants them.
+    fn end_number(&self, allowed: &mut SimpleVob) -> Result<(), Lost> {
+        if !matches!(self.part, Part::Number { .. }) {
+            return Ok(());
+        }
+        let tokens = self.matcher.tok_env().map_err(|error| lost(&error))?;
+        let words = tokens.tok_trie();
+        let (longer, others): (Vec<u32>, Vec<u32>) =
+            allowed.iter().partition(|&token| self.part.is_overrun_by(words.token(token)));
+        if !others.is_empty() {
+            for token in longer {
+                allowed.disallow_token(token);
+            }
+        }
+        Ok(())
     }
 
     /// Whether nothing can follow any more.

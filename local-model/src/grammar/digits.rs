@@ -1,0 +1,130 @@
+//! Where a number has to end: a small model may write digits for ever, and few schemas forbid it.
+
+/// Digits before a point, and as many after it: every integer of so many is exact in a client's double.
+const MAX_DIGITS: u32 = 15;
+/// Digits of an exponent: with those before it, the number is still finite in a client's double.
+const MAX_EXPONENT_DIGITS: u32 = 2;
+
+/// The part of JSON that an answer is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// No JSON yet.
+    Thought,
+    /// Within a string.
+    Text { escaped: bool },
+    /// Behind some digits of a number, its point or the `e` of its exponent, where no more than `most` belong.
+    Number { digits: u32, most: u32 },
+    /// All else.
+    Between,
+}
+
+impl Part {
+    /// Whether these bytes would make the number longer than any number needs.
+    pub(super) fn is_overrun_by(self, bytes: &[u8]) -> bool {
+        let mut parts = bytes.iter().scan(self, |part, &byte| {
+            *part = part.after_byte(byte);
+            Some(*part)
+        });
+        parts.any(|part| matches!(part, Self::Number { digits, most } if digits > most))
+    }
+
+    /// The part that one is in after these bytes.
+    pub(super) fn after(self, bytes: &[u8]) -> Self {
+        bytes.iter().fold(self, |part, &byte| part.after_byte(byte))
+    }
+
+    fn after_byte(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Thought, _) => Self::Thought,
+            (Self::Text { escaped: false }, b'"') => Self::Between,
+            (Self::Text { escaped }, _) => Self::Text { escaped: byte == b'\\' && !escaped },
+            (Self::Number { .. } | Self::Between, b'"') => Self::Text { escaped: false },
+            (Self::Between, b'0'..=b'9') => Self::Number { digits: 1, most: MAX_DIGITS },
+            (Self::Number { digits, most }, b'0'..=b'9') => {
+                Self::Number { digits: digits.saturating_add(1), most }
+            }
+            (Self::Number { .. }, b'.') => Self::Number { digits: 0, most: MAX_DIGITS },
+            (Self::Number { .. }, b'e' | b'E') => Self::Number { digits: 0, most: MAX_EXPONENT_DIGITS },
+            (Self::Number { .. }, b'+' | b'-') => self,
+            (Self::Number { .. } | Self::Between, _) => Self::Between,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        grammar::{Demand, Grammars},
+        model::Model,
+    };
+
+    /// What a model writes that likes digits best, then whatever makes a number longer.
+    fn written_by_a_lover_of_digits(schema: Value) -> String {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let demand = Demand { schema: Some(schema), ..Demand::default() };
+        let mut constraint = Grammars::new(&vocabulary).unwrap().compile(&demand).unwrap().unwrap();
+        let mut text = Vec::new();
+        for _ in 0..100 {
+            let liking = |token| match vocabulary.bytes(token) {
+                [b'1'..=b'9', ..] => 3.0,
+                [b'.', ..] => 2.0,
+                [b'e', ..] => 1.0,
+                _ => 0.0,
+            };
+            let mut scores: Vec<f32> = (0..).take(vocabulary.len()).map(liking).collect();
+            constraint.forbid_others(&mut scores).unwrap();
+            let (token, _) = (0..).zip(scores).max_by(|(_, one), (_, other)| one.total_cmp(other)).unwrap();
+            if vocabulary.markers.ends_answer(token) {
+                break;
+            }
+            text.extend_from_slice(vocabulary.bytes(token));
+            constraint.take(token).unwrap();
+            if constraint.is_complete() {
+                break;
+            }
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    fn number(schema: &Value) -> Value {
+        let required = json!({"type": "object", "properties": {"people": schema}, "required": ["people"]});
+        let text = written_by_a_lover_of_digits(required);
+        let object: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"));
+        object["people"].clone()
+    }
+
+    #[test]
+    fn digits_that_would_go_on_for_ever_end_as_a_valid_number() {
+        let integer = number(&json!({"type": "integer"})).as_u64().unwrap();
+        assert_eq!(integer.to_string().len(), 15);
+        assert!(number(&json!({"type": "integer", "minimum": 3})).as_u64().unwrap() < 1_000_000_000_000_000);
+        for open in [
+            json!({"type": "number"}),
+            json!({"type": "number", "minimum": 0.5}),
+            json!({"type": ["number", "null"]}),
+        ] {
+            assert!(number(&open).as_f64().unwrap().is_finite());
+        }
+        let alone = written_by_a_lover_of_digits(json!({"type": "integer"}));
+        assert_eq!(alone.len(), 15);
+    }
+
+    #[test]
+    fn what_the_schema_says_of_a_number_goes_before() {
+        let bound = 100_000_000_000_000_000_u64;
+        assert!(number(&json!({"type": "integer", "minimum": bound})).as_u64().unwrap() >= bound);
+        assert!(number(&json!({"type": "integer", "maximum": 20, "minimum": 1})).as_u64().unwrap() <= 20);
+        assert_eq!(number(&json!({"const": 7})), 7);
+    }
+
+    #[test]
+    fn digits_of_a_string_or_a_thought_are_not_counted() {
+        let digits = [b'1'; 40];
+        assert!(Part::Between.is_overrun_by(&digits));
+        assert!(!Part::Between.after(br#"{"a\"": "1"#).is_overrun_by(&digits));
+        assert!(!Part::Thought.is_overrun_by(&digits));
+    }
+}
