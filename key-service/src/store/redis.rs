@@ -114,9 +114,9 @@ impl Redis {
                 "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
                  early: set appendfsync to always (it is quicker, too)"
             ),
-            Sync::Behind => tracing::warn!(
-                "Redis may lose up to two seconds with its machine: set appendfsync to always"
-            ),
+            Sync::Behind => {
+                tracing::warn!("Redis may lose up to two seconds with its machine: set appendfsync to always")
+            }
         }
         link.mark(clock.now()).await?;
         Ok(Self {
