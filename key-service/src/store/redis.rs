@@ -115,7 +115,9 @@ impl Redis {
                  early: set appendfsync to always (it is quicker, too)"
             ),
             Sync::Behind => {
-                tracing::warn!("Redis may lose up to two seconds with its machine: set appendfsync to always")
+                tracing::warn!(
+                    "Redis may lose up to two seconds with its machine: set appendfsync to always"
+                );
             }
         }
         link.mark(clock.now()).await?;
