@@ -80,7 +80,7 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     let (_, (killed, away)) = tokio::join!(join_all(keys.iter().zip(&told).map(client)), loss);
     stack.released(LEASE * 4).await;
 
-    let (mut answered, mut missing) = (0, 0);
+    let (mut answered, mut missing, mut billed_in_all) = (0, 0, 0);
     for (key, told) in keys.iter().zip(told) {
         let told = told.into_inner().unwrap();
         let used = stack.used(key).await;
@@ -94,9 +94,12 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
             gone <= i64::try_from(just_before).unwrap(),
             "{gone} charges are lost, {just_before} were new"
         );
+        billed_in_all += usize::try_from(billed).unwrap();
         answered += told.len();
         missing += gone;
     }
+    let served = stack.upstream.generations().len();
+    assert!(billed_in_all <= served, "{billed_in_all} charges for {served} answers");
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
 }
 
