@@ -1,10 +1,13 @@
 //! What an answer may say, as a grammar: a token that would leave it is never chosen.
 //!
 //! Names, argument keys and types of tool calls, and JSON that follows a schema, are certain by it, however small the
-//! model is. Only `max_tokens` and the context can still cut an answer off.
+//! model is. An answer that would not end within its tokens is brought to one, as `ending.rs` says; only where a short
+//! answer does not fit either do `max_tokens` and the context cut it off.
 
-mod digits;
+mod ending;
+mod part;
 mod schema;
+mod way;
 
 use std::{fmt::Write, sync::Arc};
 
@@ -15,8 +18,8 @@ use llguidance::{
 };
 use serde_json::Value;
 
-use self::digits::Part;
-use crate::vocabulary::{Markers, Pair, Vocabulary};
+use self::{ending::Ending, part::Part, way::Ways};
+use crate::vocabulary::{Pair, Vocabulary};
 
 /// Work on the patterns of one grammar before its first token, in the library's unit: some 10 ms.
 const COMPILE_FUEL: u64 = 500_000;
@@ -68,7 +71,7 @@ pub(crate) struct Tool {
 /// Compiles demands for one vocabulary.
 pub(crate) struct Grammars {
     parsers: ParserFactory,
-    markers: Markers,
+    ways: Arc<Ways>,
 }
 
 /// One answer's way through its grammar.
@@ -79,8 +82,10 @@ pub(crate) struct Constraint {
     awaited: Option<Awaited>,
     /// What the answer is in the middle of.
     part: Part,
-    /// The marker that opens a thought.
-    thinks: Option<u32>,
+    ways: Arc<Ways>,
+    ending: Ending,
+    /// Whether the model was kept from writing what it chose, as the end would have come too late.
+    is_cut: bool,
 }
 
 /// The beginning of a call, which has no meaning within a thought.
@@ -117,11 +122,11 @@ pub(crate) struct Lost(String);
 impl Grammars {
     /// For this vocabulary, which has at least one token that ends answers.
     pub(crate) fn new(vocabulary: &Vocabulary) -> Result<Self, String> {
-        let markers = vocabulary.markers.clone();
-        let first_end = *markers.ends.first().ok_or("no token ends an answer")?;
+        let first_end = *vocabulary.markers.ends.first().ok_or("no token ends an answer")?;
         let size = u32::try_from(vocabulary.len()).map_err(|error| error.to_string())?;
         let words: Vec<Vec<u8>> = (0..size).map(|token| word(vocabulary, token)).collect();
-        let tokens = TokTrie::from(&TokRxInfo::new(size, first_end), &words).with_eos_tokens(&markers.ends);
+        let tokens =
+            TokTrie::from(&TokRxInfo::new(size, first_end), &words).with_eos_tokens(&vocabulary.markers.ends);
         let tokens: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(tokens));
         let mut parsers = ParserFactory::new_simple(&tokens).map_err(|error| error.to_string())?;
         parsers.quiet();
@@ -132,31 +137,34 @@ impl Grammars {
         limits.max_grammar_size = MAX_SYMBOLS;
         // Errors are told to clients: they say what is wrong, and nothing of our insides.
         limits.verbose_errors = false;
-        Ok(Self { parsers, markers })
+        let ways = Arc::new(Ways::new(tokens, vocabulary.markers.clone()));
+        Ok(Self { parsers, ways })
     }
 
     /// Whether answers in this vocabulary can call tools.
     pub(crate) fn can_call(&self) -> bool {
-        self.markers.call.is_some()
+        self.ways.markers.call.is_some()
     }
 
     /// Makes a grammar of a demand, which takes some milliseconds. None means that everything is allowed.
     pub(crate) fn compile(&self, demand: &Demand) -> Result<Option<Constraint>, Inexpressible> {
-        let calls = self.markers.call.filter(|_| !demand.tools.is_empty());
+        let calls = self.ways.markers.call.filter(|_| !demand.tools.is_empty());
         if calls.is_none() && demand.schema.is_none() {
             return Ok(None);
         }
-        let grammar = Written::new(demand, calls, self.markers.thought)?;
+        let grammar = Written::new(demand, calls, self.ways.markers.thought)?;
         let is_free = demand.schema.is_none() && !demand.required;
         let awaited = calls.filter(|_| is_free).map(|marker| Awaited {
             call: marker.open,
-            thought: self.markers.thought,
+            thought: self.ways.markers.thought,
             in_thought: demand.thought == Thought::Begun,
         });
         let part = if demand.thought == Thought::Begun { Part::Thought } else { Part::Between };
-        let thinks = self.markers.thought.map(|marker| marker.open);
         match self.parse(grammar.into()) {
-            Ok(matcher) => Ok(Some(Constraint { matcher, awaited, part, thinks })),
+            Ok(matcher) => {
+                let (ways, ending) = (Arc::clone(&self.ways), Ending::default());
+                Ok(Some(Constraint { matcher, awaited, part, ways, ending, is_cut: false }))
+            }
             Err(reason) => Err(self.culprit(demand, reason)),
         }
     }
@@ -204,12 +212,7 @@ impl Constraint {
             return Ok(());
         }
         self.awaited = None;
-        let tokens = self.matcher.tok_env().map_err(|error| lost(&error))?;
-        self.part = match tokens.tok_trie() {
-            _ if self.thinks == Some(token) => Part::Thought,
-            words if words.is_special_token(token) => Part::Between,
-            words => self.part.after(words.token(token)),
-        };
+        self.part = self.ways.part_after(self.part, token);
         self.matcher.consume_token(token).map_err(|error| lost(&error))
     }
 
@@ -241,6 +244,11 @@ impl Awaited {
         if let Some(thought) = self.thought {
             self.in_thought = token == thought.open || self.in_thought && token != thought.close;
         }
+        self.is_met_by(token)
+    }
+
+    /// Whether the call begins with this token.
+    fn is_met_by(self, token: u32) -> bool {
         token == self.call && !self.in_thought
     }
 }

@@ -151,7 +151,8 @@ impl Run {
         decoder: &Decoder,
         prefixes: &mut Prefixes,
     ) -> Result<Progress, Lost> {
-        let token = choice.next_token()?;
+        let room = choice.room(self.request.job.max_tokens, decoder.context());
+        let token = choice.next_token(room)?;
         choice.written += 1;
         self.usage.completion += 1;
 
@@ -171,11 +172,9 @@ impl Run {
         }
 
         if ends || choice.answer.is_stopped() {
-            let reason = if choice.answer.has_calls() { FinishReason::ToolCalls } else { FinishReason::Stop };
+            let reason = choice.reason();
             self.finish(choice, reason, prefixes);
-        } else if choice.written == self.request.job.max_tokens
-            || choice.tokens.len() + 1 == decoder.context()
-        {
+        } else if room <= 1 {
             self.finish(choice, FinishReason::Length, prefixes);
         } else {
             let past = mem::take(&mut choice.past);
@@ -218,12 +217,28 @@ impl Step {
 }
 
 impl Choice {
-    /// Takes the next token, of those that the grammar allows.
-    fn next_token(&mut self) -> Result<u32, Lost> {
+    /// So many tokens may still be written.
+    fn room(&self, max_tokens: usize, context: usize) -> usize {
+        max_tokens.saturating_sub(self.written).min(context.saturating_sub(self.tokens.len()))
+    }
+
+    /// Takes the next token, of those that the grammar allows and that leave room for an end.
+    fn next_token(&mut self, room: usize) -> Result<u32, Lost> {
         let mut scores = self.scores.clone();
-        if let Some(constraint) = &mut self.constraint {
-            constraint.forbid_others(&mut scores)?;
+        let Some(constraint) = &mut self.constraint else { return Ok(self.sampler.take(scores)) };
+        constraint.forbid_others(&mut scores)?;
+        Ok(constraint.in_time(self.sampler.take(scores), room))
+    }
+
+    /// Why the answer ends that is at its end.
+    fn reason(&self) -> FinishReason {
+        if self.constraint.as_ref().is_some_and(Constraint::is_cut) {
+            // It is valid, but less than the model would have said.
+            FinishReason::Length
+        } else if self.answer.has_calls() {
+            FinishReason::ToolCalls
+        } else {
+            FinishReason::Stop
         }
-        Ok(self.sampler.take(scores))
     }
 }

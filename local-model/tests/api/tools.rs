@@ -75,14 +75,13 @@ async fn a_required_call_follows_its_schema_however_wild_the_text() {
 #[tokio::test]
 async fn several_calls_each_follow_their_schemas() {
     let router = router();
-    // The tokens that end answers are unwelcome, so that one call follows another up to the last token.
+    // The tokens that end answers are unwelcome, so that one call follows another as long as there is room for it.
     let endless = json!({"tool_choice": "required", "logit_bias": {"0": -100, "2": -100}, "max_tokens": 400});
     for seed in 0..10 {
         let answer = ask(&router, &wild(seed, endless.clone())).await;
         assert_eq!(answer["choices"][0]["finish_reason"], "length");
-        let (_, whole) = calls(&answer).split_last().unwrap();
-        assert!(!whole.is_empty());
-        whole.iter().for_each(check);
+        assert!(calls(&answer).len() > 1);
+        calls(&answer).iter().for_each(check);
     }
 }
 
@@ -134,7 +133,7 @@ async fn a_streamed_call_tells_its_name_first_and_then_its_arguments_in_pieces()
 }
 
 #[tokio::test]
-async fn max_tokens_cuts_a_call_and_says_so() {
+async fn max_tokens_without_room_for_a_call_cut_it_and_say_so() {
     let named = json!({"type": "function", "function": {"name": "book_table"}});
     let answer = ask(&router(), &wild(1, json!({"tool_choice": named, "max_tokens": 30}))).await;
     assert_eq!(answer["choices"][0]["finish_reason"], "length");

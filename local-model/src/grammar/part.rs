@@ -1,4 +1,5 @@
-//! Where a number has to end: a small model may write digits for ever, and few schemas forbid it.
+//! The parts of JSON that an answer goes through, and where a number has to end: a small model may write digits for ever, and
+//! few schemas forbid it.
 
 /// Digits before a point, and as many after it: every integer of so many is exact in a client's double.
 const MAX_DIGITS: u32 = 15;
@@ -26,6 +27,23 @@ impl Part {
             Some(*part)
         });
         parts.any(|part| matches!(part, Self::Number { digits, most } if digits > most))
+    }
+
+    /// How much further away these bytes put the end of an answer: by what they open, less what they close, and by the text
+    /// that they write within strings.
+    pub(super) fn delay_of(self, bytes: &[u8]) -> i32 {
+        let delays = bytes.iter().scan(self, |part, &byte| {
+            let before = *part;
+            *part = before.after_byte(byte);
+            Some(match (before, byte) {
+                (Self::Text { .. }, _) if *part == Self::Between => -1,
+                (Self::Text { .. }, _) | (Self::Number { .. } | Self::Between, b'"' | b',') => 1,
+                (Self::Number { .. } | Self::Between, b'[' | b'{') => 2,
+                (Self::Number { .. } | Self::Between, b']' | b'}') => -2,
+                (Self::Thought | Self::Number { .. } | Self::Between, _) => 0,
+            })
+        });
+        delays.sum()
     }
 
     /// The part that one is in after these bytes.
@@ -118,6 +136,15 @@ mod tests {
         assert!(number(&json!({"type": "integer", "minimum": bound})).as_u64().unwrap() >= bound);
         assert!(number(&json!({"type": "integer", "maximum": 20, "minimum": 1})).as_u64().unwrap() <= 20);
         assert_eq!(number(&json!({"const": 7})), 7);
+    }
+
+    #[test]
+    fn what_opens_or_writes_delays_the_end_and_what_closes_brings_it_closer() {
+        let text = Part::Text { escaped: false };
+        assert_eq!(Part::Between.delay_of(b"{\"a\": [1, 2"), 2 + 1 + 2 + 1);
+        assert_eq!(text.delay_of(b"\"}]"), -1 - 2 - 2);
+        assert_eq!(text.delay_of(b"\\\"]\", \""), 3 - 1 + 1 + 1);
+        assert_eq!(Part::Thought.delay_of(b"[{\"]"), 0);
     }
 
     #[test]
