@@ -63,8 +63,10 @@ impl Sampler {
     }
 
     fn draw(&mut self, scores: &mut [f32]) -> u32 {
+        // Less the highest, so that none becomes infinite, however low the temperature.
+        let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         for score in &mut *scores {
-            *score /= self.sampling.temperature;
+            *score = (*score - highest) / self.sampling.temperature;
         }
         softmax(scores);
         let mut shares: Vec<(u32, f32)> = (0..).zip(scores.iter().copied()).collect();
@@ -132,6 +134,14 @@ mod tests {
     #[test]
     fn without_temperature_the_likeliest_token_is_taken() {
         assert!(draws(&Sampling::default(), &[1.0, 3.0, 3.0, 2.0]).iter().all(|&token| token == 1));
+    }
+
+    #[test]
+    fn the_lowest_temperature_takes_the_likeliest_token_too() {
+        let sampling = Sampling { temperature: f32::from_bits(1), top_p: 1.0, ..Sampling::default() };
+        let scores = [1.0, f32::NEG_INFINITY, 3.0, 2.0];
+        assert!(draws(&sampling, &scores).iter().all(|&token| token == 2));
+        assert!(draws(&Sampling { top_p: 0.5, ..sampling }, &scores).iter().all(|&token| token == 2));
     }
 
     #[test]
