@@ -243,6 +243,14 @@ mod tests {
     }
 
     #[test]
+    fn a_way_is_found_through_the_same_format_again_and_again() {
+        let bench = Bench::new();
+        let emails = json!({"type": "array", "items": {"type": "string", "format": "email"}, "minItems": 6});
+        let constraint = bench.json(&emails);
+        assert!(Bench::enough(&constraint) < 60);
+    }
+
+    #[test]
     fn what_ends_by_itself_in_time_is_not_cut() {
         let bench = Bench::new();
         let word = bench.vocabulary.encode("word").unwrap()[0];

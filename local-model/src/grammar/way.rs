@@ -32,7 +32,7 @@ struct Walk {
     part: Part,
     /// So many tokens went by without opening or closing anything.
     idle: usize,
-    /// What was written of [`Ways::characters`], as often as it was.
+    /// What was written of [`Ways::characters`] in that time, as often as it was.
     tried: Vec<u32>,
 }
 
@@ -88,9 +88,14 @@ impl Ways {
         let closing = closing.or_else(|| self.closing_marker(allowed));
 
         let plain = if closing.is_none() { self.plain(allowed, walk) } else { None };
-        walk.idle = if plain.is_some() { walk.idle + 1 } else { 0 };
         let token = closing.or(plain).or(structural).or_else(|| self.opening_marker_or_blank(allowed))?;
-        walk.tried.extend(self.characters.contains(&token).then_some(token));
+        if plain.is_some() {
+            walk.idle += 1;
+            walk.tried.extend(self.characters.contains(&token).then_some(token));
+        } else {
+            // What the next text wants has nothing to do with what this one wanted.
+            (walk.idle, walk.tried) = (0, Vec::new());
+        }
         walk.part = self.part_after(walk.part, token);
         Some(token)
     }
