@@ -225,10 +225,16 @@ impl Constraint {
         let words = tokens.tok_trie();
         let (longer, others): (Vec<u32>, Vec<u32>) =
             allowed.iter().partition(|&token| self.part.is_overrun_by(words.token(token)));
-        if !others.is_empty() {
-            for token in longer {
-                allowed.disallow_token(token);
-            }
+        let is_zero = |&token: &u32| words.token(token).iter().all(|&byte| byte == b'0');
+        let unwanted = if !others.is_empty() {
+            longer
+        } else if longer.iter().all(is_zero) {
+            Vec::new()
+        } else {
+            longer.into_iter().filter(is_zero).collect()
+        };
+        for token in unwanted {
+            allowed.disallow_token(token);
         }
         Ok(())
     }

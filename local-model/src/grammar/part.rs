@@ -81,18 +81,24 @@ mod tests {
 
     /// What a model writes that likes digits best, then whatever makes a number longer.
     fn written_by_a_lover_of_digits(schema: Value) -> String {
+        let liking = |bytes: &[u8]| match bytes {
+            [b'1'..=b'9', ..] => 3.0,
+            [b'.', ..] => 2.0,
+            [b'e', ..] => 1.0,
+            _ => 0.0,
+        };
+        written_by(liking, schema)
+    }
+
+    /// What a model writes that likes tokens with these bytes so much.
+    fn written_by(liking: impl Fn(&[u8]) -> f32, schema: Value) -> String {
         let vocabulary = Model::shipped().unwrap().vocabulary;
         let demand = Demand { schema: Some(schema), ..Demand::default() };
         let mut constraint = Grammars::new(&vocabulary).unwrap().compile(&demand).unwrap().unwrap();
         let mut text = Vec::new();
         for _ in 0..100 {
-            let liking = |token| match vocabulary.bytes(token) {
-                [b'1'..=b'9', ..] => 3.0,
-                [b'.', ..] => 2.0,
-                [b'e', ..] => 1.0,
-                _ => 0.0,
-            };
-            let mut scores: Vec<f32> = (0..).take(vocabulary.len()).map(liking).collect();
+            let mut scores: Vec<f32> =
+                (0..).take(vocabulary.len()).map(|token| liking(vocabulary.bytes(token))).collect();
             constraint.forbid_others(&mut scores).unwrap();
             let (token, _) = (0..).zip(scores).max_by(|(_, one), (_, other)| one.total_cmp(other)).unwrap();
             if vocabulary.markers.ends_answer(token) {
@@ -128,6 +134,14 @@ mod tests {
         }
         let alone = written_by_a_lover_of_digits(json!({"type": "integer"}));
         assert_eq!(alone.len(), 15);
+    }
+
+    #[test]
+    fn zeros_do_not_go_on_for_ever_where_a_number_must_be_greater() {
+        let share = json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1});
+        let text = written_by(|bytes| f32::from(u8::from(bytes.ends_with(b"0"))), share);
+        let number: f64 = text.parse().unwrap();
+        assert!(number > 0.0 && text.len() < 20, "{text}");
     }
 
     #[test]
