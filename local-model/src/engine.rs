@@ -5,7 +5,7 @@ mod run;
 mod worker;
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::{Arc, OnceLock, mpsc},
     thread::{self, JoinHandle},
 };
 
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as events};
 use self::worker::Worker;
 use crate::{
     answer::Piece,
-    grammar::{Constraint, Grammars},
+    grammar::{Constraint, Grammars, Inexpressible},
     model::Model,
     prompt::Template,
     sampler::{Likelihood, Sampling},
@@ -57,9 +57,14 @@ struct Running {
 struct Request {
     job: Job,
     events: events::UnboundedSender<Event>,
+    /// Why its answers break off, if the request itself is the reason.
+    obstacle: Obstacle,
     /// Held until the request ends, however it ends.
     _slot: Slot,
 }
+
+/// What is known by the time the events end.
+type Obstacle = Arc<OnceLock<Inexpressible>>;
 
 /// A place for one request, free again when it is dropped.
 pub(crate) struct Slot(#[expect(dead_code, reason = "it is held, not read")] OwnedSemaphorePermit);
@@ -124,6 +129,7 @@ pub(crate) struct Usage {
 /// The events of one request. Dropping it tells the engine that nobody waits for the rest.
 pub(crate) struct Generation {
     events: events::UnboundedReceiver<Event>,
+    obstacle: Obstacle,
     unfinished: usize,
 }
 
@@ -138,10 +144,14 @@ pub(crate) enum Refused {
     Stopped,
 }
 
-/// The engine ended before the answer did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the model stopped before its answer was complete")]
-pub(crate) struct BrokenOff;
+/// Why the events end before the answer does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BrokenOff {
+    /// What was asked for cannot be followed any further.
+    Inexpressible(Inexpressible),
+    /// The engine has ended.
+    Stopped,
+}
 
 impl Options {
     /// The usual bounds, with this source of time (seconds since 1970) and of chance (64 random bits).
@@ -215,11 +225,11 @@ impl Engine {
     pub(crate) fn submit(&self, slot: Slot, job: Job) -> Result<Generation, Refused> {
         // Unbounded, so that a slow reader holds nobody up; what a request can write is bounded by the context.
         let (sender, events) = events::unbounded_channel();
-        let unfinished = job.choices;
-        let request = Request { job, events: sender, _slot: slot };
+        let (unfinished, obstacle) = (job.choices, Obstacle::default());
+        let request = Request { job, events: sender, obstacle: Arc::clone(&obstacle), _slot: slot };
         let requests = self.0.requests.as_ref().ok_or(Refused::Stopped)?;
         requests.send(request).map_err(|_| Refused::Stopped)?;
-        Ok(Generation { events, unfinished })
+        Ok(Generation { events, obstacle, unfinished })
     }
 
     pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {
@@ -265,7 +275,7 @@ impl Generation {
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Event>, BrokenOff> {
         let mut events = Vec::new();
         if self.unfinished > 0 && self.events.recv_many(&mut events, limit).await == 0 {
-            return Err(BrokenOff);
+            return Err(self.obstacle.get().cloned().map_or(BrokenOff::Stopped, BrokenOff::Inexpressible));
         }
         self.unfinished -= events.iter().filter(|event| matches!(event.news, News::Finished(_))).count();
         Ok(events)

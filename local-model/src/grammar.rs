@@ -84,6 +84,8 @@ pub(crate) struct Constraint {
     part: Part,
     ways: Arc<Ways>,
     ending: Ending,
+    /// The schema that is at fault if the grammar cannot be followed.
+    place: Place,
     /// Whether the model was kept from writing what it chose, as the end would have come too late.
     is_cut: bool,
 }
@@ -96,7 +98,8 @@ struct Awaited {
     in_thought: bool,
 }
 
-/// Why a demand cannot be made a grammar of: the schema, and what is wrong with it.
+/// Why a demand cannot be made a grammar of, or the grammar not be followed to its end: the schema, and what is wrong with
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inexpressible {
     pub(crate) place: Place,
@@ -114,10 +117,16 @@ pub(crate) enum Place {
     All,
 }
 
-/// A grammar needs more work for one token than is allowed, or allows none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the grammar of the answer cannot be followed: {0}")]
-pub(crate) struct Lost(String);
+impl Demand {
+    /// Where its schema is, if it has a single one.
+    fn place(&self) -> Place {
+        match (self.tools.as_slice(), &self.schema) {
+            ([tool], None) => Place::Tool(tool.index),
+            ([], Some(_)) => Place::Text,
+            _ => Place::All,
+        }
+    }
+}
 
 impl Grammars {
     /// For this vocabulary, which has at least one token that ends answers.
@@ -162,8 +171,8 @@ impl Grammars {
         let part = if demand.thought == Thought::Begun { Part::Thought } else { Part::Between };
         match self.parse(grammar.into()) {
             Ok(matcher) => {
-                let (ways, ending) = (Arc::clone(&self.ways), Ending::default());
-                Ok(Some(Constraint { matcher, awaited, part, ways, ending, is_cut: false }))
+                let (ways, ending, place) = (Arc::clone(&self.ways), Ending::default(), demand.place());
+                Ok(Some(Constraint { matcher, awaited, part, ways, ending, place, is_cut: false }))
             }
             Err(reason) => Err(self.culprit(demand, reason)),
         }
@@ -178,8 +187,7 @@ impl Grammars {
 
     /// The schema that fails by itself, if there is one.
     fn culprit(&self, demand: &Demand, reason: String) -> Inexpressible {
-        let tools =
-            demand.tools.iter().enumerate().map(|(index, tool)| (Place::Tool(index), &tool.parameters));
+        let tools = demand.tools.iter().map(|tool| (Place::Tool(tool.index), &tool.parameters));
         let text = demand.schema.iter().map(|schema| (Place::Text, schema));
         let fails = |(place, schema): (Place, &Value)| {
             let closed = schema::prepared(schema, place).ok()?;
@@ -192,11 +200,14 @@ impl Grammars {
 
 impl Constraint {
     /// Makes all tokens impossible that would leave the grammar, or go on with a number that is long enough.
-    pub(crate) fn forbid_others(&mut self, scores: &mut [f32]) -> Result<(), Lost> {
+    ///
+    /// # Errors
+    /// Where the grammar needs more work for one token than is allowed, or allows none.
+    pub(crate) fn forbid_others(&mut self, scores: &mut [f32]) -> Result<(), Inexpressible> {
         if self.awaited.is_some() {
             return Ok(());
         }
-        let mut allowed = self.matcher.compute_mask_or_eos().map_err(|error| lost(&error))?;
+        let mut allowed = self.matcher.compute_mask_or_eos().map_err(|error| self.lost(&error))?;
         self.end_number(&mut allowed)?;
         for (token, score) in (0..).zip(scores) {
             if !allowed.is_allowed(token) {
@@ -207,21 +218,22 @@ impl Constraint {
     }
 
     /// Goes on by a token that does not end the answer.
-    pub(crate) fn take(&mut self, token: u32) -> Result<(), Lost> {
+    pub(crate) fn take(&mut self, token: u32) -> Result<(), Inexpressible> {
         if self.awaited.as_mut().is_some_and(|awaited| !awaited.comes_with(token)) {
             return Ok(());
         }
         self.awaited = None;
         self.part = self.ways.part_after(self.part, token);
-        self.matcher.consume_token(token).map_err(|error| lost(&error))
+        self.matcher.consume_token(token).map_err(|error| self.lost(&error))
     }
 
-    /// Forbids further digits where there are many already. If nothing else may follow, the schema wants them.
-    fn end_number(&self, allowed: &mut SimpleVob) -> Result<(), Lost> {
+    /// Forbids further digits where there are many already. If nothing else may follow, the schema wants them, but hardly
+    /// zeros: they would never make a number greater than zero.
+    fn end_number(&self, allowed: &mut SimpleVob) -> Result<(), Inexpressible> {
         if !matches!(self.part, Part::Number { .. }) {
             return Ok(());
         }
-        let tokens = self.matcher.tok_env().map_err(|error| lost(&error))?;
+        let tokens = self.matcher.tok_env().map_err(|error| self.lost(&error))?;
         let words = tokens.tok_trie();
         let (longer, others): (Vec<u32>, Vec<u32>) =
             allowed.iter().partition(|&token| self.part.is_overrun_by(words.token(token)));
@@ -237,6 +249,10 @@ impl Constraint {
             allowed.disallow_token(token);
         }
         Ok(())
+    }
+
+    fn lost(&self, error: &impl ToString) -> Inexpressible {
+        Inexpressible { place: self.place, reason: first_line(&error.to_string()) }
     }
 
     /// Whether nothing can follow any more.
@@ -337,10 +353,6 @@ fn word(vocabulary: &Vocabulary, token: u32) -> Vec<u8> {
     } else {
         bytes.to_vec()
     }
-}
-
-fn lost(error: &impl ToString) -> Lost {
-    Lost(first_line(&error.to_string()))
 }
 
 /// What is wrong, without the library's further details.

@@ -8,7 +8,7 @@ use crate::{
     answer::{Answer, Piece},
     decoder::{Decoder, Part, Past},
     dice::Dice,
-    grammar::{Constraint, Lost},
+    grammar::{Constraint, Inexpressible},
     sampler::{Likelihood, Sampler, likelihoods},
     vocabulary::Vocabulary,
 };
@@ -96,9 +96,9 @@ impl Run {
             }
             Phase::Writing(choices) => {
                 let Some(choice) = choices.pop_front() else { return Progress::Over };
-                self.write(choice, decoder, prefixes).unwrap_or_else(|lost| {
-                    // Dropping the request breaks its answer off, which its client is told.
-                    tracing::error!(error = %lost, "an answer broke off");
+                self.write(choice, decoder, prefixes).unwrap_or_else(|obstacle| {
+                    // Dropping the request breaks its answer off, and its client is told why. It has one obstacle at most.
+                    let _ = self.request.obstacle.set(obstacle);
                     Progress::Over
                 })
             }
@@ -150,7 +150,7 @@ impl Run {
         mut choice: Choice,
         decoder: &Decoder,
         prefixes: &mut Prefixes,
-    ) -> Result<Progress, Lost> {
+    ) -> Result<Progress, Inexpressible> {
         let room = choice.room(self.request.job.max_tokens, decoder.context());
         let token = choice.next_token(room)?;
         choice.written += 1;
@@ -223,7 +223,7 @@ impl Choice {
     }
 
     /// Takes the next token, of those that the grammar allows and that leave room for an end.
-    fn next_token(&mut self, room: usize) -> Result<u32, Lost> {
+    fn next_token(&mut self, room: usize) -> Result<u32, Inexpressible> {
         let mut scores = self.scores.clone();
         let Some(constraint) = &mut self.constraint else { return Ok(self.sampler.take(scores)) };
         constraint.forbid_others(&mut scores)?;

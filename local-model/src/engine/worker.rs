@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::{Event, Job, News, Slot},
+        engine::{Event, Job, News, Obstacle, Slot},
         model::Model,
     };
 
@@ -146,7 +146,8 @@ mod tests {
                 top_logprobs: None,
             };
             let slot = Slot(Arc::clone(&self.slots).try_acquire_owned().unwrap());
-            self.requests.send(Request { job, events: sender, _slot: slot }).unwrap();
+            let obstacle = Obstacle::default();
+            self.requests.send(Request { job, events: sender, obstacle, _slot: slot }).unwrap();
             events
         }
 

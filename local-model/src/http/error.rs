@@ -7,7 +7,10 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::reply;
-use crate::engine::{BrokenOff, Refused};
+use crate::{
+    engine::{BrokenOff, Refused},
+    grammar::{Inexpressible, Place},
+};
 
 /// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +93,21 @@ impl From<Refused> for ApiError {
 
 impl From<BrokenOff> for ApiError {
     fn from(error: BrokenOff) -> Self {
-        Self::internal(format!("There is no answer: {error}."))
+        match error {
+            BrokenOff::Inexpressible(inexpressible) => inexpressible.into(),
+            BrokenOff::Stopped => Self::internal("The model stopped before its answer was complete."),
+        }
+    }
+}
+
+impl From<Inexpressible> for ApiError {
+    fn from(Inexpressible { place, reason }: Inexpressible) -> Self {
+        let param = match place {
+            Place::Tool(index) => format!("tools[{index}].function.parameters"),
+            Place::Text => "response_format.json_schema.schema".to_owned(),
+            Place::All => "tools".to_owned(),
+        };
+        Self::unsupported(param, format!("This schema cannot be followed: {reason}."))
     }
 }
 

@@ -148,7 +148,7 @@ fn constraint(engine: &Engine, demand: &Demand) -> Result<Option<Constraint>, Ap
     if !demand.tools.is_empty() && !engine.grammars().can_call() {
         return Err(ApiError::unsupported("tools", "This model has not learnt to call tools."));
     }
-    engine.grammars().compile(demand).map_err(demand::inexpressible)
+    Ok(engine.grammars().compile(demand)?)
 }
 
 impl StreamOptions {

@@ -214,6 +214,25 @@ async fn what_cannot_be_forced_is_refused_with_its_place() {
 }
 
 #[tokio::test]
+async fn a_schema_that_proves_too_hard_on_the_way_is_refused_with_its_place() {
+    let router = router();
+    let hard = json!({"type": "string", "pattern": "^(([a-z]{1,50}){1,50}){1,50}$"});
+    let hard = json!({"type": "object", "properties": {"a": hard}, "required": ["a"]});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": hard}});
+    let tools = json!([tools()[1], {"type": "function", "function": {"name": "odd", "parameters": hard}}]);
+    let choice = json!({"type": "function", "function": {"name": "odd"}});
+    for (fields, param) in [
+        (json!({"response_format": format}), "response_format.json_schema.schema"),
+        (json!({"tools": tools, "tool_choice": choice}), "tools[1].function.parameters"),
+    ] {
+        let body = question("odd", fields);
+        let (status, answer) = post(&router, "/v1/chat/completions", &body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+        assert_eq!(answer["error"]["param"], param, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_costly_schema_is_followed_or_refused_soon() {
     let router = router();
     let costly = [

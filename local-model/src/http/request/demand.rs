@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::error::ApiError;
-use crate::grammar::{Demand, Inexpressible, MAX_SCHEMA_BYTES, Place, Tool};
+use crate::grammar::{Demand, MAX_SCHEMA_BYTES, Tool};
 
 /// The tools that may be called, and whether one has to be.
 pub(super) fn of_tools(
@@ -69,16 +69,6 @@ pub(super) fn within_size(demand: &Demand, schema: Option<&Value>) -> Result<(),
         return Err(ApiError::invalid("response_format.json_schema.schema", message));
     }
     Ok(())
-}
-
-/// What the client is told of a schema that is no grammar.
-pub(super) fn inexpressible(Inexpressible { place, reason }: Inexpressible) -> ApiError {
-    let param = match place {
-        Place::Tool(index) => format!("tools[{index}].function.parameters"),
-        Place::Text => "response_format.json_schema.schema".to_owned(),
-        Place::All => "tools".to_owned(),
-    };
-    ApiError::unsupported(param, format!("This schema cannot be followed: {reason}."))
 }
 
 fn read_tool(index: usize, tool: &Value) -> Result<Tool, ApiError> {
