@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -23,6 +23,9 @@ use axum::{
 
 /// The largest body that is read: what the gateway lets through, plus what it may add.
 const MAX_BODY_BYTES: usize = 65 << 20;
+
+/// A body, if it came whole and is not too large.
+type Received = Result<Bytes, BytesRejection>;
 
 /// The routes `POST /v1/chat/completions`, `POST /tokenize`, `GET /v1/models` and `GET /health`.
 pub fn router(engine: Engine) -> Router {
@@ -37,7 +40,8 @@ pub fn router(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-async fn chat(State(engine): State<Engine>, body: Bytes) -> Result<Response, ApiError> {
+async fn chat(State(engine): State<Engine>, body: Received) -> Result<Response, ApiError> {
+    let body = body.map_err(|rejected| ApiError::unreceived(&rejected))?;
     let slot = engine.admit()?;
     let work = move |engine: &Engine| request::chat(engine, &body).map(|(job, form)| (slot, job, form));
     let (slot, job, form) = prepare(&engine, work).await?;
@@ -52,7 +56,8 @@ async fn chat(State(engine): State<Engine>, body: Bytes) -> Result<Response, Api
     }
 }
 
-async fn tokenize(State(engine): State<Engine>, body: Bytes) -> Result<Response, ApiError> {
+async fn tokenize(State(engine): State<Engine>, body: Received) -> Result<Response, ApiError> {
+    let body = body.map_err(|rejected| ApiError::unreceived(&rejected))?;
     let slot = engine.admit()?;
     let work = move |engine: &Engine| request::tokenize(engine, &body).map(|tokens| (slot, tokens));
     let (_, tokens) = prepare(&engine, work).await?;

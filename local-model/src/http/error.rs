@@ -1,6 +1,7 @@
 //! Why a request got no answer, as the OpenAI API tells it.
 
 use axum::{
+    extract::rejection::BytesRejection,
     http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
@@ -31,10 +32,21 @@ impl ApiError {
         Self { param: Some(param.into()), ..self }
     }
 
-    /// The body is not what the API takes.
-    pub(crate) fn unreadable(error: &serde_json::Error) -> Self {
-        let code = if error.is_data() { "invalid_type" } else { "invalid_json" };
-        Self::new(StatusCode::BAD_REQUEST, code, format!("The request body is not a chat request: {error}."))
+    /// The body is not what the API takes, at this place, or no JSON at all.
+    pub(crate) fn unreadable(is_json: bool, error: &serde_json::Error, place: Option<String>) -> Self {
+        let code = if is_json { "invalid_type" } else { "invalid_json" };
+        let message = format!("The request body is not a chat request: {error}.");
+        Self { param: place, ..Self::new(StatusCode::BAD_REQUEST, code, message) }
+    }
+
+    /// The body did not come as HTTP has it, or is too large.
+    pub(crate) fn unreceived(rejected: &BytesRejection) -> Self {
+        let code = if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            "request_too_large"
+        } else {
+            "invalid_body"
+        };
+        Self::new(rejected.status(), code, format!("{}.", rejected.body_text()))
     }
 
     /// A value is not one of those that are allowed.

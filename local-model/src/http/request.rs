@@ -6,7 +6,10 @@ mod message;
 use std::collections::BTreeMap;
 
 use minijinja::{Value, value::Serde};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use self::message::Message;
 use super::{
@@ -116,7 +119,15 @@ pub(crate) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiErro
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::unreadable(&error))
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
+        // A name that is wrong itself has no place of its own.
+        let place = error.path().to_string().trim_end_matches(['.', '?']).to_owned();
+        ApiError::unreadable(is_json, error.inner(), Some(place).filter(|place| !place.is_empty()))
+    })?;
+    reader.end().map_err(|error| ApiError::unreadable(false, &error, None))?;
+    Ok(read)
 }
 
 fn tokens(
@@ -181,8 +192,9 @@ impl ChatBody {
 
     /// Clients often ask for more than any context holds; what is left of the context then bounds the answer.
     fn max_tokens(&self) -> Result<usize, ApiError> {
-        let wanted = self.max_completion_tokens.or(self.max_tokens);
-        Ok(within("max_tokens", wanted, 1..=usize::MAX)?.unwrap_or(usize::MAX))
+        let total = within("max_completion_tokens", self.max_completion_tokens, 1..=usize::MAX)?;
+        let older = within("max_tokens", self.max_tokens, 1..=usize::MAX)?;
+        Ok(total.or(older).unwrap_or(usize::MAX))
     }
 
     fn top_logprobs(&self) -> Result<Option<usize>, ApiError> {

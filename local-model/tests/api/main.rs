@@ -9,13 +9,17 @@ mod tools;
 
 use std::time::{Duration, Instant};
 
-use axum::{Router, http::StatusCode};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{Request, StatusCode},
+};
 use http_body_util::BodyExt;
 use local_model::{Engine, Model, Options};
 use serde_json::{Value, json};
 use support::{
-    Recorded, ask, endless, engine, get, joined, options, post, question, reference, request, router, stream,
-    text,
+    Recorded, ask, endless, engine, get, joined, options, post, question, reference, request, router, send,
+    stream, text,
 };
 use tower::ServiceExt;
 
@@ -299,7 +303,14 @@ async fn requests_that_cannot_be_answered_say_why() {
     let cases = [
         (json!({"messages": []}), "invalid_value", json!("messages")),
         (json!({}), "invalid_type", Value::Null),
-        (json!({"messages": [{"role": "robot", "content": "Hi"}]}), "invalid_type", Value::Null),
+        (
+            json!({"messages": [{"role": "robot", "content": "Hi"}]}),
+            "invalid_type",
+            json!("messages[0].role"),
+        ),
+        (question("Hi", json!({"stream": "yes"})), "invalid_type", json!("stream")),
+        (question("Hi", json!({"stop": [1]})), "invalid_type", json!("stop")),
+        (question("Hi", json!({"logit_bias": {"a": 1}})), "invalid_type", json!("logit_bias")),
         (
             json!({"messages": [{"role": "user", "content": image}]}),
             "unsupported_value",
@@ -308,6 +319,11 @@ async fn requests_that_cannot_be_answered_say_why() {
         (question("Hi", json!({"temperature": 3})), "invalid_value", json!("temperature")),
         (question("Hi", json!({"n": 0})), "invalid_value", json!("n")),
         (question("Hi", json!({"max_tokens": 0})), "invalid_value", json!("max_tokens")),
+        (
+            question("Hi", json!({"max_completion_tokens": 0})),
+            "invalid_value",
+            json!("max_completion_tokens"),
+        ),
         (question("Hi", json!({"stop": [""]})), "invalid_value", json!("stop")),
         (question("Hi", json!({"logit_bias": {"5000": 1}})), "invalid_value", json!("logit_bias")),
         (
@@ -321,6 +337,20 @@ async fn requests_that_cannot_be_answered_say_why() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {answer}");
         assert_eq!(answer["error"]["code"], code, "{body}: {answer}");
         assert_eq!(answer["error"]["param"], param, "{body}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_or_does_not_come_whole_is_refused_in_json() {
+    let router = router();
+    let broken = Body::from_stream(futures_util::stream::once(async {
+        Err::<Bytes, _>(std::io::Error::other("gone"))
+    }));
+    for (body, code) in [(Body::from("{\"messages\": [}"), "invalid_json"), (broken, "invalid_body")] {
+        let request = Request::post("/v1/chat/completions").body(body).unwrap();
+        let (status, answer) = send(&router, request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(answer["error"]["code"], code, "{answer}");
     }
 }
 

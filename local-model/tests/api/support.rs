@@ -33,15 +33,15 @@ pub(crate) fn request(path: &str, body: String) -> Request<Body> {
 }
 
 pub(crate) async fn post(router: &Router, path: &str, body: &impl Serialize) -> (StatusCode, Value) {
-    let request = request(path, serde_json::to_string(body).unwrap());
-    let response = router.clone().oneshot(request).await.unwrap();
-    let status = response.status();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&bytes).unwrap())
+    send(router, request(path, serde_json::to_string(body).unwrap())).await
 }
 
 pub(crate) async fn get(router: &Router, path: &str) -> (StatusCode, Value) {
-    let response = router.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    send(router, Request::get(path).body(Body::empty()).unwrap()).await
+}
+
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
+    let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&bytes).unwrap())
