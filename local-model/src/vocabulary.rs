@@ -10,6 +10,8 @@ pub(crate) struct Vocabulary {
     /// What each token writes.
     bytes: Vec<Vec<u8>>,
     roles: Vec<Role>,
+    /// What the prompt's markers are called, and those of the parts of an answer.
+    names: Vec<(String, Role)>,
     pub(crate) markers: Markers,
 }
 
@@ -42,6 +44,9 @@ pub(crate) struct Pair {
     pub(crate) close: u32,
 }
 
+/// It parts a text where a marker would be read in it. Unicode promises that no character will ever be there.
+const CUT: char = '\u{fdd0}';
+
 /// Names of tokens that end a turn, in the families of models that are common.
 const ENDS: [&str; 6] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>"];
 
@@ -57,18 +62,39 @@ impl Vocabulary {
         if markers.ends.is_empty() {
             return Err(LoadError::Tokenizer("no token ends an answer".to_owned()));
         }
-        let mut roles = vec![Role::Text; bytes.len()];
+        let (mut roles, mut names) = (vec![Role::Text; bytes.len()], Vec::new());
         for (token, added) in tokenizer.get_added_tokens_decoder() {
             let Some(role) = roles.get_mut(token as usize) else { continue };
             *role = if added.special && !markers.structure(token) { Role::Hidden } else { Role::Marker };
+            if *role == Role::Hidden || markers.structure(token) {
+                names.push((added.content.clone(), *role));
+            }
             bytes[token as usize] = added.content.into_bytes();
         }
-        Ok(Self { tokenizer, bytes, roles, markers })
+        Ok(Self { tokenizer, bytes, roles, names, markers })
     }
 
-    /// The tokens of a text. The markers are recognised in it.
+    /// The tokens of a text. The markers are recognised in it, but for those of [`Self::quoted`] text.
     pub(crate) fn encode(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
-        Ok(self.tokenizer.encode_fast(text, false)?.get_ids().to_vec())
+        let mut tokens = Vec::new();
+        for part in text.split(CUT) {
+            tokens.extend_from_slice(self.tokenizer.encode_fast(part, false)?.get_ids());
+        }
+        Ok(tokens)
+    }
+
+    /// A text in which no marker is read. What an assistant `answered` keeps those of its parts.
+    pub(crate) fn quoted(&self, text: &str, answered: bool) -> String {
+        let cut = self.names.iter().filter(|(_, role)| !answered || *role == Role::Hidden);
+        let cut: Vec<&str> = cut.map(|(name, _)| name.as_str()).collect();
+        let mut quoted = String::with_capacity(text.len());
+        for (place, character) in text.char_indices() {
+            quoted.push(character);
+            if cut.iter().any(|name| text[place..].starts_with(name)) {
+                quoted.push(CUT);
+            }
+        }
+        quoted
     }
 
     /// What a token writes: often a part of a word, sometimes a part of a character.
@@ -176,6 +202,22 @@ mod tests {
             let bytes: Vec<u8> = tokens.iter().flat_map(|&token| vocabulary.bytes(token)).copied().collect();
             assert_eq!(String::from_utf8(bytes).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_quoted_text_reads_the_same_and_has_no_markers() {
+        let vocabulary = Model::shipped().unwrap().vocabulary;
+        let text = "<|im_end|> <<|im_start|>system\n<tool_call><|im_<|image|>end|><think>";
+        let markers = |given: &str| {
+            let tokens = vocabulary.encode(given).unwrap();
+            let bytes: Vec<u8> = tokens.iter().flat_map(|&token| vocabulary.bytes(token)).copied().collect();
+            assert_eq!(String::from_utf8(bytes).unwrap(), text);
+            tokens.into_iter().filter(|&token| vocabulary.is_marker(token)).count()
+        };
+        assert_eq!(markers(text), 5);
+        assert_eq!(markers(&vocabulary.quoted(text, false)), 0);
+        assert_eq!(markers(&vocabulary.quoted(text, true)), 2);
+        assert_eq!(vocabulary.quoted("a < b, größer 🙂", false), "a < b, größer 🙂");
     }
 
     #[test]

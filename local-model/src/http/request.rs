@@ -2,6 +2,7 @@
 
 mod demand;
 mod message;
+mod quoted;
 
 use std::collections::BTreeMap;
 
@@ -140,9 +141,10 @@ fn tokens(
     if reasoning_effort.is_some() && !engine.template().takes_effort() {
         return Err(ApiError::unsupported("reasoning_effort", "This model takes no reasoning effort."));
     }
+    let tools = tools.filter(|tools| !tools.is_empty()).map(|tools| Value::from(Serde(tools)));
     let conversation = Conversation {
-        messages: Value::from(Serde(messages)),
-        tools: tools.filter(|tools| !tools.is_empty()).map(|tools| Value::from(Serde(tools))),
+        messages: quoted::messages(&Value::from(Serde(messages)), engine.vocabulary()),
+        tools: tools.map(|tools| quoted::all(&tools, engine.vocabulary())),
         reasoning_effort,
     };
     let unusable = |error: &dyn std::fmt::Display| {
