@@ -12,6 +12,8 @@ const STYLE: &str = "x-guidance";
 const MAX_PROPERTIES: usize = 500;
 /// Multiples of larger or smaller numbers take the library seconds.
 const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
+/// Characters of an address: so many may stand before the `@`, and the library counts none.
+const MAX_EMAIL: u64 = 64;
 
 /// The schema with our style of JSON. An object without further properties, unless the schema speaks of them: what a
 /// model would add under a name of its own invention helps nobody.
@@ -26,7 +28,7 @@ pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressi
     };
     check_bounds(schema).map_err(|reason| inexpressible(&reason))?;
     // Two closed objects cannot be joined, as each forbids the other's properties.
-    if !mentions(schema, "allOf") {
+    if !joins(schema) {
         close(&mut root);
     }
     if matches!(place, Place::Tool(_)) {
@@ -77,7 +79,7 @@ fn check_bounds(schema: &Value) -> Result<(), String> {
 }
 
 /// Says of every object that has properties, but says nothing of further ones, that there are none. One that is joined
-/// with others stays open, as they may add to it.
+/// with others stays open, as they may add to it. What the library leaves out of a schema, or does not know, is mended.
 fn close(schema: &mut Map<String, Value>) {
     let has = |words: &[&str]| words.iter().any(|&word| schema.contains_key(word));
     let lists = schema.get("properties").and_then(Value::as_object).is_some_and(|listed| !listed.is_empty());
@@ -86,13 +88,14 @@ fn close(schema: &mut Map<String, Value>) {
     if lists && !says && !joined {
         schema.insert("additionalProperties".to_owned(), false.into());
     }
+    mend(schema);
     for (word, part) in schema {
         match (word.as_str(), part) {
             ("properties" | "$defs" | "definitions", Value::Object(parts)) => {
                 parts.values_mut().filter_map(Value::as_object_mut).for_each(close);
             }
             ("items" | "additionalProperties", Value::Object(part)) => close(part),
-            ("anyOf" | "oneOf" | "prefixItems", Value::Array(parts)) if !lists => {
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(parts)) if !lists => {
                 parts.iter_mut().filter_map(Value::as_object_mut).for_each(close);
             }
             _ => {}
@@ -100,10 +103,26 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-fn mentions(schema: &Value, word: &str) -> bool {
+fn mend(schema: &mut Map<String, Value>) {
+    if schema.get("propertyNames").is_some_and(|names| *names == json!({"type": "string"})) {
+        // All names are strings.
+        schema.remove("propertyNames");
+    }
+    let is_email = schema.get("format").is_some_and(|format| format == "email");
+    if is_email && !schema.contains_key("minLength") && !schema.contains_key("maxLength") {
+        schema.insert("maxLength".to_owned(), MAX_EMAIL.into());
+    }
+}
+
+/// Whether several schemas have to be followed at once anywhere. `allOf` of a single one joins nothing.
+fn joins(schema: &Value) -> bool {
     match schema {
-        Value::Object(parts) => parts.contains_key(word) || parts.values().any(|part| mentions(part, word)),
-        Value::Array(parts) => parts.iter().any(|part| mentions(part, word)),
+        Value::Object(parts) => {
+            let all = parts.get("allOf").and_then(Value::as_array);
+            let joined = all.is_some_and(|all| all.len() != 1 || parts.contains_key("properties"));
+            joined || parts.values().any(joins)
+        }
+        Value::Array(parts) => parts.iter().any(joins),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
@@ -134,6 +153,23 @@ mod tests {
         ] {
             assert_eq!(closed(&left), left);
         }
+    }
+
+    #[test]
+    fn a_reference_in_an_all_of_alone_leaves_objects_closed() {
+        let open = json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/a"}], "default": 1}}});
+        assert_eq!(closed(&open)["additionalProperties"], false);
+        let open = json!({"allOf": [{"properties": {"a": {}}}]});
+        assert_eq!(closed(&open)["allOf"][0]["additionalProperties"], false);
+    }
+
+    #[test]
+    fn what_the_library_does_not_know_is_mended() {
+        let names = json!({"propertyNames": {"type": "string"}, "additionalProperties": {"format": "email"}});
+        let mended = json!({"additionalProperties": {"format": "email", "maxLength": 64}});
+        assert_eq!(closed(&names), mended);
+        let own = json!({"items": {"format": "email", "maxLength": 90}});
+        assert_eq!(closed(&own), own);
     }
 
     #[test]
