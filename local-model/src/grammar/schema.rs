@@ -14,6 +14,10 @@ const MAX_PROPERTIES: usize = 500;
 const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
 /// Characters of an address: so many may stand before the `@`, and the library counts none.
 const MAX_EMAIL: u64 = 64;
+/// So far behind a bound begin the numbers that are beyond it, where the library needs to be told.
+const STEP: f64 = 1e-12;
+/// A larger bound and one [`STEP`] more are the same to a double.
+const MAX_STEPPED: f64 = 1000.0;
 
 /// The schema with our style of JSON. An object without further properties, unless the schema speaks of them: what a
 /// model would add under a name of its own invention helps nobody.
@@ -112,6 +116,24 @@ fn mend(schema: &mut Map<String, Value>) {
     if is_email && !schema.contains_key("minLength") && !schema.contains_key("maxLength") {
         schema.insert("maxLength".to_owned(), MAX_EMAIL.into());
     }
+    mend_bounds(schema);
+}
+
+/// The library takes 0 for a number above 0 and up to 0.5: a whole bound that is itself excluded, and another that has the
+/// same digits before its point.
+fn mend_bounds(schema: &mut Map<String, Value>) {
+    let lower = ("exclusiveMinimum", "minimum", ["maximum", "exclusiveMaximum"], 1.0);
+    let upper = ("exclusiveMaximum", "maximum", ["minimum", "exclusiveMinimum"], -1.0);
+    for (excluded, included, others, sign) in [lower, upper] {
+        let number = |name: &str| schema.get(name).and_then(Value::as_f64);
+        let whole = number(excluded).filter(|bound| bound.fract() == 0.0 && bound.abs() <= MAX_STEPPED);
+        let Some(bound) = whole.filter(|_| !schema.contains_key(included)) else { continue };
+        let mut distances = others.into_iter().filter_map(number).map(|other| (other - bound) * sign);
+        if distances.any(|distance| (STEP..1.0).contains(&distance)) {
+            schema.remove(excluded);
+            schema.insert(included.to_owned(), (bound + sign * STEP).into());
+        }
+    }
 }
 
 /// Whether several schemas have to be followed at once anywhere. `allOf` of a single one joins nothing.
@@ -168,7 +190,9 @@ mod tests {
         let names = json!({"propertyNames": {"type": "string"}, "additionalProperties": {"format": "email"}});
         let mended = json!({"additionalProperties": {"format": "email", "maxLength": 64}});
         assert_eq!(closed(&names), mended);
-        let own = json!({"items": {"format": "email", "maxLength": 90}});
+        let above = json!({"exclusiveMinimum": 0, "maximum": 0.5});
+        assert_eq!(closed(&above), json!({"minimum": 1e-12, "maximum": 0.5}));
+        let own = json!({"items": {"format": "email", "maxLength": 90, "exclusiveMinimum": 0, "maximum": 1}});
         assert_eq!(closed(&own), own);
     }
 
