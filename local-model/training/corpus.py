@@ -50,13 +50,13 @@ def plain(r, split):
 
 
 def with_tools(r, split):
-    """Tools are offered; then up to three requests, most of which need one."""
+    """Tools are offered; then up to five requests, most of which need one."""
     taken = set()
     offered = [tools.real_tool(r, taken) if r.random() < 0.4 else tools.invented_tool(r, split, taken)
                for _ in range(r.choice([1, 2, 2, 3, 3, 4, 5]))]
     before = r.choice(["", "", r.choice(SYSTEM) + "\n\n"])
     messages = [("system", before + "# Tools\n" + "\n".join(tool.line() for tool in offered))]
-    calls, rounds = 0, r.choice([1, 1, 2, 3])
+    calls, rounds = 0, r.choice([1, 1, 2, 3, 4, 5])
     for left in reversed(range(rounds)):
         if r.random() < 0.17:
             task = "no_tool_wanted"
