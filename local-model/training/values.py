@@ -19,6 +19,8 @@ light house music paper table water happy quick brown fox lazy dog jumps over bl
 ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
 ROOMS = ["kitchen", "bedroom", "bathroom", "hall", "office", "garage", "living room", "garden", "cellar", "attic"]
 ENDINGS_OF_HOSTS = "com org net io dev example".split()
+COMMON = """about could does explain from have know mean please should tell that there this want what when where
+which with would your""".split()  # words that may be misspelt, so that no value is one of them
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow".split()
 MONTHS = "January March April May June July August October November December".split()
 
@@ -52,7 +54,7 @@ def invented(r, split):
     """A word that means nothing; the two splits share none."""
     while True:
         word = "".join(r.choice(ONSETS) + r.choice(VOWELS) for _ in range(r.randint(1, 3))) + r.choice(ENDS)
-        if len(word) > 2 and is_held_out("w:" + word) == (split == TEST):
+        if len(word) > 2 and word not in COMMON and is_held_out("w:" + word) == (split == TEST):
             return word
 
 
