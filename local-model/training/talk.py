@@ -99,7 +99,7 @@ ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth"]
 
 ASKING = "what which who where when why how is are does do can".split()
 STATING = "my it the that this you please can could would let now there i'm hi hello hey help".split()
-OPENINGS = ["Hi, ", "Hey, ", "Hello, ", "OK, ", "Thanks. ", "Next: ", "So, ", "Now ", "Hi there, ", "One more thing: "]
+OPENINGS = ["Hi, ", "Hey, ", "Hello, ", "OK, ", "Thanks. ", "Next: ", "So, ", "Hi there, ", "One more thing: "]
 REQUESTINGS = ["Please ", "Please ", "Please ", "please ", "Could you please ", "Can you please ", "Hi, please ",
                "Would you please ", "Just ", "Kindly "]
 QUESTIONINGS = ["Quick question: ", "Question: ", "Another question: ", "Tell me, ", "Sorry, ", "Excuse me, ",

@@ -407,7 +407,7 @@ def request(r, split, tool):
     return text if begins_with_name else text[0].upper() + text[1:], given
 
 
-OPENINGS = ["So", "Well,", "Now", "Then", "And", "Also,", "Next,", "First,", "One more thing:", "Right,", "Alright,",
+OPENINGS = ["So", "Well,", "Then", "And", "Also,", "Next,", "First,", "One more thing:", "Right,", "Alright,",
             "Sorry,", "If you can:", "When you have time:", "My boss asks:", "I am in a hurry.", "It is for a friend.",
             "Quick question:", "I have a question.", "Let me see."]
 CLOSINGS = ["now", "right now", "today", "please", "thanks", "for me", "if you can", "as soon as possible", "again",
