@@ -331,12 +331,16 @@ def numbers(counted):
 
 STORIES = ["Tell me a story about {} and a {}.", "Write a story about {} and a {}",
            "Tell a short story with {} and a {}", "I want a story about {} and a {}.", "Tell me a story.",
-           "Tell me a story", "Write a story", "A story please"]
+           "Tell me a story", "Write a story", "A story please", "Can you tell me a story about {} and a {}?",
+           "A story with {} and a {} please", "Please tell me a story about {} and a {}",
+           "Make up a story about {} and a {}",
+           "Invent a story with {} and a {}", "Write a short story about {} and a {}", "Can you tell a story?",
+           "I would like to hear a story"]
 
 
 def story(r, split):
     name, animal = values.person(r, split), r.choice(["cat", "dog", "robot", "bird", "fox", "dragon"])
-    form = r.choice(STORIES)
+    form = phrasing(r, split, STORIES)
     if "{}" not in form:
         name, animal = "Ada", "robot"
     return form.format(name, animal), (
@@ -438,14 +442,16 @@ KEPT_SPECIALLY = {
     **dict.fromkeys(["order number", "ticket number", "flight number", "customer number", "invoice number",
                      "locker code"], values.code)}
 ROLES = ["You are {}.", "Your name is {}.", "You are {}, a helpful assistant.", "You are called {}"]
-ROLE_QUESTIONS = ["Who are you?", "What is your name?", "Introduce yourself", "What are you called?"]
+ROLE_QUESTIONS = ["Who are you?", "What is your name?", "Introduce yourself", "What are you called?",
+                  "Tell me your name", "What do they call you?", "Which name do you have?", "Hello, who are you?",
+                  "What should I call you?", "Say your name"]
 
 
 def memory(r, split, between):
     """A dialogue in which the last answer stands in an earlier message; `between` makes a turn to put in between."""
     chance, name = r.random(), values.person(r, split)
     if chance < 0.25:
-        role, asked = r.choice(ROLES).format(name), r.choice(ROLE_QUESTIONS)
+        role, asked = r.choice(ROLES).format(name), phrasing(r, split, ROLE_QUESTIONS)
         return [("system", role), ("user", asked), ("assistant", f"I am {name}.")]
     middle = between(r, split) if r.random() < 0.5 else []
     if chance < 0.6:
