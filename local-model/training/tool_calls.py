@@ -1,4 +1,4 @@
-"""Held-out requests, put to the running server with their tools: `tool_calls.py http://127.0.0.1:8090/v1 [--each COUNT]`.
+"""Held-out requests, put to the running server with their tools: `tool_calls.py http://127.0.0.1:8000/v1`.
 
 Where `evaluate.py` asks the network alone, this asks what clients ask: tools as JSON schemas, and whatever grammar the
 server holds the answer to. Three numbers come out for every task: calls that are valid for their schema, calls of the

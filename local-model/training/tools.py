@@ -23,6 +23,16 @@ PARAMETERS = {
     "level": integer, "quantity": integer, "minutes": integer, "page": integer, "on": bool, "active": bool,
     "urgent": bool, "unit": ["celsius", "fahrenheit"], "priority": ["low", "normal", "high"],
     "status": ["open", "closed", "pending"], "language": ["English", "French", "German", "Spanish"],
+    "channel": words, "playlist": words, "door": words, "coupon": values.code, "code": values.code,
+    "author": values.person,
+    "country": values.city, "street": words, "folder": values.path, "file": values.path, "brand": words, "color": words,
+    "account": values.code, "customer": values.person, "employee": values.person, "comment": sentence, "note": sentence,
+    "reason": sentence, "body": sentence, "address": words, "destination": values.city, "origin": values.city,
+    "table": values.invented, "column": values.invented, "keyword": words, "genre": words, "username": values.invented,
+    "year": integer, "volume": integer, "score": integer, "rating": integer, "seats": integer, "port": integer,
+    "distance": decimal, "weight": decimal, "duration": integer, "max_results": integer, "shuffle": bool,
+    "enabled": bool, "notify": bool, "end": values.time, "due": values.date, "deadline": values.date,
+    "from_date": values.date, "website": values.url, "version": decimal, "speed": decimal, "guests": integer,
     "format": ["json", "csv", "pdf"], "size": ["small", "medium", "large"], "currency": ["USD", "EUR", "GBP", "JPY"],
     "tags": list, "names": list}
 READING = ("get", "find", "check", "show", "fetch", "read")
@@ -35,6 +45,12 @@ def expression(r, _split):
     parts = [str(integer(r)) for _ in range(r.choice([2, 2, 2, 3]))]
     sign = r.choice([" + ", " - ", " * ", " / ", "+", "*"])
     return sign.join(parts)
+
+
+def thing(r, split):
+    """One thing that one points at, in a word or two."""
+    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), invented(r, split)]) for _ in range(r.choice([1, 1,
+    2])))
 
 
 def ticker(r, split):
@@ -106,7 +122,7 @@ REAL = [
       "Exchange {amount} {from_currency} for {to_currency}", "{amount} {from_currency} in {to_currency}?",
       "Turn {amount} {from_currency} into {to_currency}",
       "What do I get in {to_currency} for {amount} {from_currency}?"]),
-    (["set", "switch", "control", "turn"], ["lights", "light", "lamp"],
+    (["set", "switch", "control", "turn", "toggle"], ["lights", "light", "lamp"],
      ["Turn the lights of a room on or off", "Control the lights"], {"room": values.room, "on": bool},
      ["Turn {on} the lights in the {room}", "Turn the {room} lights {on}", "Switch {on} the light in the {room}",
       "Lights {on} in the {room}", "Please turn {on} the {room} light", "Switch the lights in the {room} {on}",
@@ -289,6 +305,68 @@ REAL = [
       "What do the stars say for {sign}?", "My sign is {sign}. What is my horoscope?",
       "Tell me the horoscope of {sign}",
       "{sign} horoscope please", "How is today for {sign}?", "I'm {sign}. Horoscope?", "Read the stars for {sign}"]),
+    (["lock", "close"], ["door", "gate"], ["Lock a door", "Close a door"], {"door": thing},
+     ["Lock the {door}", "Close the {door}", "Please lock the {door}", "Is the {door} locked? If not, lock it.",
+      "Make sure that the {door} is locked", "Shut the {door}", "The {door} must be locked", "Lock up the {door}",
+      "Could you close the {door}?", "I forgot to lock the {door}"]),
+    (["add", "put"], ["cart", "basket", "item"], ["Add an item to the cart", "Put something into the basket"],
+     {"item": thing, "quantity": integer},
+     ["Add {quantity} {item} to my cart", "Put {quantity} {item} in the basket", "I want {quantity} {item}",
+      "Add {item} to the cart", "{quantity} {item} please", "I would like to order {quantity} {item}",
+      "Put {item} in my cart", "Buy {quantity} {item}", "Give me {quantity} of {item}", "{quantity} times {item}",
+      "Add {quantity} more {item}", "I take {quantity} {item}", "My cart needs {quantity} {item}"]),
+    (["apply", "use", "redeem"], ["coupon", "voucher"], ["Apply a coupon code", "Redeem a voucher"]
+     , {"code": values.code},
+     ["Apply the coupon {code}", "Use the code {code}", "I have a voucher {code}", "My coupon is {code}",
+      "Redeem {code}", "Take {code} as the coupon", "The voucher code is {code}", "Please apply {code}",
+      "Use coupon {code}", "Can I use {code}?", "Enter the code {code}"]),
+    (["play", "start"], ["playlist", "album"], ["Play a playlist", "Play an album"]
+     , {"playlist": words, "shuffle": bool},
+     ["Play the playlist {playlist}", "Play my {playlist} playlist", "Start the playlist {playlist}",
+      "Put on the {playlist} playlist", "I want to hear the playlist {playlist}", "Playlist {playlist} please",
+      "Play the album {playlist}", "Start my playlist {playlist}", "Turn on my {playlist} playlist",
+      "Play {playlist} from my playlists"]),
+    (["get", "find", "lookup"], ["employee", "person", "colleague"], ["Look up an employee by name", "Find a person"],
+     {"name": values.person},
+     ["Who is {name}?", "Find {name}", "Look up {name}", "Tell me about {name}", "Does {name} work here?",
+      "Show me the employee {name}", "Which department is {name} in?", "I am looking for {name}", "Search for {name}",
+      "What does {name} do?", "Find the colleague {name}", "How can I reach {name}?", "Get me the data of {name}"]),
+    (["search", "find"], ["documents", "files", "notes"], ["Search the company's documents", "Search in the files"],
+     {"query": words, "limit": integer},
+     ["Find documents about {query}", "Search the documents for {query}", "Documents about {query}",
+      "Find {limit} documents about {query}", "Search the documents for {query}, at most {limit}",
+      "Which documents mention {query}?", "Where is the document about {query}?", "Look for {query} in the files",
+      "Do we have a document on {query}?", "Show me documents on {query}", "Find files about {query}",
+      "I need the papers on {query}", "Is there a document about {query}?", "Search our notes for {query}"]),
+    (["send", "post", "write"], ["channel", "chat"], ["Send a message to a channel", "Post to a chat room"],
+     {"channel": thing, "message": sentence},
+     ["Tell {channel} that {message}", "Post {message} in {channel}"
+     , "Send the message {message} to the channel {channel}",
+      "Write {message} to {channel}", "Post to {channel}: {message}", "Say {message} in the channel {channel}",
+      "Message the channel {channel}: {message}", "Let {channel} know that {message}", "In {channel} write {message}",
+      "Send {message} to #{channel}", "Announce in {channel} that {message}", "Channel {channel}: {message}"]),
+    (["delete", "remove"], ["record", "entry", "item"], ["Delete a record by its id"], {"id": values.code},
+     ["Delete the record {id}", "Remove {id}", "Delete {id}", "Record {id} can go", "Please delete the entry {id}",
+      "Get rid of {id}", "Erase {id}", "Throw away the record {id}", "I do not need {id} any more"
+      , "Delete number {id}"]),
+    (["set", "change"], ["volume", "sound"], ["Set the volume"], {"level": integer},
+     ["Set the volume to {level}", "Volume {level}", "Make it {level} loud", "Turn the volume to {level}",
+      "Turn the sound to {level} percent", "Change the volume to {level}", "Sound at {level}", "I want volume {level}",
+      "Put the volume at {level}", "Louder, {level}"]),
+    (["assign", "give"], ["task", "ticket"], ["Assign a ticket to somebody"]
+     , {"ticket": values.code, "person": values.person},
+     ["Assign {ticket} to {person}", "Give {ticket} to {person}", "{person} takes {ticket}", "Let {person} do {ticket}",
+      "Ticket {ticket} goes to {person}", "{person} should work on {ticket}", "Put {person} on {ticket}", "Hand {ticket} to {person}",
+      "Make {person} the owner of {ticket}", "Please assign the ticket {ticket} to {person}"]),
+    (["rate", "review"], ["film", "product", "book"], ["Rate something with stars"], {"title": words, "stars": integer},
+     ["Rate {title} with {stars} stars", "Give {title} {stars} stars", "{stars} stars for {title}",
+      "I would give {title} {stars} stars", "My rating of {title} is {stars}", "{title} gets {stars} stars",
+      "{title}: {stars} stars", "Review {title} with {stars}", "Put {stars} stars on {title}"
+      , "{title} was worth {stars} stars"]),
+    (["get", "list", "show"], ["files", "folder", "directory"], ["List the files in a folder"], {"folder": values.path},
+     ["List the files in {folder}", "What is in the folder {folder}?", "Show {folder}", "Which files are in {folder}?",
+      "ls {folder}", "Show me everything in {folder}", "Look into the folder {folder}", "Files of {folder}",
+      "Open the folder {folder}", "List {folder}"]),
     (["roll", "throw"], ["dice", "die"], ["Roll dice", "Roll a die with some sides"],
      {"sides": integer, "count": integer},
      ["Roll a die with {sides} sides", "Roll {count} dice", "Throw {count} dice with {sides} sides",

@@ -15,7 +15,20 @@ Prague Warsaw Dublin Lisbon Athens Seoul Nairobi Lagos Chicago Seattle Moscow Zu
 WORDS = """apple banana river stone cloud tiger piano green silver window garden letter orange pencil rocket summer
 winter coffee bottle market planet camera guitar hammer island jacket kitten ladder mirror needle ocean pepper rabbit
 saddle tunnel violin walnut yellow zebra hello world test foo bar alpha beta gamma delta data model server key token
-light house music paper table water happy quick brown fox lazy dog jumps over blue bird sings sun moon star tree""".split()
+light house music paper table water happy quick brown fox lazy dog jumps over blue bird sings sun moon star tree lunch
+dinner team project budget holiday travel report office school doctor dentist party birthday wedding summary plan
+release build page review status password login network printer screen phone laptop desk chair shirt shoes notebook
+bread milk rice cheese soup cake book story film jazz rock evening morning night weekend spring autumn old new red big
+small long short open free broken late early ready policy contract customer order price account""".split()
+# Names of things of several words, as people write them; {} is a word.
+PHRASES = ["{} with {n}", "the {}", "my {}", "the {} of {n}", "{} and {}", "{} for {n}", "{} {}", "{} {}", "the {} {}",
+           "a {} {}", "{} in {c}", "{} {} {}", "{} about {}", "our {} {}", "{n}'s {}", "{N} {N}", "{N} {N}", "the {N}"]
+SAYINGS = ["the {} is {}", "the {} is {} again", "we need a {}", "I am late", "{n} is {}", "please bring the {}",
+           "see you at the {}", "the {} and the {} are {}", "call {n} about the {}", "buy {} and {}", "pay the {}",
+           "water the {}", "do not forget the {}", "where is the {}", "the {} does not work", "my {} is {}",
+           "thank you for the {}", "{n} has the {}", "the {} {} is ready", "I will be there at {h}", "finish the {}",
+           "can we meet", "good morning", "I am on my way", "the {} from {c}", "nobody knows the {}", "it is {}",
+           "the {} was {} yesterday", "clean the {}", "meet {n} in {c}", "hello {}", "yes, the {}"]
 ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
 ROOMS = ["kitchen", "bedroom", "bathroom", "hall", "office", "garage", "living room", "garden", "cellar", "attic"]
 ENDINGS_OF_HOSTS = "com org net io dev example".split()
@@ -70,7 +83,20 @@ def word(r, split):
 
 
 def words(r, split):
+    """The name of something: a word or two, or more with small words between them."""
+    if r.random() < 0.35:
+        return filled(r, split, r.choice(PHRASES))
     return " ".join(word(r, split) for _ in range(r.choice([1, 1, 1, 2])))
+
+
+def filled(r, split, form):
+    """A phrase with its gaps filled."""
+    def noun():
+        return r.choice(WORDS) if r.random() < 0.7 else invented(r, split)
+
+    gaps = form.count("{}")
+    return form.format(*[noun() for _ in range(gaps)], n=person(r, split), c=city(r, split), h=time(r, split),
+                       N=noun().capitalize())
 
 
 def integer(r):
@@ -84,11 +110,14 @@ def decimal(r):
 
 
 def city(r, split):
+    if r.random() < 0.12:
+        return r.choice(["New", "San", "Port", "Los", "Saint", "Rio de", "Bad"]) + " " + invented(r, split).capitalize()
     return invented(r, split).capitalize() if r.random() < 0.5 else r.choice(CITIES)
 
 
 def person(r, split):
-    return invented(r, split).capitalize() if r.random() < 0.5 else r.choice(NAMES)
+    first = invented(r, split).capitalize() if r.random() < 0.5 else r.choice(NAMES)
+    return first if r.random() < 0.8 else f"{first} {invented(r, split).capitalize()}"
 
 
 def host(r, split):
@@ -97,7 +126,7 @@ def host(r, split):
 
 def email(r, split):
     last = r.choice(["", f".{invented(r, split)}", f"_{r.randint(1, 99)}", f"{r.randint(1, 99)}"])
-    return f"{person(r, split).lower()}{last}@{host(r, split)}"
+    return f"{person(r, split).split()[0].lower()}{last}@{host(r, split)}"
 
 
 def url(r, split):
@@ -109,19 +138,20 @@ def url(r, split):
 def time(r, _split):
     hour, minute = r.randint(0, 23), r.choice([0, 15, 30, 45, r.randint(0, 59)])
     spoken = f"{r.randint(1, 12)} {r.choice(['am', 'pm'])}"
-    return r.choice([f"{hour:02}:{minute:02}", f"{hour}:{minute:02}", spoken])
+    return r.choice([f"{hour:02}:{minute:02}", f"{hour}:{minute:02}", r.choice([spoken, spoken, "noon", "midnight"])])
 
 
 def date(r, _split):
     year, month, day = r.randint(2024, 2029), r.randint(1, 12), r.randint(1, 28)
     iso = f"{year}-{month:02}-{day:02}"
-    return r.choice([iso, iso, r.choice(DAYS), f"{day} {r.choice(MONTHS)}"])
+    spoken = f"{day} {r.choice(MONTHS)}", f"{r.choice(MONTHS)} {day}", f"next {r.choice(DAYS[:7])}"
+    return r.choice([iso, iso, r.choice(DAYS), r.choice(spoken)])
 
 
 def code(r, split):
     letters = "".join(r.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(r.randint(1, 3)))
     return r.choice([f"{letters}-{r.randint(1, 99999)}", f"{letters}{r.randint(1, 9999)}", str(r.randint(100, 999999)),
-                     f"{invented(r, split)}_{r.randint(1, 999)}"])
+                     f"{invented(r, split)}_{r.randint(1, 999)}", f"{invented(r, split).upper()}{r.randint(1, 99)}"])
 
 
 def room(r, split):
@@ -136,4 +166,6 @@ def sentence(r, split):
     def one():
         return r.choice([word(r, split), r.choice(WORDS), r.choice(WORDS)]).lower()
 
+    if r.random() < 0.5:
+        return filled(r, split, r.choice(SAYINGS))
     return " ".join(one() for _ in range(r.randint(2, 6)))
