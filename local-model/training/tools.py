@@ -356,7 +356,8 @@ REAL = [
     (["assign", "give"], ["task", "ticket"], ["Assign a ticket to somebody"]
      , {"ticket": values.code, "person": values.person},
      ["Assign {ticket} to {person}", "Give {ticket} to {person}", "{person} takes {ticket}", "Let {person} do {ticket}",
-      "Ticket {ticket} goes to {person}", "{person} should work on {ticket}", "Put {person} on {ticket}", "Hand {ticket} to {person}",
+      "Ticket {ticket} goes to {person}", "{person} should work on {ticket}", "Put {person} on {ticket}",
+      "Hand {ticket} to {person}",
       "Make {person} the owner of {ticket}", "Please assign the ticket {ticket} to {person}"]),
     (["rate", "review"], ["film", "product", "book"], ["Rate something with stars"], {"title": words, "stars": integer},
      ["Rate {title} with {stars} stars", "Give {title} {stars} stars", "{stars} stars for {title}",
