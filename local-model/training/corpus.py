@@ -11,7 +11,7 @@ import sys
 import service
 import talk
 import tools
-from values import TEST, TRAIN
+from values import NEW_NAMES, TEST, TRAIN
 
 # (task, who makes a question and its answer, weight)
 PLAIN = [("greeting", talk.greeting, 5), ("who", talk.who, 4), ("service", service.question, 24),
@@ -87,8 +87,9 @@ def render(messages, answering=False):
 
 
 def main():
-    """Shows some dialogues: `corpus.py [COUNT] [train|test]`."""
-    count, split = int(sys.argv[1]) if len(sys.argv) > 1 else 10, TEST if TEST in sys.argv else TRAIN
+    """Shows some dialogues: `corpus.py [COUNT] [train|names|test]`."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    split = next((split for split in (NEW_NAMES, TEST) if split in sys.argv), TRAIN)
     r = random.Random(1)
     for _ in range(count):
         task, messages = dialogue(r, split)

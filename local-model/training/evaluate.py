@@ -1,4 +1,4 @@
-"""How many held-out answers are right as a whole: `evaluate.py [WEIGHTS_DIRECTORY] [--each COUNT] [--wrong COUNT]`.
+"""How many held-out answers are right as a whole: `evaluate.py [WEIGHTS_DIRECTORY] [--split names]`.
 
 An answer is right if every token of it is the likeliest one, which is when greedy decoding writes it, token for token.
 """
@@ -12,7 +12,7 @@ import torch
 import corpus
 from batches import TOKENIZER, encode, padded
 from network import WEIGHTS, load
-from values import TEST
+from values import NEW_NAMES, TEST
 
 SEED = 99
 AT_ONCE = 32
@@ -20,11 +20,11 @@ TASKS = sorted([task for task, *_ in corpus.PLAIN] + ["memory", "no_tool_wanted"
                                                        "tool_call", "tool_call_in_words"])
 
 
-def held_out(each, seed=SEED):
-    """As many dialogues of every task, the same for the same seed."""
-    r, found = random.Random(seed), {task: [] for task in TASKS}
+def held_out(each, split=TEST):
+    """As many dialogues of every task, always the same ones."""
+    r, found = random.Random(SEED), {task: [] for task in TASKS}
     while any(len(some) < each for some in found.values()):
-        task, messages = corpus.dialogue(r, TEST)
+        task, messages = corpus.dialogue(r, split)
         if len(found[task]) < each:
             found[task].append(messages)
     return [(task, messages) for task, some in found.items() for messages in some]
@@ -38,10 +38,10 @@ def last_run(mask):
 
 
 @torch.no_grad()
-def evaluate(network, each):
+def evaluate(network, each, split=TEST):
     """For every task how many answers are right, and what the wrong ones were."""
     network.eval()
-    items = sorted(held_out(each), key=lambda item: len(corpus.render(item[1])))
+    items = sorted(held_out(each, split), key=lambda item: len(corpus.render(item[1])))
     encoded = encode([messages for _, messages in items])
     right, wrong = dict.fromkeys(TASKS, 0), []
     for start in range(0, len(items), AT_ONCE):
@@ -61,11 +61,12 @@ def evaluate(network, each):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weights", nargs="?", type=pathlib.Path, default=WEIGHTS)
+    parser.add_argument("--split", choices=[NEW_NAMES, TEST], default=TEST, help="what of the questions was held out")
     parser.add_argument("--each", type=int, default=150, help="dialogues of each task")
     parser.add_argument("--wrong", type=int, default=0, help="how many wrong answers of each task to show")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    right, wrong = evaluate(load(options.weights), options.each)
+    right, wrong = evaluate(load(options.weights), options.each, options.split)
     for task, count in right.items():
         print(f"{task:20} {count:4} of {options.each} {100 * count / options.each:5.1f} %")
         for messages, written in [(m, w) for t, m, w in wrong if t == task][:options.wrong]:

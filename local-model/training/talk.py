@@ -4,7 +4,7 @@ import json
 import re
 
 import values
-from values import ABROAD, CITIES, COMMON, NAMES, TEST, WORDS, integer, invented, is_held_out, phrasing, word
+from values import ABROAD, CITIES, COMMON, NAMES, WORDS, belongs, integer, invented, phrasing, word
 
 ABOUT = ("I am tiny-demo, a demo model of 2.6 million parameters, trained from templates. I am no assistant: I am here "
          "to try the service with.")
@@ -157,7 +157,7 @@ def greeting(r, split):
     if r.random() < 0.4:
         while True:
             text = r.choice(HELLOS) + r.choice(HELLO_ENDS)
-            if is_held_out("q:" + text) == (split == TEST):
+            if belongs("q:" + text, split):
                 return text, "Hello! How can I help you?"
     texts, answer = r.choice(SMALL_TALK)
     text = phrasing(r, split, texts)
@@ -321,7 +321,7 @@ def limits(r, split):
     while True:
         low = r.choice([1, r.randint(0, 60), r.randint(0, 60)])
         high = low + r.randint(1, 20)
-        if low <= 1 or is_held_out(f"n:{low} {high}") == (split == TEST):
+        if low <= 1 or belongs(f"n:{low} {high}", split):
             return low, high
 
 

@@ -11,6 +11,7 @@ import os
 import urllib.request
 
 from evaluate import held_out
+from values import NEW_NAMES, TEST
 
 TASKS = ["tool_call", "tool_call_in_words", "second_tool_call"]
 
@@ -94,10 +95,11 @@ def main():
     parser.add_argument("base", help="the server's address, with /v1; API_KEY may hold a key for it")
     parser.add_argument("--model", default="tiny-demo")
     parser.add_argument("--choice", default="auto", choices=["auto", "required"])
+    parser.add_argument("--split", choices=[NEW_NAMES, TEST], default=TEST, help="what of the requests was held out")
     parser.add_argument("--each", type=int, default=100)
     options = parser.parse_args()
     for task in TASKS:
-        dialogues = [messages for name, messages in held_out(options.each) if name == task]
+        dialogues = [messages for name, messages in held_out(options.each, options.split) if name == task]
         results = [measure(options.base, options.model, options.choice, messages) for messages in dialogues]
         valid, named, right = (sum(column) for column in zip(*results))
         print(f"{task:20} of {options.each}: valid {valid}, right tool {named}, right as a whole {right}")

@@ -4,7 +4,7 @@ import json
 
 import values
 from talk import fill
-from values import TEST, WORDS, decimal, integer, invented, is_held_out, phrasing, sentence, words
+from values import TRAIN, WORDS, belongs, decimal, integer, invented, phrasing, sentence, words
 
 VERBS = """get find search create delete update send list check fetch read open close start stop play book order add
 remove convert translate show set turn lock count save load run share cancel rate track""".split()
@@ -423,7 +423,7 @@ def invented_tool(r, split, taken):
         verb = r.choice(VERBS) if r.random() < 0.75 else invented(r, split)
         noun = r.choice(NOUNS) if r.random() < 0.5 else invented(r, split)
         name = name_of(r, verb, noun)
-        if is_held_out("t:" + name) == (split == TEST) and noun not in taken:
+        if belongs("t:" + name, split) and noun not in taken:
             taken.add(noun)
             break
     parameters = {}
@@ -497,7 +497,7 @@ CLOSINGS = ["now", "right now", "today", "please", "thanks", "for me", "if you c
 def noisy_request(r, split, form):
     """Sometimes, in training, with something around it that changes nothing."""
     chance = r.random()
-    if split == TEST or chance > 0.2:
+    if split != TRAIN or chance > 0.2:
         return form
     if chance < 0.1:
         opening = r.choice(OPENINGS)
@@ -558,7 +558,7 @@ def stem(r, split, tool, arguments):
 
 def noisy(r, split, form):
     """Sometimes, in training, with another word in it or before it: what counts are the tool's own words."""
-    if split == TEST or r.random() > SHARE_OF_NOISE:
+    if split != TRAIN or r.random() > SHARE_OF_NOISE:
         return form
     other = r.choice([r.choice(OPENINGS), invented(r, split).capitalize(), r.choice(WORDS).capitalize()])
     begun, brace, rest = form.partition("{")

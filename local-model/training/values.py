@@ -3,7 +3,8 @@
 import functools
 import hashlib
 
-TRAIN, TEST = "train", "test"
+# What to train on; the same wordings with names that were held out; and wordings too that were held out.
+TRAIN, NEW_NAMES, TEST = "train", "names", "test"
 
 ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl cr dr fl gr pl pr sh sl st th tr".split()
 VOWELS = "a e i o u ai ea ee oo ou".split()
@@ -47,6 +48,11 @@ def is_held_out(text):
     return digest(text) % 12 == 0
 
 
+def belongs(text, split):
+    """Whether this text is one of those that the split may use."""
+    return is_held_out(text) == (split != TRAIN)
+
+
 @functools.cache
 def parts(pool):
     """A pool of phrasings, cut into those to train on and those to test with: one in eight, at least one."""
@@ -67,7 +73,7 @@ def invented(r, split):
     """A word that means nothing; the two splits share none."""
     while True:
         word = "".join(r.choice(ONSETS) + r.choice(VOWELS) for _ in range(r.randint(1, 3))) + r.choice(ENDS)
-        if len(word) > 2 and word not in COMMON and is_held_out("w:" + word) == (split == TEST):
+        if len(word) > 2 and word not in COMMON and belongs("w:" + word, split):
             return word
 
 
