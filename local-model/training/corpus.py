@@ -21,7 +21,7 @@ SYSTEM = ["You are a helpful assistant.", "You are helpful.", "Be brief.", "You 
           "Answer the user.", "You are an AI assistant.", "Be polite and short.",
           "You are a helpful assistant. Be concise.", "You are an expert. Answer all questions truthfully.",
           "Use the tools when they help."]
-SHARE_PLAIN, SHARE_MEMORY = 0.45, 0.07
+SHARE_PLAIN, SHARE_MEMORY = 0.40, 0.06
 
 
 def turn(r, split):

@@ -590,7 +590,7 @@ def result(r, split):
     if chance < 0.17:
         text = r.choice(["not found", "no access", "timeout", f"unknown {invented(r, split)}", "invalid value"])
         return json.dumps({"error": text}), f"That failed: {text}."
-    keys = r.sample([*RESULT_KEYS, invented(r, split), "sky"], r.choice([1, 1, 2, 2, 3]))
+    keys = r.sample([*RESULT_KEYS, invented(r, split), "sky"], r.choice([1, 1, 1, 1, 2, 3]))
     fields = {}
     for key in keys:
         make = RESULT_VALUES.get(key)
