@@ -64,7 +64,10 @@ def with_tools(r, split):
             continue
         tool = r.choice(offered)
         text, arguments = tools.request(r, split, tool)
-        messages += [("user", talk.polite(r, text)), ("assistant", tools.call(tool, arguments))]
+        # A value stays as it is, at the beginning too.
+        begins_with_value = text.startswith(tuple(tools.said(v) for v in arguments.values()))
+        text = text if begins_with_value else talk.polite(r, text)
+        messages += [("user", text), ("assistant", tools.call(tool, arguments))]
         calls += 1
         task = "second_tool_call" if calls > 1 else "tool_call_in_words" if tool.requests else "tool_call"
         if left > 0 or r.random() < 0.35:

@@ -480,7 +480,7 @@ def request(r, split, tool):
         text = form.format(**{p: SPOKEN[v] if isinstance(v, bool) else said(v) for p, v in given.items()})
         return text, {tool.slots[p]: v for p, v in given.items()}
     given = {p: value(r, split, make) for p, make in tool.parameters.items() if r.random() < 0.85}
-    text = stem(r, split, tool, listed(r, given))
+    text = stem(r, split, tool, listed(r, tool, given))
     # A name of a tool stays as it is written.
     begins_with_name = text.startswith(tool.name) and r.random() < 0.7
     return text if begins_with_name else text[0].upper() + text[1:], given
@@ -489,7 +489,7 @@ def request(r, split, tool):
 OPENINGS = ["So", "Well,", "Then", "And", "Also,", "Next,", "First,", "One more thing:", "Right,", "Alright,",
             "Sorry,", "If you can:", "When you have time:", "My boss asks:", "I am in a hurry.", "It is for a friend.",
             "Quick question:", "I have a question.", "Let me see."]
-CLOSINGS = ["now", "right now", "today", "please", "thanks", "for me", "if you can", "as soon as possible", "again",
+CLOSINGS = ["now", "right now", "please", "thanks", "for me", "if you can", "as soon as possible", "again",
 "then",
             "It is urgent.", "Thank you.", "I am in a hurry.", "It is for my boss."]
 
@@ -508,12 +508,14 @@ def noisy_request(r, split, form):
     return f"{form} {r.choice(CLOSINGS)}"
 
 
-def listed(r, given):
+def listed(r, tool, given):
     """The arguments in words."""
     items = [(p, said(v)) for p, v in given.items()]
     if not items:
         return ""
-    if len(items) == 1 and not isinstance(next(iter(given.values())), bool) and r.random() < 0.35:
+    kinds = [shown(make) for make in tool.parameters.values()]
+    is_clear = len(items) == 1 and kinds.count(shown(tool.parameters[items[0][0]])) == 1
+    if is_clear and not isinstance(given[items[0][0]], bool) and r.random() < 0.5:
         return r.choice([" for ", " in ", " of ", ": ", " to "]) + items[0][1]
     opening, pair, glue = r.choice([(" with ", "{} {}", " and "), (" with ", "{} {}", ", "), (", ", "{} = {}", ", "),
                                     (" for ", "{} {}", ", "), (" (", "{}: {}", ", "), (" with ", 'the {} {}', " and "),

@@ -26,15 +26,15 @@ PHRASES = ["{} with {n}", "the {}", "my {}", "the {} of {n}", "{} and {}", "{} f
            "a {} {}", "{} in {c}", "{} {} {}", "{} about {}", "our {} {}", "{n}'s {}", "{N} {N}", "{N} {N}", "the {N}"]
 SAYINGS = ["the {} is {}", "the {} is {} again", "we need a {}", "I am late", "{n} is {}", "please bring the {}",
            "see you at the {}", "the {} and the {} are {}", "call {n} about the {}", "buy {} and {}", "pay the {}",
-           "water the {}", "do not forget the {}", "where is the {}", "the {} does not work", "my {} is {}",
+           "water the {}", "do not forget the {}", "the {} does not work", "my {} is {}",
            "thank you for the {}", "{n} has the {}", "the {} {} is ready", "I will be there at {h}", "finish the {}",
            "can we meet", "good morning", "I am on my way", "the {} from {c}", "nobody knows the {}", "it is {}",
            "the {} was {} yesterday", "clean the {}", "meet {n} in {c}", "hello {}", "yes, the {}"]
 ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
 ROOMS = ["kitchen", "bedroom", "bathroom", "hall", "office", "garage", "living room", "garden", "cellar", "attic"]
 ENDINGS_OF_HOSTS = "com org net io dev example".split()
-COMMON = """about could does explain from have know mean please should tell that there this want what when where
-which with would your""".split()  # words that may be misspelt, so that no value is one of them
+# Words that may be misspelt, so that no value holds one of them.
+COMMON = "could does explain know mean should tell want what when which would your".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow".split()
 MONTHS = "January March April May June July August October November December".split()
 
