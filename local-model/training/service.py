@@ -70,7 +70,8 @@ TASKS = [
         "create API keys"],
      CREATING),
     (cross(["revoke", "delete", "remove", "disable", "cancel", "turn off", "block"],
-           ["a key", "an API key", "my key", "a leaked key", "an old key", "the key"]) + ["stop a key from working"]
+           ["a key", "an API key", "my key", "a leaked key", "an old key", "the key"])
+     + ["stop a key from working", "stop a key that leaked", "get rid of a leaked key", "stop a stolen key"]
      + ["kill a key", "invalidate an API key", "withdraw a key", "shut off a key", "take a key away from a customer",
         "deactivate an API key", "stop somebody from using a key", "make a key invalid", "get rid of a key",
         "revoke keys", "revoke a stolen key", "end the access of a customer"],
@@ -207,7 +208,9 @@ TASKS = [
      'Set stream_options to {"include_usage": true}. The last chunk then holds the usage and the cost.'),
     (cross(["add", "connect", "configure", "set up", "use", "attach"],
            ["a larger model", "a bigger model", "a real model", "vLLM", "SGLang", "llama.cpp", "Ollama", "an upstream",
-            "another provider", "my own model", "a GPU server", "a hosted model", "a model server"])
+            "another provider", "my own model", "a GPU server", "a hosted model", "a model server", "my vLLM server",
+            "my vllm server", "vllm", "a vLLM upstream", "my own GPU", "my llama.cpp server", "my Ollama", "ollama",
+            "my model server", "our SGLang servers", "an LLM of my own"])
      + ["replace the demo model", "get better answers", "use a smarter model", "change the model", "connect an LLM",
         "plug in a real LLM", "serve my own model", "use Llama", "use a better model", "connect vLLM to this",
         "use it with a GPU", "add a model", "add another model"],
@@ -240,7 +243,8 @@ TASKS = [
      + ["keep a key safe", "keep my key secret", "hide my key", "secure an API key", "handle keys safely",
         "put a key into my code", "share a key safely", "avoid leaking a key", "keep keys out of git"],
      "Keep the key in a secret store or an environment variable, never in code or in a chat."),
-    (cross(["use", "connect", "configure", "run it with"], ["Redis", "a Redis store", "Redis as the store"])
+    (cross(["use", "connect", "configure", "run it with"], ["Redis", "a Redis store", "Redis as the store", "redis",
+                                                             "my redis", "our Redis"])
      + ["run several replicas", "run more than one gateway", "switch to Redis", "store data in Redis", "scale out",
         "run two gateways", "run it on several machines", "run many instances", "use Redis instead of SQLite",
         "set FAREGATE_STORE", "make it scale", "move from SQLite to Redis", "run a cluster", "set up Redis",

@@ -313,7 +313,8 @@ def counting(r, split):
         return phrasing(r, split, DOWN).format(high), numbers(range(high, 0, -1))
     number, (kind, items) = r.randint(2, 7), r.choice(list(LISTS.items()))
     answer = "\n".join(f"{i + 1}. {item}" for i, item in enumerate(items[:number]))
-    return phrasing(r, split, LISTINGS).format(number, kind), answer
+    spoken = ["two", "three", "four", "five", "six", "seven"][number - 2] if r.random() < 0.3 else number
+    return phrasing(r, split, LISTINGS).format(spoken, kind), answer
 
 
 def limits(r, split):

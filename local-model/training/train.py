@@ -15,7 +15,7 @@ from muon import Muon
 from network import Network, load, save
 
 MATRIX_RATE, OTHER_RATE = 0.02, 3e-3
-CONTINUED_RATE = 0.5  # of those rates, where training starts from trained weights
+CONTINUED_SHARE = 0.5  # of those rates, where training starts from trained weights
 WARM_UP_STEPS = 50
 SECONDS_PER_CHECKPOINT = 300
 SECONDS_PER_LINE = 30
@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--minutes", type=float, required=True, help="wall-clock time; the rate falls to zero over it")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--continue-from", type=pathlib.Path)
+    parser.add_argument("--share", type=float, help="of the usual rates: 0.1 polishes trained weights in some minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -45,7 +46,8 @@ def optimizers(network, share):
 
 
 def train(network, options):
-    both = optimizers(network, CONTINUED_RATE if options.continue_from else 1)
+    usual = CONTINUED_SHARE if options.continue_from else 1
+    both = optimizers(network, usual if options.share is None else options.share)
     started, step, seen, written, mean = time.time(), 0, 0, 0, None
     next_line, next_checkpoint = 0, SECONDS_PER_CHECKPOINT
     for tokens, masks in batches.training(random.Random(options.seed)):
