@@ -1,7 +1,8 @@
-"""Questions written by hand, none of which a template made: `by_hand.py http://127.0.0.1:8000/v1`.
+"""Questions written by hand: `by_hand.py http://127.0.0.1:8000/v1`.
 
 The templates hold out wordings, but think like their author. This asks what people ask: tools as real clients offer
-them, with the calls that would be right, and questions whose answers somebody has to read.
+them, with the calls that would be right, and questions whose answers somebody has to read. Nothing of it is held out:
+what fails here shows what the templates lack.
 """
 
 import argparse
