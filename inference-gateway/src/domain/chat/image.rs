@@ -6,17 +6,27 @@ use super::{forward::Draft, read::Value};
 
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
-/// The kinds of images that are taken.
-pub(super) const FORMATS: [&str; 4] = ["png", "jpeg", "webp", "gif"];
+/// The formats of images that are taken; `jpg` is an alias of `jpeg`.
+pub(super) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
+/// No media type of that name is registered, and servers that look at it refuse it.
+const JPG: &str = "jpg";
 
 /// Checks an `image_url`, and writes its part. Its bytes count as an image, not as text.
 pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let members = value.object()?;
     let url = members.require("url")?;
-    check_url(&url.string()?).map_err(|(code, problem)| url.error(code, problem))?;
+    let text = url.string()?;
+    check_url(&text).map_err(|(code, problem)| url.error(code, problem))?;
     draft.shown.images += 1;
     draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
-    draft.push(url.raw());
+    match jpg_data(&text) {
+        Some(digits) => {
+            draft.push("\"data:image/jpeg;base64,");
+            draft.push(digits);
+            draft.push("\"");
+        }
+        None => draft.push(url.raw()),
+    }
     if let Some(detail) = members.get("detail") {
         detail.one_of(&["auto", "low", "high"])?;
         draft.member("detail", detail.raw());
@@ -69,6 +79,13 @@ fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
     Ok(())
 }
 
+/// The base64 digits of a checked URL that names its format by the alias.
+fn jpg_data(url: &str) -> Option<&str> {
+    const HEAD: &str = "data:image/jpg;base64,";
+    let (head, digits) = url.split_at_checked(HEAD.len())?;
+    head.eq_ignore_ascii_case(HEAD).then_some(digits)
+}
+
 /// Whether these are digits of base64 alone.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
@@ -93,6 +110,8 @@ mod tests {
             "data:image/jpeg;base64,QUI=",
             "DATA:Image/WebP;Base64,QQ==",
             "data:image/gif;base64,+/+/",
+            "data:image/jpg;base64,QUI=",
+            "data:image/JPG;base64,QUI=",
         ] {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
@@ -113,7 +132,7 @@ mod tests {
             "data:",
             "data:image/png",
             "data:image/png,QUJD",
-            "data:image/jpg;base64,QUJD",
+            "data:image/jpgx;base64,QUJD",
             "data:image/svg+xml;base64,QUJD",
             "data:text/plain;base64,QUJD",
             "data:image/png;charset=utf-8;base64,QUJD",

@@ -13,6 +13,8 @@ use super::{
 
 /// The body's own bound is the only one on how many messages, parts and calls there are.
 const ANY_NUMBER: usize = usize::MAX;
+/// An empty string as JSON spells it.
+const EMPTY: &str = r#""""#;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,23 +82,60 @@ fn message(value: &Value<'_, '_>, draft: &mut Draft) -> Result<Role, ApiError> {
     Ok(role)
 }
 
-/// What the model said before: a text, what it thought, which tools it called.
+/// An earlier message of the model: a text or a refusal, reasoning, calls of tools.
 fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    let (thoughts, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
-    match message.get("content") {
-        Some(said) => content(&said, Role::Assistant, draft)?,
-        None if calls.is_some() || thoughts.is_some() => draft.member("content", "null"),
+    let (reasoning, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
+    match (message.get("content"), message.get("refusal")) {
+        (Some(text), None) => content(&text, Role::Assistant, draft)?,
+        (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
+        (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
+        (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
         // Absent or null: either way the error is the one of a content that has to be there.
-        None => content(&message.require("content")?, Role::Assistant, draft)?,
+        (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
     }
-    if let Some(thoughts) = thoughts {
-        draft.shown_member("reasoning_content", thoughts.string_token()?);
+    if let Some(reasoning) = reasoning {
+        draft.shown_member("reasoning_content", reasoning.string_token()?);
     }
     if let Some(calls) = calls {
         draft.name("tool_calls");
         draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(&call, draft))?;
     }
     Ok(())
+}
+
+/// Writes a content and the refusal beside it as one content. Templates, and most servers, have no refusals: the model
+/// reads one as the text that it was.
+fn content_and_refusal(
+    content: &Value<'_, '_>,
+    refusal: &Value<'_, '_>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let refusal = refusal.string_token()?;
+    match content.kind() {
+        _ if refusal == EMPTY => self::content(content, Role::Assistant, draft),
+        Kind::Array => {
+            draft.name("content");
+            draft.push("[");
+            content.each(ANY_NUMBER, |part| {
+                self::part(&part, Role::Assistant, draft)?;
+                draft.push(",");
+                Ok(())
+            })?;
+            text_part(refusal, draft);
+            draft.push("]");
+            Ok(())
+        }
+        Kind::String => {
+            let text = content.string_token()?;
+            if text == EMPTY {
+                draft.shown_member("content", refusal);
+            } else {
+                draft.shown_member("content", &format!("{}\\n\\n{}", &text[..text.len() - 1], &refusal[1..]));
+            }
+            Ok(())
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Err(wrong_content(content)),
+    }
 }
 
 fn tool_call(call: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
@@ -131,10 +170,12 @@ fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(),
             draft.name("content");
             draft.array(content, ANY_NUMBER, |draft, part| self::part(&part, role, draft))
         }
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
-            Err(content.wrong_type("a string or an array of content parts"))
-        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => Err(wrong_content(content)),
     }
+}
+
+fn wrong_content(content: &Value<'_, '_>) -> ApiError {
+    content.wrong_type("a string or an array of content parts")
 }
 
 fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
@@ -142,9 +183,11 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
     let kind = part.require("type")?;
     match &*kind.string()? {
         "text" => {
-            draft.push("{\"type\":\"text\"");
-            draft.shown_member("text", part.require("text")?.string_token()?);
-            draft.push("}");
+            text_part(part.require("text")?.string_token()?, draft);
+            Ok(())
+        }
+        "refusal" if role == Role::Assistant => {
+            text_part(part.require("refusal")?.string_token()?, draft);
             Ok(())
         }
         "image_url" if role == Role::User => image::image(&part.require("image_url")?, draft),
@@ -156,4 +199,11 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
             .error(Code::UnsupportedValue, "audio and files are not supported; send 'text' or 'image_url'")),
         _ => Err(kind.error(Code::InvalidValue, "must be 'text' or 'image_url'")),
     }
+}
+
+/// Writes a part of text; `token` is how it was spelled.
+fn text_part(token: &str, draft: &mut Draft) {
+    draft.push("{\"type\":\"text\"");
+    draft.shown_member("text", token);
+    draft.push("}");
 }

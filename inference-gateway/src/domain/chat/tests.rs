@@ -177,6 +177,60 @@ fn a_conversation_keeps_its_opening_while_it_grows() {
 }
 
 #[test]
+fn a_refusal_is_sent_back_as_the_text_that_it_was() {
+    let said = |message: Value| {
+        let body = with_messages(&json!([message, {"role": "user", "content": "Why?"}]));
+        sent(&forward(&body), THERE)["messages"][0].take()
+    };
+    let text = |text: &str| json!({"role": "assistant", "content": text});
+    for refusal in [
+        json!({"role": "assistant", "refusal": "I \"cannot\"."}),
+        json!({"role": "assistant", "content": null, "refusal": "I \"cannot\"."}),
+        json!({"role": "assistant", "content": "", "refusal": "I \"cannot\"."}),
+        json!({"role": "assistant", "content": "I \"cannot\".", "refusal": ""}),
+    ] {
+        assert_eq!(said(refusal.clone()), text("I \"cannot\"."), "{refusal}");
+    }
+    let both = json!({"role": "assistant", "content": "Well \"\"", "refusal": "no"});
+    assert_eq!(said(both), text("Well \"\"\n\nno"));
+    let (a, b) = (json!({"type": "text", "text": "a"}), json!({"type": "text", "text": "b"}));
+    let part = json!({"role": "assistant", "content": [a, {"type": "refusal", "refusal": "b"}]});
+    let beside = json!({"role": "assistant", "content": [a], "refusal": "b"});
+    for parts in [part, beside] {
+        assert_eq!(said(parts), json!({"role": "assistant", "content": [a, b]}));
+    }
+}
+
+#[test]
+fn tools_that_are_not_allowed_are_not_offered() {
+    let tool =
+        |name: &str| json!({"type": "function", "function": {"name": name, "description": "x".repeat(100)}});
+    let named = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let chat = |choice: Value| {
+        forward(
+            &json!({"model": "m", "messages": [{"role": "user", "content": ""}],
+            "tools": [tool("a"), tool("b"), tool("c")], "tool_choice": choice})
+            .to_string(),
+        )
+    };
+    let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("c"), named("b")]}});
+    let forward = chat(allowed);
+    let body = sent(&forward, THERE);
+    assert_eq!(body["tools"], json!([tool("b"), tool("c")]));
+    assert_eq!(body["tool_choice"], "required");
+    assert!(forward.prompt_bound + 100 < chat(json!("auto")).prompt_bound);
+    assert_eq!(sent(&chat(named("a")), THERE)["tool_choice"], named("a"));
+}
+
+#[test]
+fn an_image_by_its_other_name_is_a_jpeg() {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":[
+        {"type":"image_url","image_url":{"url":"data:image\/JPG;base64,QU\/D"}}]}]}"#;
+    let sent = sent(&forward(body), THERE);
+    assert_eq!(sent["messages"][0]["content"][0]["image_url"]["url"], "data:image/jpeg;base64,QU/D");
+}
+
+#[test]
 fn conversations_with_one_long_beginning_have_one_opening() {
     let ask = |question: &str| json!([{"role": "system", "content": "x".repeat(5_000)}, {"role": "user", "content": question}]);
     assert!(opening(&ask("a")).is_some_and(|opening| opening.len() < 5_000));

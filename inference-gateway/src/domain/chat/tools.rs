@@ -15,17 +15,18 @@ use super::{
 pub(super) const MAX_TOOLS: usize = 128;
 /// Characters in the name of a function or a schema.
 pub(super) const MAX_NAME: usize = 64;
+/// The kind of choice that lets the model call some of the tools, and the member that lists them.
+const ALLOWED_TOOLS: &str = "allowed_tools";
 
-/// Checks what tools are offered and how they may be used, and writes it.
+/// Checks which tools are offered and how they may be used, and writes it.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let choice = body.get("tool_choice");
     let mut offered = Vec::new();
     if let Some(tools) = body.get("tools") {
+        let allowed = choice.as_ref().map(allowed).transpose()?.flatten();
         draft.shown.preamble();
         draft.name("tools");
-        draft.array(&tools, MAX_TOOLS, |draft, tool| {
-            offered.push(self::tool(&tool, draft)?);
-            Ok(())
-        })?;
+        offered = write_tools(&tools, allowed.as_deref(), draft)?;
     }
     let needs_tools = |value: &Value<'_, '_>| {
         if offered.is_empty() {
@@ -33,7 +34,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), Api
         }
         Ok(())
     };
-    if let Some(choice) = body.get("tool_choice") {
+    if let Some(choice) = choice {
         needs_tools(&choice)?;
         tool_choice(&choice, &offered, draft)?;
     }
@@ -43,6 +44,32 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), Api
         draft.member("parallel_tool_calls", parallel.raw());
     }
     Ok(())
+}
+
+/// Checks all tools, and writes those that are allowed; gives the names of all.
+fn write_tools(
+    tools: &Value<'_, '_>,
+    allowed: Option<&[String]>,
+    draft: &mut Draft,
+) -> Result<Vec<String>, ApiError> {
+    let mut offered = Vec::new();
+    let mut before = "[";
+    tools.each(MAX_TOOLS, |tool| {
+        let is_hidden = match allowed {
+            Some(allowed) => !allowed.contains(&function_name(&tool, |_| true)?),
+            None => false,
+        };
+        if is_hidden {
+            offered.push(self::tool(&tool, &mut Draft::new(0))?);
+        } else {
+            draft.push(before);
+            before = ",";
+            offered.push(self::tool(&tool, draft)?);
+        }
+        Ok(())
+    })?;
+    draft.push("]");
+    Ok(offered)
 }
 
 /// One tool; gives the name it is called by.
@@ -74,32 +101,64 @@ fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
+/// Checks how tools may be used, and writes it. A choice of allowed tools becomes its mode: the tools that are not among
+/// them are not written, which servers without such a choice understand too.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
-    match choice.kind() {
-        Kind::String => {
-            choice.one_of(&["none", "auto", "required"])?;
-            draft.member("tool_choice", choice.raw());
-            Ok(())
-        }
-        Kind::Object => {
-            let members = choice.object()?;
-            members.require("type")?.one_of(&["function"])?;
-            let function = members.require("function")?;
-            let function = function.object()?;
-            let name = function.require("name")?;
-            if !offered.contains(&self::name(&name)?) {
-                return Err(name.error(Code::InvalidValue, "no such function is offered in 'tools'"));
-            }
-            draft.name("tool_choice");
-            draft.push("{\"type\":\"function\",\"function\":{\"name\":");
-            draft.push(name.raw());
-            draft.push("}}");
-            Ok(())
-        }
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Array => {
-            Err(choice.wrong_type("a string or an object"))
-        }
+    if choice.kind() == Kind::String {
+        choice.one_of(&["none", "auto", "required"])?;
+        draft.member("tool_choice", choice.raw());
+        return Ok(());
     }
+    if choice.kind() != Kind::Object {
+        return Err(choice.wrong_type("a string or an object"));
+    }
+    let is_offered = |name: &str| offered.iter().any(|known| known == name);
+    let members = choice.object()?;
+    draft.name("tool_choice");
+    if members.require("type")?.one_of(&["function", ALLOWED_TOOLS])? == ALLOWED_TOOLS {
+        let allowed = members.require(ALLOWED_TOOLS)?;
+        let allowed = allowed.object()?;
+        let mode = allowed.require("mode")?.one_of(&["auto", "required"])?;
+        allowed.require("tools")?.each(MAX_TOOLS, |tool| function_name(&tool, is_offered).map(drop))?;
+        draft.push(&format!("\"{mode}\""));
+    } else {
+        let name = function_name(choice, is_offered)?;
+        // A name has no characters that JSON escapes.
+        draft.push(&format!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}"));
+    }
+    Ok(())
+}
+
+/// The names of the tools that a choice allows; `None` where it is another choice.
+fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
+    if choice.kind() != Kind::Object {
+        return Ok(None);
+    }
+    let members = choice.object()?;
+    if members.require("type")?.string()? != ALLOWED_TOOLS {
+        return Ok(None);
+    }
+    let allowed = members.require(ALLOWED_TOOLS)?;
+    let mut names = Vec::new();
+    allowed.object()?.require("tools")?.each(MAX_TOOLS, |tool| {
+        names.push(function_name(&tool, |_| true)?);
+        Ok(())
+    })?;
+    Ok(Some(names))
+}
+
+/// The name in `{"type":"function","function":{"name":…}}`, which has to be known.
+fn function_name(value: &Value<'_, '_>, is_known: impl Fn(&str) -> bool) -> Result<String, ApiError> {
+    let members = value.object()?;
+    members.require("type")?.one_of(&["function"])?;
+    let function = members.require("function")?;
+    let function = function.object()?;
+    let name = function.require("name")?;
+    let text = self::name(&name)?;
+    if !is_known(&text) {
+        return Err(name.error(Code::InvalidValue, "no such function is offered in 'tools'"));
+    }
+    Ok(text)
 }
 
 /// Checks which shape the answer is to have, and writes it.

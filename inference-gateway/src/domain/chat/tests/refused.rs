@@ -271,6 +271,40 @@ fn a_choice_of_tools_is_one_that_is_offered() {
             Code::InvalidValue,
             "tool_choice.function.name",
         ),
+        (
+            &with(r#""tool_choice":{"type":"allowed_tools"}"#),
+            Code::MissingRequiredParameter,
+            "tool_choice.allowed_tools",
+        ),
+        (
+            &with(r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}}"#),
+            Code::MissingRequiredParameter,
+            "tool_choice.allowed_tools.tools",
+        ),
+        (
+            &with(r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}"#),
+            Code::EmptyArray,
+            "tool_choice.allowed_tools.tools",
+        ),
+        (
+            &with(
+                r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"none","tools":[{"type":"function","function":{"name":"f"}}]}}"#,
+            ),
+            Code::InvalidValue,
+            "tool_choice.allowed_tools.mode",
+        ),
+        (
+            &with(
+                r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}"#,
+            ),
+            Code::InvalidValue,
+            "tool_choice.allowed_tools.tools[0].function.name",
+        ),
+        (
+            r#"{"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}}"#,
+            Code::InvalidValue,
+            "tool_choice",
+        ),
     ]);
 }
 
@@ -362,6 +396,17 @@ fn what_the_assistant_said_is_a_text_or_calls() {
             Code::InvalidType,
             "messages[0].reasoning_content",
         ),
+        (r#"{"messages":[{"role":"assistant","refusal":1}]}"#, Code::InvalidType, "messages[0].refusal"),
+        (
+            r#"{"messages":[{"role":"assistant","content":1,"refusal":"no"}]}"#,
+            Code::InvalidType,
+            "messages[0].content",
+        ),
+        (
+            r#"{"messages":[{"role":"assistant","content":[],"refusal":"no"}]}"#,
+            Code::EmptyArray,
+            "messages[0].content",
+        ),
         (
             &call(r#"{"type":"function","function":{"name":"f","arguments":""}}"#),
             Code::MissingRequiredParameter,
@@ -446,6 +491,16 @@ fn parts_are_texts_and_users_images() {
             &image(r#""https://a","detail":"max""#),
             Code::InvalidValue,
             "messages[0].content[1].image_url.detail",
+        ),
+        (
+            &part("user", r#"{"type":"refusal","refusal":"no"}"#),
+            Code::InvalidValue,
+            "messages[0].content[1].type",
+        ),
+        (
+            &part("assistant", r#"{"type":"refusal"}"#),
+            Code::MissingRequiredParameter,
+            "messages[0].content[1].refusal",
         ),
         (
             &part("system", r#"{"type":"image_url","image_url":{"url":"https://a"}}"#),
