@@ -6,6 +6,7 @@
 
 mod calls;
 mod finish;
+mod logprobs;
 mod parts;
 mod rewriter;
 pub mod schema;

@@ -1,9 +1,40 @@
-//! Streamed tool calls put in order, so that a client that joins their pieces gets each id and each name once.
+//! Streamed tool calls put in order, so that a client that joins their pieces gets each id and each name once; and ids for
+//! calls that come without one, which clients could not answer.
 
-use super::parts::{Spelled, ToolCall};
+use bytes::BytesMut;
+use shared::ids::GenerationId;
+
+use super::{
+    parts::{Spelled, ToolCall},
+    put,
+};
 
 /// Calls of one choice that are kept apart; those beyond it pass as they came. More than any model makes in one answer.
 const MOST_CALLS: usize = 256;
+
+/// Bytes of an id that is made here, written as hexadecimal digits.
+const ID_BYTES: usize = 16;
+
+/// Makes the ids of one choice's calls. They follow from the generation's id, which is made from chance, so that every piece
+/// of a call has the same one and no other call has it.
+#[derive(Clone, Copy)]
+pub(super) struct MadeIds {
+    pub(super) generation: GenerationId,
+    pub(super) choice: usize,
+}
+
+impl MadeIds {
+    /// Writes the id of this call as a JSON string.
+    pub(super) fn write(self, call: u64, out: &mut BytesMut) {
+        let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
+        hasher.update(self.generation.as_bytes());
+        hasher.update(&(self.choice as u64).to_le_bytes()).update(&call.to_le_bytes());
+        let id = hasher.finalize().to_hex();
+        put(out, "\"call_");
+        put(out, &id[..2 * ID_BYTES]);
+        put(out, "\"");
+    }
+}
 
 /// What was sent of a choice's calls. Has no `Debug`, as names are what a client said.
 #[derive(Default)]
@@ -14,17 +45,31 @@ struct Call {
     upstream: u64,
     /// Its index as the client reads it.
     index: u64,
-    /// As they were spelled; empty while they were not said.
+    /// The upstream's, as it was spelled; empty where it gave none before another was made.
     id: String,
+    /// As it was spelled; empty while it was not said.
     name: String,
+    /// Whether some of its arguments were sent.
+    has_arguments: bool,
+}
+
+/// The id in a piece of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PieceId {
+    /// An earlier piece had it.
+    Sent,
+    /// The piece's own is to be sent.
+    Upstream,
+    /// The upstream gives none: one that is made is to be sent.
+    Made,
 }
 
 /// Where a piece belongs, and what of it the client has not read before.
 pub(super) struct Piece {
     /// The call, as the client counts.
     pub(super) index: u64,
-    /// Whether its id is to be sent.
-    pub(super) id_is_new: bool,
+    /// Which id is to be sent.
+    pub(super) id: PieceId,
     /// Whether its name is to be sent.
     pub(super) name_is_new: bool,
 }
@@ -37,30 +82,29 @@ impl Calls {
     pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> Piece {
         let upstream = call.index(place);
         let (id, name) = (said(call.id()), said(call.name()));
+        let adds_arguments = !said(call.arguments()).is_empty();
+        let own_id = if id.is_empty() { PieceId::Made } else { PieceId::Upstream };
         let known = self.0.iter().rposition(|known| known.upstream == upstream);
         let known = known.filter(|at| !self.0[*at].is_another(id, name));
-        let at = match known {
-            Some(at) => at,
-            None if self.0.len() == MOST_CALLS => {
-                return Piece { index: upstream, id_is_new: true, name_is_new: true };
+        let Some(at) = known else {
+            if self.0.len() == MOST_CALLS {
+                let id = if id.is_empty() && name.is_empty() { PieceId::Sent } else { own_id };
+                return Piece { index: upstream, id, name_is_new: true };
             }
-            None => {
-                let index = self.free_index(upstream);
-                self.0.push(Call { upstream, index, id: String::new(), name: String::new() });
-                self.0.len() - 1
-            }
+            let index = self.free_index(upstream);
+            let (id, name) = (id.to_owned(), name.to_owned());
+            let name_is_new = !name.is_empty();
+            self.0.push(Call { upstream, index, id, name, has_arguments: adds_arguments });
+            return Piece { index, id: own_id, name_is_new };
         };
         let call = &mut self.0[at];
-        let id_is_new = call.id.is_empty() && !id.is_empty();
-        if id_is_new {
-            id.clone_into(&mut call.id);
-        }
         // What differs goes on: a name may come in pieces.
         let name_is_new = !name.is_empty() && call.name != name;
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
         }
-        Piece { index: call.index, id_is_new, name_is_new }
+        call.has_arguments |= adds_arguments;
+        Piece { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
     /// The upstream's index, or the next one where that is taken.
@@ -75,9 +119,14 @@ impl Calls {
 
 impl Call {
     /// Whether a piece of this id and name begins another call. A new id alone does not: some servers make one up for
-    /// every piece.
+    /// every piece. Of calls without ids, one that is named after arguments is another one.
     fn is_another(&self, id: &str, name: &str) -> bool {
-        !self.id.is_empty() && !id.is_empty() && self.id != id && !name.is_empty()
+        let differs = if self.id.is_empty() {
+            id.is_empty() && self.has_arguments
+        } else {
+            self.id != id && !id.is_empty()
+        };
+        differs && !name.is_empty()
     }
 }
 

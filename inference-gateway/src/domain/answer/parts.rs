@@ -4,7 +4,10 @@ use bytes::BytesMut;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use shared::json::{Kind, RawValue};
 
-use super::{calls::Piece, put, put_number};
+use super::{
+    calls::{MadeIds, Piece, PieceId},
+    put, put_number,
+};
 
 /// A JSON string as the upstream spelled it, quotes included.
 #[derive(Clone, Copy)]
@@ -109,14 +112,17 @@ struct Function<'a> {
 }
 
 impl ToolCall<'_> {
-    /// Writes a call of a whole answer, with all its members.
-    pub(super) fn write_whole(&self, out: &mut BytesMut) {
+    /// Writes the call that stands at this place of a whole answer, with all its members.
+    pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
         let function = self.function.as_ref();
         let or = |text: Option<Spelled<'_>>, otherwise: &'static str, out: &mut BytesMut| {
             put(out, text.map_or(otherwise, |text| text.0));
         };
         put(out, r#"{"id":"#);
-        or(self.id, r#""""#, out);
+        match self.id {
+            Some(id) if id.len() > 0 => put(out, id.0),
+            Some(_) | None => made.write(place as u64, out),
+        }
         put(out, r#","type":"function","function":{"name":"#);
         or(function.and_then(|f| f.name), r#""""#, out);
         put(out, r#","arguments":"#);
@@ -139,13 +145,21 @@ impl ToolCall<'_> {
         self.function.as_ref().and_then(|function| function.name)
     }
 
-    /// Writes a piece of a call: where it belongs, and what of it was not said before.
-    pub(super) fn write_piece(&self, piece: &Piece, out: &mut BytesMut) {
+    /// The function's arguments, if they are said.
+    pub(super) fn arguments(&self) -> Option<Spelled<'_>> {
+        self.function.as_ref().and_then(|function| function.arguments)
+    }
+
+    /// Writes a piece of a call: where it belongs, and the members of it that were not sent before.
+    pub(super) fn write_piece(&self, piece: &Piece, made: MadeIds, out: &mut BytesMut) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);
-        if let Some(id) = self.id.filter(|_| piece.id_is_new) {
+        if piece.id != PieceId::Sent {
             put(out, r#","id":"#);
-            put(out, id.0);
+            match self.id.filter(|_| piece.id == PieceId::Upstream) {
+                Some(id) => put(out, id.0),
+                None => made.write(piece.index, out),
+            }
             put(out, r#","type":"function""#);
         }
         if let Some(function) = &self.function {
@@ -163,10 +177,4 @@ impl ToolCall<'_> {
         }
         put(out, "}");
     }
-}
-
-/// Writes `logprobs`, which are an object or null.
-pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
-    let object = logprobs.filter(|value| Kind::of(value) == Kind::Object);
-    put(out, object.map_or("null", RawValue::get));
 }

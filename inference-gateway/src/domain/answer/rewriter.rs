@@ -1,12 +1,13 @@
 //! Writes the stream that the client reads.
 
 use bytes::{Bytes, BytesMut};
-use shared::{error::ApiError, money::NanoUsd};
+use shared::{error::ApiError, ids::GenerationId, money::NanoUsd};
 
 use super::{
     Chunk, FinishReason, Generation, Reported,
-    calls::Calls,
-    parts::{Said, put_logprobs},
+    calls::{Calls, MadeIds},
+    logprobs::put_logprobs,
+    parts::Said,
     put, put_number,
     stream::Choice,
 };
@@ -17,6 +18,7 @@ const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 /// Turns an upstream's chunks into ours. Whatever the upstream does, the client sees for each choice: first its role,
 /// then what is generated, then one finish reason, and nothing after it.
 pub struct Rewriter {
+    generation: GenerationId,
     /// How each chunk begins.
     head: Bytes,
     /// How each chunk ends.
@@ -51,7 +53,8 @@ impl Rewriter {
         generation.write("chat.completion.chunk", &mut head);
         put(&mut head, r#","choices":["#);
         let tail = if include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" };
-        Self { head: head.freeze(), tail, include_usage, choices: Vec::new() }
+        let generation = generation.id;
+        Self { generation, head: head.freeze(), tail, include_usage, choices: Vec::new() }
     }
 
     /// Writes what a chunk adds; nothing, where it adds nothing.
@@ -64,7 +67,8 @@ impl Rewriter {
             if out.len() > empty {
                 put(out, ",");
             }
-            write_choice(choice, first, &mut self.choices[choice.index].calls, out);
+            let made = MadeIds { generation: self.generation, choice: choice.index };
+            write_choice(choice, first, &mut self.choices[choice.index].calls, made, out);
         }
         if out.len() == empty {
             out.truncate(start);
@@ -139,11 +143,11 @@ impl Rewriter {
     }
 }
 
-fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, out: &mut BytesMut) {
+fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, made: MadeIds, out: &mut BytesMut) {
     put(out, r#"{"index":"#);
     put_number(out, choice.index as u64);
     put(out, r#","delta":"#);
-    write_delta(&choice.delta, first, calls, out);
+    write_delta(&choice.delta, first, calls, made, out);
     put(out, r#","logprobs":"#);
     put_logprobs(choice.logprobs, out);
     match choice.finish.map(FinishReason::as_str) {
@@ -157,7 +161,7 @@ fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, out: &mut B
 }
 
 /// Writes a delta. The first of a choice has the role, and a text even where it is empty.
-fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, out: &mut BytesMut) {
+fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
     let content = delta.content.map(|text| text.0).or(first.then_some(r#""""#));
     let role = first.then_some(r#""assistant""#);
     let texts = [
@@ -181,7 +185,7 @@ fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, out: &mut Bytes
         for (place, call) in calls.iter().enumerate() {
             put(out, before);
             before = ",";
-            call.write_piece(&known.place(call, place), out);
+            call.write_piece(&known.place(call, place), made, out);
         }
         put(out, "]");
     }

@@ -22,6 +22,7 @@ impl JsonSchema for Completion {
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
         let (mut said, usage) = (said(), usage(schemas));
         said["required"] = json!(["role", "content", "refusal"]);
+        said["properties"]["tool_calls"]["items"]["required"] = json!(["id", "type", "function"]);
         said["properties"]["role"] = json!({"const": "assistant"});
         let finish = FinishReason::ALL.map(FinishReason::as_str);
         json_schema!({
@@ -38,7 +39,7 @@ impl JsonSchema for Completion {
                     "properties": {
                         "index": {"type": "integer"},
                         "message": said,
-                        "logprobs": {"type": ["object", "null"]},
+                        "logprobs": logprobs(),
                         "finish_reason": {"enum": finish},
                     },
                 }},
@@ -55,6 +56,7 @@ impl JsonSchema for Chunk {
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
         let (mut said, mut usage) = (said(), usage(schemas));
+        said["properties"]["tool_calls"]["items"]["required"] = json!(["index"]);
         said["properties"]["role"] = json!({"const": "assistant"});
         usage["type"] = json!(["object", "null"]);
         let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
@@ -72,7 +74,7 @@ impl JsonSchema for Chunk {
                     "properties": {
                         "index": {"type": "integer"},
                         "delta": said,
-                        "logprobs": {"type": ["object", "null"]},
+                        "logprobs": logprobs(),
                         "finish_reason": {"enum": finish.into_iter().chain([None]).collect::<Vec<_>>()},
                     },
                 }},
@@ -103,6 +105,29 @@ fn said() -> Value {
                 },
             }},
         },
+    })
+}
+
+/// How likely each token of a text was.
+fn logprobs() -> Value {
+    let token = |more: &[&str], alternatives: Option<Value>| {
+        let mut properties = json!({
+            "token": {"type": "string"},
+            "logprob": {"type": "number"},
+            "bytes": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+        });
+        if let Some(alternatives) = alternatives {
+            properties["top_logprobs"] = json!({"type": "array", "items": alternatives});
+        }
+        let required = [&["token", "logprob", "bytes"], more].concat();
+        json!({"type": "object", "required": required, "properties": properties})
+    };
+    let tokens = token(&["top_logprobs"], Some(token(&[], None)));
+    let tokens = json!({"type": ["array", "null"], "items": tokens});
+    json!({
+        "type": ["object", "null"],
+        "required": ["content", "refusal"],
+        "properties": {"content": tokens, "refusal": tokens},
     })
 }
 

@@ -103,7 +103,7 @@ fn thoughts_calls_refusals_and_probabilities_come_through() {
         json!([
             {"index": 1, "message": {"role": "assistant", "content": null, "refusal": null, "reasoning_content": "hm",
                 "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-                "logprobs": {"content": []}, "finish_reason": "tool_calls"},
+                "logprobs": {"content": [], "refusal": null}, "finish_reason": "tool_calls"},
             {"index": 0, "message": {"role": "assistant", "content": "a", "refusal": "no", "reasoning_content": "b"},
                 "logprobs": null, "finish_reason": "length"},
         ])
@@ -261,6 +261,82 @@ fn calls_that_share_an_index_are_kept_apart_and_ids_that_are_made_up_are_not_bel
     );
 }
 
+/// Whether this is an id as they are made for calls that come without one.
+fn is_made(id: &Value) -> bool {
+    let hex = id.as_str().and_then(|id| id.strip_prefix("call_")).unwrap_or_default();
+    hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[test]
+fn calls_of_a_whole_answer_that_come_without_an_id_get_one_each() {
+    let call = |id: Value| json!({"id": id, "function": {"name": "f", "arguments": "{}"}});
+    let missing = json!({"function": {"name": "f", "arguments": "{}"}});
+    let calls = json!([call(Value::Null), missing, call(json!("")), call(json!("c1"))]);
+    let choice =
+        |index: u64| json!({"index": index, "message": {"tool_calls": calls}, "finish_reason": "tool_calls"});
+    let read = whole(&json!({"choices": [choice(0), choice(1)]})).unwrap();
+    let ids: Vec<&Value> = (0..2)
+        .flat_map(|choice| read["choices"][choice]["message"]["tool_calls"].as_array().unwrap())
+        .map(|call| {
+            assert_eq!(call["type"], "function");
+            &call["id"]
+        })
+        .collect();
+    assert!(
+        ids.iter().enumerate().all(|(place, id)| is_made(id) || (place % 4 == 3 && **id == "c1")),
+        "{ids:?}"
+    );
+    let different: std::collections::BTreeSet<&str> = ids.iter().map(|id| id.as_str().unwrap()).collect();
+    assert_eq!(different.len(), 7, "all but the upstream's own: {ids:?}");
+}
+
+#[test]
+fn a_streamed_call_without_an_id_gets_one_with_its_first_piece_alone() {
+    let begins =
+        |id: Value, name: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": ""}});
+    let goes_on = |id: Value| json!({"index": 0, "id": id, "function": {"arguments": "{}"}});
+    for id in [Value::Null, json!("")] {
+        let pieces =
+            [begins(id.clone(), "f"), goes_on(id.clone()), begins(id.clone(), "f"), goes_on(json!("late"))];
+        let upstream = pieces.map(|piece| delta(&json!({"tool_calls": [piece]})));
+        let read = rewritten(&mut Rewriter::new(generation(), false), &upstream);
+        let calls: Vec<&Value> = read.iter().map(|choices| &choices[0]["delta"]["tool_calls"][0]).collect();
+        assert!(is_made(&calls[0]["id"]) && is_made(&calls[2]["id"]), "{calls:?}");
+        assert_ne!(calls[0]["id"], calls[2]["id"], "named again after its arguments, it is another call");
+        assert_eq!((&calls[0]["type"], &calls[2]["type"]), (&json!("function"), &json!("function")));
+        assert_eq!(calls[1], &json!({"index": 0, "function": {"arguments": "{}"}}));
+        assert_eq!(
+            calls[3],
+            &json!({"index": 1, "function": {"arguments": "{}"}}),
+            "too late for another id"
+        );
+    }
+}
+
+#[test]
+fn an_id_that_is_made_is_the_same_in_a_stream_and_in_a_whole_answer_and_new_with_each_generation() {
+    let call = json!({"function": {"name": "f", "arguments": "{}"}});
+    let message = json!({"tool_calls": [call]});
+    let streamed = rewritten(&mut Rewriter::new(generation(), false), &[delta(&message)]);
+    let whole = whole(&json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]})).unwrap();
+    let id = &streamed[0][0]["delta"]["tool_calls"][0]["id"];
+    assert_eq!(id, &whole["choices"][0]["message"]["tool_calls"][0]["id"]);
+    let other = Generation { id: GenerationId::new(Timestamp::from_millis(1), [8; 10]), ..generation() };
+    let other = rewritten(&mut Rewriter::new(other, false), &[delta(&message)]);
+    assert_ne!(id, &other[0][0]["delta"]["tool_calls"][0]["id"]);
+}
+
+#[test]
+fn probabilities_with_line_ends_are_one_event() {
+    let chunk = "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"logprobs\":{\n\n\"worker\":\"w7\",\n\"content\":[\n{\"token\":\"a\",\n\n\"logprob\":-1}]}}]}";
+    let (mut rewriter, mut out) = (Rewriter::new(generation(), false), BytesMut::new());
+    let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
+    rewriter.chunk(&chunk, &mut out);
+    let [event] = events(&mut out).try_into().unwrap();
+    let told = json!({"token": "a", "logprob": -1, "bytes": null, "top_logprobs": []});
+    assert_eq!(event["choices"][0]["logprobs"], json!({"content": [told], "refusal": null}));
+}
+
 #[test]
 fn what_a_server_calls_thinking_and_is_a_text_comes_through() {
     let upstream = [
@@ -297,7 +373,7 @@ fn a_choice_finishes_once_and_says_nothing_after_it() {
         rewritten(&mut rewriter, &upstream),
         [
             open(&json!({"role": "assistant", "content": "Hi"})),
-            json!([{"index": 0, "delta": {"content": "!"}, "logprobs": {"content": []}, "finish_reason": "stop"}]),
+            json!([{"index": 0, "delta": {"content": "!"}, "logprobs": {"content": [], "refusal": null}, "finish_reason": "stop"}]),
         ]
     );
     assert!(rewriter.is_finished());

@@ -2,11 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use shared::{json::RawValue, money::NanoUsd};
+use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
 
 use super::{
     FinishReason, Generation, Nonsense, Reported,
-    parts::{Said, Spelled, put_logprobs},
+    calls::MadeIds,
+    logprobs::put_logprobs,
+    parts::{Said, Spelled},
     put, put_number,
 };
 use crate::domain::chat::MAX_CHOICES;
@@ -95,7 +97,7 @@ impl<'a> Completion<'a> {
             if place > 0 {
                 put(&mut out, ",");
             }
-            choice.write(place, *reason, &mut out);
+            choice.write(place, *reason, generation.id, &mut out);
         }
         put(&mut out, r#"],"usage":"#);
         usage.write(cost, &mut out);
@@ -105,8 +107,9 @@ impl<'a> Completion<'a> {
 }
 
 impl Choice<'_> {
-    fn write(&self, place: usize, reason: FinishReason, out: &mut BytesMut) {
+    fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
         let message = &self.message;
+        let made = MadeIds { generation, choice: place };
         put(out, r#"{"index":"#);
         put_number(out, self.index.unwrap_or(place as u64));
         put(out, r#","message":{"role":"assistant","content":"#);
@@ -119,10 +122,10 @@ impl Choice<'_> {
         }
         if let Some(calls) = message.tool_calls.as_ref().filter(|calls| !calls.is_empty()) {
             let mut before = r#","tool_calls":["#;
-            for call in calls {
+            for (place, call) in calls.iter().enumerate() {
                 put(out, before);
                 before = ",";
-                call.write_whole(out);
+                call.write_whole(place, made, out);
             }
             put(out, "]");
         }

@@ -1,0 +1,190 @@
+//! Log probabilities, rewritten by allow-list.
+//!
+//! Servers add members of their own, leave out some of the API's, and break lines between them, which no event of a stream
+//! survives. Each token is written as it is read, since an answer has many of them with up to 20 alternatives each.
+
+use std::fmt;
+
+use bytes::BytesMut;
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
+use shared::json::{Kind, RawValue};
+
+use super::{parts::Spelled, put, put_number};
+
+/// Log probability that the API gives to tokens that are very unlikely; stands where a server has no number.
+const VERY_UNLIKELY: &str = "-9999.0";
+
+#[derive(Deserialize)]
+struct Logprobs<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Token<'a> {
+    #[serde(borrow)]
+    token: Spelled<'a>,
+    #[serde(borrow)]
+    logprob: Option<&'a RawValue>,
+    #[serde(borrow)]
+    bytes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    top_logprobs: Option<&'a RawValue>,
+}
+
+/// Writes a choice's `logprobs`: an object with both of its members, or null where the upstream has neither.
+pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
+    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    match read {
+        Some(Logprobs { content, refusal }) if content.or(refusal).is_some() => {
+            put(out, r#"{"content":"#);
+            put_tokens_or_null(content, out);
+            put(out, r#","refusal":"#);
+            put_tokens_or_null(refusal, out);
+            put(out, "}");
+        }
+        Some(_) | None => put(out, "null"),
+    }
+}
+
+/// Writes a list of tokens; null where it is none, or one of them has no text.
+fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
+    let start = out.len();
+    if tokens.is_none_or(|tokens| put_tokens(tokens, true, out).is_err()) {
+        out.truncate(start);
+        put(out, "null");
+    }
+}
+
+fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Result<(), serde_json::Error> {
+    put(out, "[");
+    serde_json::Deserializer::from_str(tokens.get()).deserialize_seq(Tokens { alternatives, out })?;
+    put(out, "]");
+    Ok(())
+}
+
+/// Writes the tokens of a list as they are read.
+struct Tokens<'o> {
+    /// Whether each has alternatives; these have none of their own.
+    alternatives: bool,
+    out: &'o mut BytesMut,
+}
+
+impl<'de> Visitor<'de> for Tokens<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of tokens")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<(), A::Error> {
+        let mut before = "";
+        while let Some(token) = tokens.next_element::<Token<'de>>()? {
+            put(self.out, before);
+            before = ",";
+            token.write(self.alternatives, self.out);
+        }
+        Ok(())
+    }
+}
+
+impl Token<'_> {
+    fn write(&self, alternatives: bool, out: &mut BytesMut) {
+        put(out, r#"{"token":"#);
+        put(out, self.token.0);
+        put(out, r#","logprob":"#);
+        let number = self.logprob.filter(|raw| Kind::of(raw) == Kind::Number);
+        put(out, number.map_or(VERY_UNLIKELY, RawValue::get));
+        put(out, r#","bytes":"#);
+        self.write_bytes(out);
+        if alternatives {
+            put(out, r#","top_logprobs":"#);
+            let start = out.len();
+            if self.top_logprobs.is_none_or(|tokens| put_tokens(tokens, false, out).is_err()) {
+                out.truncate(start);
+                put(out, "[]");
+            }
+        }
+        put(out, "}");
+    }
+
+    /// Writes the bytes of the token's text, or null: a token may be part of a character, which its text cannot show.
+    fn write_bytes(&self, out: &mut BytesMut) {
+        let bytes = self.bytes.and_then(|raw| serde_json::from_str::<Vec<u8>>(raw.get()).ok());
+        let Some(bytes) = bytes else {
+            put(out, "null");
+            return;
+        };
+        put(out, "[");
+        for (place, byte) in bytes.into_iter().enumerate() {
+            if place > 0 {
+                put(out, ",");
+            }
+            put_number(out, byte.into());
+        }
+        put(out, "]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(logprobs: &str) -> String {
+        let mut out = BytesMut::new();
+        put_logprobs(Some(serde_json::from_str(logprobs).unwrap()), &mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn members_that_the_api_does_not_have_are_left_out_and_those_that_it_has_are_always_there() {
+        let upstream = r#"{"worker": "w7", "content": [{"token_id": 7, "token": "a\u00e9", "logprob": -2.5E-1, "bytes": [97, 233],
+            "top_logprobs": [{"token": "b", "rank": 1}, {"token": "c", "logprob": null, "bytes": [1.5]}]},
+            {"token": "d", "logprob": "-Infinity", "bytes": null}]}"#;
+        let expected = concat!(
+            r#"{"content":[{"token":"a\u00e9","logprob":-2.5E-1,"bytes":[97,233],"top_logprobs":["#,
+            r#"{"token":"b","logprob":-9999.0,"bytes":null},{"token":"c","logprob":-9999.0,"bytes":null}]},"#,
+            r#"{"token":"d","logprob":-9999.0,"bytes":null,"top_logprobs":[]}],"refusal":null}"#
+        );
+        assert_eq!(written(upstream), expected);
+        assert_eq!(
+            written(r#"{"refusal": [{"token": "I", "logprob": 0, "bytes": []}]}"#),
+            r#"{"content":null,"refusal":[{"token":"I","logprob":0,"bytes":[],"top_logprobs":[]}]}"#
+        );
+        assert_eq!(written(r#"{"content": []}"#), r#"{"content":[],"refusal":null}"#);
+    }
+
+    #[test]
+    fn no_line_ends_within() {
+        let upstream = "{\n\n\"content\"\r\n:\r[\n{\"token\":\"a\\n\",\n\"logprob\":\n-1,\"bytes\":[\n10\n],\"top_logprobs\":\n[\n{\"token\":\n\"b\"}\n]}\n]\n}";
+        let written = written(upstream);
+        assert!(!written.contains(['\n', '\r']), "{written}");
+        assert!(written.contains(r#""bytes":[10],"top_logprobs":[{"token":"b""#), "{written}");
+    }
+
+    #[test]
+    fn nothing_that_can_be_used_is_null() {
+        for nothing in [
+            "null",
+            "[]",
+            "7",
+            "{}",
+            r#"{"content":null,"refusal":null}"#,
+            r#"{"tokens":["a"],"token_logprobs":[-1]}"#,
+        ] {
+            assert_eq!(written(nothing), "null", "{nothing}");
+        }
+        for broken in [
+            r#"{"content":7}"#,
+            r#"{"content":[{"logprob":-1}]}"#,
+            r#"{"content":[{"token":"a"},{"token":1}]}"#,
+        ] {
+            assert_eq!(written(broken), r#"{"content":null,"refusal":null}"#, "{broken}");
+        }
+    }
+}
