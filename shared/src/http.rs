@@ -33,6 +33,9 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Tells the official SDKs not to try again.
 pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// Characters of an unsupported `Content-Encoding` that its error repeats.
+const MAX_SHOWN_ENCODING: usize = 40;
+
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Error")]
@@ -161,8 +164,18 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Refuses a body that says it is not JSON; one that says nothing is read as JSON. `also` is a further type to take.
+/// Refuses a body that says it is not JSON, or not plain; one that says nothing is read as JSON. `also` is a further type to
+/// take. Compressed bodies are not taken at all: what one grows to is bounded by nothing that its sender paid for.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        let value = value.to_str().unwrap_or("?").trim();
+        if !value.is_empty() && !value.eq_ignore_ascii_case("identity") {
+            let shown: String = value.chars().take(MAX_SHOWN_ENCODING).collect();
+            let message =
+                format!("The Content-Encoding '{shown}' is not supported; send the body without one.");
+            return Err(ApiError::new(Code::UnsupportedMediaType, message));
+        }
+    }
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let essence = value.to_str().ok().map(|v| v.split(';').next().unwrap_or(v).trim());
     let json = |e: &str| {
@@ -291,6 +304,23 @@ mod tests {
                 Code::InvalidAuthorizationHeader,
                 "{values:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_compressed_body_is_refused_by_the_name_of_its_coding() {
+        let coded = |values: &[&str]| {
+            let value = |v: &&str| (header::CONTENT_ENCODING, HeaderValue::from_str(v).unwrap());
+            require_json(&values.iter().map(value).collect(), None)
+        };
+        assert_eq!(coded(&[]), Ok(()));
+        assert_eq!(coded(&["identity", " Identity "]), Ok(()));
+        for (values, named) in
+            [(&["gzip"][..], "'gzip'"), (&["identity", "zstd"], "'zstd'"), (&["gzip, br"], "'gzip, br'")]
+        {
+            let error = coded(values).unwrap_err();
+            assert_eq!(error.code, Code::UnsupportedMediaType, "{values:?}");
+            assert!(error.message.contains(named), "{}", error.message);
         }
     }
 
