@@ -65,7 +65,8 @@ impl JsonSchema for ChatRequest {
                 "tools": {"type": ["array", "null"], "minItems": 1, "maxItems": MAX_TOOLS, "items": tool()},
                 "tool_choice": {"anyOf": [
                     {"enum": ["none", "auto", "required", null]},
-                    function(&json!({"name": name()}), &["name"]),
+                    named(),
+                    allowed_tools(),
                 ]},
                 "parallel_tool_calls": flag,
                 "response_format": response_format(),
@@ -75,12 +76,8 @@ impl JsonSchema for ChatRequest {
 }
 
 fn message() -> Value {
-    let texts = json!({"type": "array", "minItems": 1, "items": text_part()});
-    let said = json!({"anyOf": [{"type": "string"}, texts]});
-    let shown = json!({"anyOf": [
-        {"type": "string"},
-        {"type": "array", "minItems": 1, "items": {"anyOf": [text_part(), image_part()]}},
-    ]});
+    let text = content(&[text_part()]);
+    let shown = content(&[text_part(), image_part()]);
     let of = |roles: &[&str], required: &[&str], more: Value| {
         let mut properties = json!({"role": {"enum": roles}, "name": {"type": ["string", "null"]}});
         if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
@@ -88,17 +85,37 @@ fn message() -> Value {
         }
         json!({"type": "object", "required": required, "properties": properties})
     };
-    let calls = json!({"type": "array", "minItems": 1, "items": tool_call()});
     json!({"anyOf": [
-        of(&["system", "developer"], &["role", "content"], json!({"content": said})),
+        of(&["system", "developer"], &["role", "content"], json!({"content": text})),
         of(&["user"], &["role", "content"], json!({"content": shown})),
-        of(&["assistant"], &["role", "content"], json!({"content": said, "reasoning_content": {"type": "string"}})),
-        of(&["assistant"], &["role", "tool_calls"], json!({"content": {"type": "null"}, "tool_calls": calls})),
+        assistant(of(&["assistant"], &["role"], json!({}))),
         of(&["tool"], &["role", "content", "tool_call_id"], json!({
-            "content": said,
+            "content": text,
             "tool_call_id": {"type": "string", "minLength": 1},
         })),
     ]})
+}
+
+/// A text, or parts of these kinds.
+fn content(parts: &[Value]) -> Value {
+    json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
+}
+
+/// An earlier message of the model: it has at least one of these members.
+fn assistant(mut message: Value) -> Value {
+    let members = [
+        ("content", content(&[text_part(), refusal_part()])),
+        ("refusal", json!({"type": "string"})),
+        ("reasoning_content", json!({"type": "string"})),
+        ("tool_calls", json!({"type": "array", "minItems": 1, "items": tool_call()})),
+    ];
+    let mut present = Vec::new();
+    for (name, schema) in members {
+        present.push(json!({"required": [name], "properties": {name: {"not": {"type": "null"}}}}));
+        message["properties"][name] = json!({"anyOf": [schema, {"type": "null"}]});
+    }
+    message["anyOf"] = present.into();
+    message
 }
 
 fn text_part() -> Value {
@@ -109,9 +126,22 @@ fn text_part() -> Value {
     })
 }
 
+fn refusal_part() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "refusal"],
+        "properties": {"type": {"const": "refusal"}, "refusal": {"type": "string"}},
+    })
+}
+
 fn image_part() -> Value {
-    let data = format!("^data:image/({});base64,([A-Za-z0-9+/]{{4}})+$", FORMATS.join("|"));
-    let url = json!({"type": "string", "anyOf": [{"pattern": "^https?://[A-Za-z0-9.]+(/[A-Za-z0-9._/]*)?$"}, {"pattern": data}]});
+    let (http, data, base64) = (any_case("http"), any_case("data:image/"), any_case(";base64,"));
+    let formats = FORMATS.map(any_case).join("|");
+    let digit = "[A-Za-z0-9+/]";
+    let web = format!(r"^{http}[sS]?://[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f]*$");
+    let inside =
+        format!("^{data}({formats}){base64}({digit}{{4}})*({digit}{{4}}|{digit}{{3}}=|{digit}{{2}}==)$");
+    let url = json!({"type": "string", "anyOf": [{"pattern": web}, {"pattern": inside}]});
     json!({
         "type": "object",
         "required": ["type", "image_url"],
@@ -123,6 +153,39 @@ fn image_part() -> Value {
                 "properties": {"url": url, "detail": {"enum": ["auto", "low", "high", null]}},
             },
         },
+    })
+}
+
+/// The pattern of an ASCII text in any case: patterns of JSON Schema have no flags.
+fn any_case(text: &str) -> String {
+    let one = |c: char| match c {
+        'a'..='z' => format!("[{c}{}]", c.to_ascii_uppercase()),
+        other => other.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+/// The choice of one function, by its name.
+fn named() -> Value {
+    function(&json!({"name": name()}), &["name"])
+}
+
+fn allowed_tools() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "allowed_tools"],
+        "properties": {
+            "type": {"const": "allowed_tools"},
+            "allowed_tools": {
+                "type": "object",
+                "required": ["mode", "tools"],
+                "properties": {
+                    "mode": {"enum": ["auto", "required"]},
+                    "tools": {"type": "array", "minItems": 1, "maxItems": MAX_TOOLS, "items": named()},
+                },
+            },
+        },
+        "description": "The model reads the allowed tools alone.",
     })
 }
 
