@@ -30,7 +30,7 @@ mod request;
 mod script;
 
 pub use record::{End, Generation};
-pub use script::{Fault, ReasoningField, Script, Shape, Style, Told, Usage, text};
+pub use script::{CallIds, Fault, ReasoningField, Script, Shape, Style, Told, Usage, text};
 
 /// Pause between two looks at the records while waiting for something to happen.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -63,6 +63,11 @@ impl State {
             open_connections: AtomicUsize::new(0),
             token_counts: AtomicUsize::new(0),
         }
+    }
+
+    /// Requests of this tag that came before.
+    fn earlier(&self, tag: &str) -> u64 {
+        self.records.as_ref().map_or(0, |records| records.count(tag))
     }
 
     fn default_script(&self) -> Script {

@@ -157,7 +157,7 @@ fact('probabilities reach the client', async () => {
   const told = (await ask([scripted({ tag: 'logprobs' })], wanted)).choices[0].logprobs.content;
   assert.deepEqual(told.map((token) => token.token), [' the', ' quick', ' brown', ' fox', ' jumps']);
   assert.deepEqual(told[0].top_logprobs.map((top) => top.logprob), [-0.25, -0.5, -0.75]);
-  const said = await chunks([scripted()], wanted);
+  const said = await chunks([scripted({ style: { lines: true } })], wanted);
   assert.deepEqual(said.flatMap((chunk) => chunk.choices[0]?.logprobs?.content ?? []), told);
 });
 

@@ -255,10 +255,14 @@ def several_choices_are_told_apart(caller):
 @of_both(CALLERS)
 def probabilities_reach_the_client(caller):
     asks = {"logprobs": True, "top_logprobs": 3}
-    told = caller.create(scripted(tag="logprobs"), **asks).choices[0].logprobs.content
+    logprobs = caller.create(scripted(tag="logprobs"), **asks).choices[0].logprobs
+    told = logprobs.content
+    # All that the API has, and nothing else: the upstream tells of itself.
+    assert logprobs.model_fields_set == {"content", "refusal"} and logprobs.refusal is None
+    assert all(token.model_fields_set == {"token", "logprob", "bytes", "top_logprobs"} for token in told)
     assert [token.token for token in told] == [" the", " quick", " brown", " fox", " jumps"]
     assert [top.logprob for top in told[0].top_logprobs] == [-0.25, -0.5, -0.75]
-    chunks = caller.chunks(scripted(), **asks)
+    chunks = caller.chunks(scripted(style={"lines": True}), **asks)
     pieces = [choice.logprobs for chunk in chunks for choice in chunk.choices]
     assert [token for piece in pieces if piece for token in piece.content] == told
 

@@ -56,6 +56,9 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
         }
     };
     let mut script = asked.script().unwrap_or_else(|| state.default_script());
+    if script.faults > 0 && state.earlier(&script.tag) >= script.faults {
+        script.fault = Fault::None;
+    }
     if script.caches {
         script.cached_tokens = state.cache.read(asked.cache_salt(), asked.messages.get());
     }

@@ -68,6 +68,11 @@ impl Records {
         self.0.lock().unwrap().iter().map(|record| record.lock().unwrap().clone()).collect()
     }
 
+    /// How many have this tag.
+    pub(super) fn count(&self, tag: &str) -> u64 {
+        self.0.lock().unwrap().iter().filter(|record| record.lock().unwrap().tag == tag).count() as u64
+    }
+
     fn add(&self, generation: Generation) -> Arc<Mutex<Generation>> {
         let record = Arc::new(Mutex::new(generation));
         let mut all = self.0.lock().unwrap();

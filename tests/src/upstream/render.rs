@@ -44,7 +44,7 @@ impl Events {
         usage: Option<Usage>,
     ) -> String {
         let repeated = |call: u64| {
-            if self.style.repeats_calls { call_of(call) } else { r#""function":{"#.to_owned() }
+            if self.style.repeats_calls { self.call_of(call) } else { r#""function":{"#.to_owned() }
         };
         let token = script.token(index);
         let mut delta = String::with_capacity(64);
@@ -56,9 +56,11 @@ impl Events {
             Token::Reasoning(index) => {
                 write!(delta, r#""{}":"{}""#, self.style.reasoning.name(), word(index))
             }
-            Token::Text(index) => write!(delta, r#""content":{}"#, Value::from(script.word(index))),
+            Token::Text(index) => {
+                write!(delta, r#""{}":{}"#, script.text_field(), Value::from(script.word(index)))
+            }
             Token::Tool { call, part: 0 } => {
-                write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, call_of(call))
+                write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, self.call_of(call))
             }
             Token::Tool { call, part } => write!(
                 delta,
@@ -68,7 +70,7 @@ impl Events {
             ),
         };
         let logprobs = match token {
-            Token::Text(index) => self.alternatives.map(|most| logprobs([script.word(index)], most)),
+            Token::Text(index) => self.alternatives.map(|most| logprobs(script, [script.word(index)], most)),
             Token::Reasoning(_) | Token::Tool { .. } => None,
         };
         self.chunk(choice, &delta, logprobs, finish, usage)
@@ -105,6 +107,10 @@ impl Events {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
         let _ = match logprobs {
+            // An event shows line ends as lines of data.
+            Some(logprobs) if self.style.lines => {
+                write!(out, "{},", format!("{logprobs:#}").replace('\n', "\ndata: "))
+            }
             Some(logprobs) => write!(out, "{logprobs},"),
             None => write!(out, "null,"),
         };
@@ -123,25 +129,25 @@ impl Events {
         out
     }
 
+    /// What says which call a piece belongs to, up to its arguments.
+    fn call_of(&self, call: u64) -> String {
+        format!(r#"{}"type":"function","function":{{"name":"lookup","#, self.style.call_ids.member(call))
+    }
+
     fn gap(&self) -> &'static str {
         if self.line_end == "\n" { "\n\n" } else { "\r\n\r\n" }
     }
 }
 
-/// What says which call a piece belongs to, up to its arguments.
-fn call_of(call: u64) -> String {
-    format!(r#""id":"call_{call}","type":"function","function":{{"name":"lookup","#)
-}
-
 /// The arguments of every tool call, in the pieces they come in.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
-/// The probabilities of these tokens, and of so many alternatives to each.
-fn logprobs<'a>(tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
+/// The probabilities of these tokens, and of so many alternatives to each, with members that no API has.
+fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
     let one = |token: &str, rank: u64| {
         // The likeliest has -0.25, the next one -0.5, and so on: numbers that every float type holds exactly.
         let logprob = -f64::from(u32::try_from(rank + 1).unwrap()) / 4.0;
-        json!({"token": token, "logprob": logprob, "bytes": token.as_bytes()})
+        json!({"token": token, "logprob": logprob, "bytes": token.as_bytes(), "token_id": rank})
     };
     let told = tokens.into_iter().map(|token| {
         let mut told = one(&token, 0);
@@ -149,7 +155,7 @@ fn logprobs<'a>(tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u6
         told["top_logprobs"] = (alternatives > 0).then(|| one(&token, 0)).into_iter().chain(others).collect();
         told
     });
-    json!({"content": told.collect::<Vec<_>>()})
+    json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
 /// A whole answer; the usage may be left out.
@@ -163,7 +169,7 @@ pub(super) fn whole(
     usage: Option<Usage>,
 ) -> String {
     let words = (0..text_tokens(script, length)).map(|index| script.word(index));
-    let logprobs = alternatives.map(|most| logprobs(words, most));
+    let logprobs = alternatives.map(|most| logprobs(script, words, most));
     let choices: Vec<Value> = (0..choices)
         .map(|index| json!({"index": index, "message": message(script, length), "logprobs": logprobs, "finish_reason": finish}))
         .collect();
@@ -186,14 +192,19 @@ fn message(script: &Script, length: u64) -> Value {
     let reasoning = script.reasoning_tokens.min(script.completion_tokens).min(length);
     let words = text_tokens(script, length);
     let calls = length.saturating_sub(script.completion_tokens) / super::script::TOKENS_PER_CALL;
-    let mut message = json!({"role": "assistant", "content": script.words(words)});
+    let mut message = json!({"role": "assistant", "content": null});
+    message[script.text_field()] = script.words(words).into();
     if reasoning > 0 {
         message[script.style.reasoning.name()] = text(reasoning).into();
     }
     if calls > 0 {
         let call = |index| {
-            json!({"id": format!("call_{index}"), "type": "function",
-                "function": {"name": "lookup", "arguments": format!("{}{}", ARGUMENTS.0, ARGUMENTS.1)}})
+            let id = script.style.call_ids.member(index);
+            let arguments = Value::from(format!("{}{}", ARGUMENTS.0, ARGUMENTS.1));
+            let call = format!(
+                r#"{{{id}"type":"function","function":{{"name":"lookup","arguments":{arguments}}}}}"#
+            );
+            serde_json::from_str::<Value>(&call).unwrap()
         };
         message["tool_calls"] = (0..calls).map(call).collect();
         if words == 0 {

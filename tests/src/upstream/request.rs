@@ -52,15 +52,20 @@ pub(super) struct StreamOptions {
 }
 
 impl Asked<'_> {
-    /// The script in the last user message, if there is one.
+    /// The script in the last user message, if there is one, as far as it has come.
     pub(super) fn script(&self) -> Option<Script> {
         memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
         let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
-        let last = messages.iter().rev().find(|message| message["role"] == "user")?;
-        match &last["content"] {
+        let last = messages.iter().rposition(|message| message["role"] == "user")?;
+        let mut script = match &messages[last]["content"] {
             Value::String(text) => Script::in_message(text),
             Value::Array(parts) => parts.iter().find_map(|part| Script::in_message(part["text"].as_str()?)),
             _ => None,
+        }?;
+        let answered = messages[last..].iter().any(|message| message["role"] == "tool");
+        match script.then.take() {
+            Some(then) if answered => Some(*then),
+            _ => Some(script),
         }
     }
 

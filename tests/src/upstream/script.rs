@@ -25,8 +25,12 @@ pub struct Script {
     pub reasoning_tokens: u64,
     /// Said instead of the usual words, eight characters a token; `completion_tokens` then follows from it.
     pub says: String,
+    /// Says its text as a refusal.
+    pub refuses: bool,
     /// Tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
+    /// What it does instead once a tool has answered the last user message.
+    pub then: Option<Box<Script>>,
     /// Generates to the end whatever `max_tokens` says.
     pub ignores_max_tokens: bool,
     /// Milliseconds before the response's head.
@@ -39,6 +43,8 @@ pub struct Script {
     pub told: Told,
     /// What goes wrong.
     pub fault: Fault,
+    /// How many requests of this tag it goes wrong for, the first ones; 0 is all of them.
+    pub faults: u64,
     /// Habits in which servers differ.
     pub style: Style,
 }
@@ -54,13 +60,16 @@ impl Default for Script {
             completion_tokens: 5,
             reasoning_tokens: 0,
             says: String::new(),
+            refuses: false,
             tool_calls: 0,
+            then: None,
             ignores_max_tokens: false,
             head_after_ms: 0,
             pace_ms: 0,
             finish_reason: None,
             told: Told::Truth,
             fault: Fault::None,
+            faults: 0,
             style: Style::default(),
         }
     }
@@ -213,6 +222,8 @@ pub struct Style {
     pub timings: bool,
     /// Repeats a call's id and name with every piece, as llama-cpp-python.
     pub repeats_calls: bool,
+    /// The ids of its calls.
+    pub call_ids: CallIds,
     /// Repeats the role in every chunk, as Ollama.
     pub role_everywhere: bool,
     /// Never says the role.
@@ -225,8 +236,37 @@ pub struct Style {
     pub no_cached_tokens: bool,
     /// Sends a comment before every token.
     pub comments: bool,
+    /// Breaks lines between the members of probabilities.
+    pub lines: bool,
     /// Ends its lines with carriage returns too.
     pub crlf: bool,
+}
+
+/// The ids that a server gives to calls of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIds {
+    /// One for each.
+    #[default]
+    Given,
+    /// `null`.
+    Null,
+    /// No such member.
+    Missing,
+    /// An empty text, as Gemini.
+    Empty,
+}
+
+impl CallIds {
+    /// The member of a call, with the comma after it.
+    pub(super) fn member(self, call: u64) -> String {
+        match self {
+            Self::Given => format!(r#""id":"call_{call}","#),
+            Self::Null => r#""id":null,"#.into(),
+            Self::Missing => String::new(),
+            Self::Empty => r#""id":"","#.into(),
+        }
+    }
 }
 
 /// What a server calls reasoning.
@@ -319,7 +359,13 @@ impl Script {
             let pieces = self.says.chars().count().div_ceil(PIECE) as u64;
             self.completion_tokens = self.reasoning_tokens + pieces;
         }
+        self.then = self.then.map(|then| Box::new(then.measured()));
         self
+    }
+
+    /// The member that its text is said as.
+    pub(super) const fn text_field(&self) -> &'static str {
+        if self.refuses { "refusal" } else { "content" }
     }
 
     /// The text's so-and-so-many-th token.
