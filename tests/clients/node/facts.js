@@ -1,6 +1,13 @@
 /** Runs functions that are named as facts, and says of each whether it holds. */
 
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import OpenAI from 'openai';
+
+/** Fails the first request of its tag as an upstream that is overloaded, and answers the next one. */
+export const TOLD_LATER = { fault: { error: { status: 503, shape: 'nested' } }, faults: 1 };
+/** How long all that a key may spend is held: less than three attempts take that are a second apart. */
+const HELD_MS = 2_200;
 
 const facts = [];
 
@@ -21,6 +28,22 @@ export function setting(name) {
 
 /** The user message that makes a scripted model do this. */
 export const scripted = (members) => ({ role: 'user', content: JSON.stringify({ script: members ?? {} }) });
+
+/** The plaintext of a new API key. */
+export async function makeKey(fields) {
+  const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
+  return (await management.post('/management/keys', { body: { label: 'clients', ...fields } })).key;
+}
+
+/** Calls `use` while all that a key may spend is held by an answer that takes a while. */
+export async function whileHeld(apiKey, use) {
+  const holder = new OpenAI({ baseURL: setting('BASE_URL'), apiKey });
+  const messages = [scripted({ head_after_ms: HELD_MS, completion_tokens: 1 })];
+  const waiting = holder.chat.completions.create({ model: 'Model Flash', messages });
+  await sleep(1_000);
+  const [used] = await Promise.all([use(), waiting]);
+  return used;
+}
 
 /** All that a stream says. */
 export async function collect(stream) {

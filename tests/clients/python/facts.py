@@ -6,7 +6,15 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from openai import AsyncOpenAI, OpenAI
+
+# Fails the first request of its tag as an upstream that is overloaded, and answers the next one.
+TOLD_LATER = {"fault": {"error": {"status": 503, "shape": "nested"}}, "faults": 1}
+# How long all that a key may spend is held: less than three attempts take that are a second apart.
+HELD_MS = 2_200
 
 _facts: list[Callable] = []
 
@@ -27,6 +35,23 @@ def setting(name: str) -> str:
 def scripted(**members) -> dict:
     """The user message that makes a scripted model do this."""
     return {"role": "user", "content": json.dumps({"script": members})}
+
+
+def make_key(**fields) -> str:
+    """The plaintext of a new API key."""
+    manage = OpenAI(base_url=setting("BASE_URL"), api_key=setting("MANAGEMENT_KEY"))
+    return manage.post("/management/keys", body={"label": "clients", **fields}, cast_to=dict)["key"]
+
+
+@asynccontextmanager
+async def held(key: str) -> AsyncIterator[None]:
+    """Begins with all that a key may spend held by an answer that takes a while, and ends when both are done."""
+    async with AsyncOpenAI(base_url=setting("BASE_URL"), api_key=key) as holder:
+        slow = [scripted(head_after_ms=HELD_MS, completion_tokens=1)]
+        waiting = asyncio.create_task(holder.chat.completions.create(model="Model Flash", messages=slow))
+        await asyncio.sleep(1)
+        yield
+        await waiting
 
 
 def raises(error: type[Exception], call: Callable) -> Exception:

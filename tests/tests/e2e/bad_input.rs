@@ -205,6 +205,9 @@ async fn bodies_are_json_of_a_bounded_size() {
     for wrong in ["text/plain", "application/x-www-form-urlencoded", "application/merge-patch+json"] {
         post(&stack, &key, Some(wrong), good.clone()).await.assert_error(415, "unsupported_media_type");
     }
+    let compressed = stack.call(&key, Script::default()).header("content-encoding", "gzip").send().await;
+    compressed.assert_error(415, "unsupported_media_type");
+    assert!(compressed.text().contains("'gzip'"), "{compressed}");
     let large = post(&stack, &key, None, vec![b' '; (1 << 20) + 1]).await;
     large.assert_error(413, "request_too_large");
     assert_unchanged(&stack, &key).await;
@@ -214,6 +217,8 @@ async fn bodies_are_json_of_a_bounded_size() {
         let call = stack.call(&key, Script::tokens(1, 1));
         assert_eq!(call.header("content-type", usual.unwrap_or("application/json")).send().await.status, 200);
     }
+    let plain = stack.call(&key, Script::tokens(1, 1)).header("content-encoding", "identity");
+    assert_eq!(plain.send().await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

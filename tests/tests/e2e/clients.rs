@@ -1,12 +1,19 @@
 //! The clients that people use: the official SDKs, frameworks and a command line. What each of them sees is written down
 //! in `tests/clients`; what of it reached the model is asserted here.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
+use http::Method;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Models, Options, PATIENCE, Server, Settings, Stack},
+    harness::{
+        ApiKey, Door, Exchange, FLASH, Models, Options, PATIENCE, Server, Settings, Stack, cost, nanos,
+    },
     upstream::{Generation, Script},
 };
 use tokio::{task::spawn_blocking, time::timeout};
@@ -92,6 +99,26 @@ async fn the_llm_command_needs_nothing_but_the_address() {
     assert!(parts[1]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_openai_agents_sdk_converses_and_pays_exactly() {
+    converses("python/with_agents.py", "agents").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn pydantic_ai_converses_and_pays_exactly() {
+    let stack = converses("python/with_pydantic_ai.py", "pydantic-ai").await;
+    for body in forwarded(&stack, "pydantic-ai conversation") {
+        let reasoning = &body["messages"][7]["reasoning_content"];
+        assert_eq!(reasoning, " the quick brown fox", "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn langchain_for_node_converses_and_pays_exactly() {
+    let stack = converses("node/langchain.js", "langchain js").await;
+    assert_eq!(forwarded(&stack, "langchain js shape")[0]["response_format"]["type"], "json_schema");
+}
+
 /// Every error of the contract but our own bugs, which no client can ask for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
@@ -124,6 +151,49 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     // Its gateway has to live until it is settled.
     drop(first);
     stack.released(PATIENCE).await;
+}
+
+/// Runs a framework's facts: what of its conversation reached the model, how often it tried what failed, and that all its
+/// keys were billed exactly what was generated.
+async fn converses(script: &str, client: &str) -> Stack {
+    let stack = of(Models::Scripted).await;
+    let exchanges = holds(script, &stack, &stack.key().await, &[]).await;
+    for body in forwarded(&stack, &format!("{client} conversation")) {
+        assert_conversation(&body);
+    }
+    let answered = |status: u16| exchanges.iter().filter(|exchange| exchange.status == status).count();
+    assert_eq!([401, 402, 404].map(answered), [1, 1, 1], "not tried again");
+    assert!((1..ATTEMPTS).contains(&answered(429)) && answered(503) == 1, "tried until it succeeds");
+    assert_eq!(stack.upstream.tagged(&format!("{client} 429")).len(), 1, "billed once");
+    assert_eq!(stack.upstream.tagged(&format!("{client} 503")).len(), 2, "the second of them was answered");
+    assert_paid(&stack).await;
+    stack
+}
+
+/// What the model reads of a conversation in which it refused, called a tool without giving an id, and reasoned.
+fn assert_conversation(body: &Value) {
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let turn = ["user", "assistant"];
+    let expected = [&turn[..], &["user", "assistant", "tool", "assistant"], &turn, &["user"]].concat();
+    assert_eq!(roles, expected, "{body}");
+    let refused = &messages[1]["content"];
+    assert!(*refused == "I cannot." || refused[0]["text"] == "I cannot.", "{body}");
+    let id = messages[3]["tool_calls"][0]["id"].as_str().unwrap();
+    let hex = id.strip_prefix("call_").unwrap_or_default();
+    assert!(hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit()), "{body}");
+    assert_eq!(messages[4]["tool_call_id"], id, "{body}");
+    assert_eq!(messages[5]["content"], "It is 42.", "{body}");
+}
+
+/// Asserts that the keys of a stack were billed, all together, exactly what its model generated.
+async fn assert_paid(stack: &Stack) {
+    stack.released(PATIENCE).await;
+    let listed = stack.manage(Method::GET, "", None).await.json();
+    let used: i64 = listed["data"].as_array().unwrap().iter().map(|key| nanos(&key["used"]).nanos()).sum();
+    let generated = stack.upstream.generations();
+    let costs: i64 = generated.iter().map(|generation| cost(FLASH, generation.served).nanos()).sum();
+    assert_eq!(used, costs, "of {} generations", generated.len());
 }
 
 /// A stack where others than the harness spend.
@@ -212,27 +282,53 @@ fn assert_forwarded(stack: &Stack) {
     }
 }
 
-/// Runs a script of `tests/clients`, which prints a line a fact.
-async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) {
-    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-    let (folder, file) = script.split_once('/').unwrap();
-    let program = match folder {
-        "python" => concat!(env!("CARGO_MANIFEST_DIR"), "/.venv/bin/python"),
-        other => other,
-    };
-    let mut command = Command::new(program);
+/// Runs a script of `tests/clients`, which prints a line a fact, and holds all that went through the door against the
+/// service's own description.
+async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) -> Vec<Exchange> {
+    let door = Door::before(&stack.url("")).await;
+    let mut command = client(script);
     command
-        .arg(file)
-        .current_dir(clients.join(folder))
-        .env("BASE_URL", stack.url("/v1"))
+        .env("BASE_URL", door.url() + "/v1")
         .env("API_KEY", &key.secret)
         .env("MANAGEMENT_KEY", &stack.account.management_key)
         .envs(more.iter().copied());
+    succeeds(script, command).await;
+    let exchanges = door.exchanges();
+    assert_described(stack, &exchanges).await;
+    exchanges
+}
+
+/// Asserts that what the service took, and what it answered, is as its description says.
+pub(super) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
+    let written: Vec<Value> = exchanges.iter().map(Exchange::to_json).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    serde_json::to_writer(&file, &written).unwrap();
+    let mut command = client("python/described.py");
+    command.arg(file.path()).env("BASE_URL", stack.url("/v1"));
+    succeeds("python/described.py", command).await;
+}
+
+/// The program that runs a script of `tests/clients`.
+fn client(script: &str) -> Command {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (folder, file) = script.split_once('/').unwrap();
+    let program = match folder {
+        "python" => tests.join(".venv/bin/python"),
+        other => PathBuf::from(other),
+    };
+    let mut command = Command::new(program);
+    command.arg(file).current_dir(tests.join("clients").join(folder));
+    command
+}
+
+/// Runs it to its end, which has to be a success.
+async fn succeeds(script: &str, mut command: Command) {
     // One that does not end in time ends when its server does.
     let ran = timeout(ALL_FACTS, spawn_blocking(move || command.output())).await;
     let ran = ran.unwrap_or_else(|_| panic!("{script} does not end")).unwrap();
-    let ran =
-        ran.unwrap_or_else(|e| panic!("cannot run {program} ({e}); tests/tools/install.sh installs it"));
+    let ran = ran.unwrap_or_else(|e| {
+        panic!("cannot run {script} ({e}); tests/tools/install.sh installs what it needs")
+    });
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
 }

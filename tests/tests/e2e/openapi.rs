@@ -2,8 +2,15 @@
 
 use std::{env, path::Path, process::Command, time::Duration};
 
-use tests::harness::Stack;
+use http::Method;
+use serde_json::{Value, json};
+use tests::{
+    harness::{Door, FLASH, Stack},
+    upstream::Script,
+};
 use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::clients::assert_described;
 
 /// Examples of each route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` says how many.
 const EXAMPLES: u32 = 20;
@@ -47,4 +54,75 @@ async fn nothing_is_met_that_is_not_described() {
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(!said.contains("Authentication failed"), "a door stayed closed: {said}");
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// The other direction: nothing is taken that is not described. The requests of all clients are held against the
+/// description where those are run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_taken_is_described_however_unusual() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let door = Door::before(&stack.url("")).await;
+    let url = door.url() + "/v1/chat/completions";
+    for body in unusual() {
+        let shown = body.to_string();
+        let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
+        assert_eq!(answer.status, 200, "{shown}\n{answer}");
+    }
+    assert_described(&stack, &door.exchanges()).await;
+}
+
+/// Bodies at the edges of what is taken.
+fn unusual() -> Vec<Value> {
+    let user = json!({"role": "user", "content": Script::tokens(1, 1).message()});
+    let chat = |messages: Value, more: Value| {
+        let mut body = json!({"model": FLASH, "messages": messages});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f g", "arguments": ""}});
+    let part = json!({"type": "refusal", "refusal": "I cannot."});
+    let assistants = [
+        json!({"refusal": "I cannot."}),
+        json!({"content": null, "refusal": "I cannot."}),
+        json!({"content": [part, {"type": "text", "text": ""}], "refusal": null, "tool_calls": null}),
+        json!({"content": "", "refusal": "", "reasoning_content": null, "name": null}),
+        json!({"content": null, "reasoning_content": ""}),
+        json!({"tool_calls": [call], "reasoning_content": "hm", "refusal": "I cannot."}),
+    ];
+    let images = [
+        "HTTPS://images.example.com:8443/cat-1.png?size=%20x&a=b#top",
+        "http://example.com",
+        "https://größer.example/ä.webp",
+        "data:image/png;base64,QUI=",
+        "DATA:Image/JPG;Base64,QQ==",
+        "data:image/gif;base64,+/+/",
+    ];
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": null, "strict": null}}, function("g")]);
+    let choices = [
+        json!("none"),
+        json!(null),
+        function("g"),
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [function("f"), function("f")]}}),
+    ];
+    let mores = [
+        json!({"stop": ["a"], "seed": i64::MIN, "logit_bias": {"0": -100}, "modalities": ["text"], "reasoning_effort": null}),
+        json!({"stream": true, "stream_options": {"include_usage": null, "unheard_of": 1}, "stop": "x", "temperature": 2.0}),
+        json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "description": null, "schema": {}}}}),
+        json!({"logprobs": true, "top_logprobs": 20, "n": 8, "max_tokens": 1, "max_completion_tokens": 1, "user": 7}),
+        json!({"logprobs": true, "stream": true, "response_format": {"type": "text", "json_schema": 7}}),
+    ];
+    let mut bodies: Vec<Value> = mores.into_iter().map(|more| chat(json!([user]), more)).collect();
+    bodies.extend(assistants.map(|mut assistant| {
+        assistant["role"] = "assistant".into();
+        chat(json!([assistant, user]), json!({}))
+    }));
+    bodies.extend(images.map(|url| {
+        let image = json!({"type": "image_url", "image_url": {"url": url, "detail": null}});
+        chat(json!([{"role": "user", "content": [image]}, user]), json!({}))
+    }));
+    bodies.extend(choices.map(|choice| chat(json!([user]), json!({"tools": tools, "tool_choice": choice}))));
+    bodies
 }

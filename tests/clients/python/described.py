@@ -1,0 +1,102 @@
+"""Holds recorded exchanges against the service's own description.
+
+The direction that property-based clients do not see: what the service takes, the description allows, and what it answers is
+described too, event by event in streams. Its only argument is a file with a JSON array of exchanges.
+"""
+
+import json
+import re
+import sys
+import urllib.request
+from pathlib import Path
+
+import jsonschema_rs
+from facts import fact, run, setting
+
+DOCUMENT = json.load(urllib.request.urlopen(setting("BASE_URL").removesuffix("/v1") + "/openapi.json"))
+EXCHANGES = json.loads(Path(sys.argv[1]).read_text())
+SHOWN = 600
+JSON, EVENTS = "application/json", "text/event-stream"
+
+
+def validator(schema: dict) -> jsonschema_rs.Validator:
+    """A validator of a schema that may refer to the description's components."""
+    return jsonschema_rs.Draft202012Validator({"components": DOCUMENT["components"], "allOf": [schema]})
+
+
+def wrong(schema: dict, value) -> str:
+    """Why a value is not described; empty where it is."""
+    error = next(validator(schema).iter_errors(value), None)
+    return f"{error.message[:SHOWN]} at {error.instance_path}" if error else ""
+
+
+def operation(exchange: dict) -> dict | None:
+    """The description of the route, where there is one."""
+    method, path = exchange["request"].split(" ")
+    for template, methods in DOCUMENT["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path.split("?")[0].rstrip("/") or "/"):
+            return methods.get(method.lower())
+    return None
+
+
+def media_type(text: str | None) -> str:
+    return (text or JSON).split(";")[0].strip().lower()
+
+
+def described(response: dict, exchange: dict) -> str:
+    """Why an answer is not described; empty where it is."""
+    kind = media_type(exchange["answer_type"])
+    if (content := response["content"].get(kind)) is None:
+        return f"{kind} is not described"
+    if kind == JSON:
+        return wrong(content["schema"], json.loads(exchange["answer"]))
+    # An event of several lines would be a line end of the upstream's; one without its blank line was cut off.
+    events = exchange["answer"].split("\n\n")[:-1]
+    for event in events:
+        if event.startswith(":") or event == "data: [DONE]":
+            continue
+        data = json.loads(event.removeprefix("data: "))
+        name = "Error" if "error" in data else "ChatCompletionChunk"
+        if problem := wrong({"$ref": f"#/components/schemas/{name}"}, data):
+            return f"{problem} in {event[:SHOWN]}"
+    return ""
+
+
+def all_hold(judge) -> None:
+    problems = [(problem, exchange) for exchange in EXCHANGES if (problem := judge(exchange))]
+    shown = [f"{problem}: {exchange['request']} {exchange['body'][:SHOWN]}" for problem, exchange in problems[:5]]
+    assert not problems, f"{len(problems)} of {len(EXCHANGES)}\n" + "\n".join(shown)
+
+
+@fact
+def what_the_service_takes_its_description_allows():
+    def judge(exchange):
+        if exchange["status"] >= 400:
+            return ""
+        if (route := operation(exchange)) is None:
+            return "no such route"
+        if not exchange["body"]:
+            return ""
+        content = route["requestBody"]["content"].get(media_type(exchange["request_type"]))
+        return wrong(content["schema"], json.loads(exchange["body"])) if content else "no such type of body"
+
+    all_hold(judge)
+
+
+@fact
+def what_the_service_answers_is_described():
+    def judge(exchange):
+        if (route := operation(exchange)) is None:
+            return ""
+        if (response := route["responses"].get(str(exchange["status"]))) is None:
+            return f"{exchange['status']} is not described"
+        return described(response, exchange)
+
+    all_hold(judge)
+
+
+if __name__ == "__main__":
+    taken = sum(exchange["status"] < 400 for exchange in EXCHANGES)
+    print(f"{len(EXCHANGES)} exchanges, {taken} of them without an error")
+    assert taken, "nothing was taken"
+    run()
