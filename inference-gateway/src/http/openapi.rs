@@ -162,6 +162,8 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
         }},
     });
     let operation = Operation::new("createChatCompletion", "The model's answer.").secured("apiKey");
+    let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
+    let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
     let operation = operation.responds(200, "The answer.", &content, &["x-generation-id", "x-max-tokens"]);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
