@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 
 /** Fails the first request of its tag as an upstream that is overloaded, and answers the next one. */
-export const TOLD_LATER = { fault: { error: { status: 503, shape: 'nested' } }, faults: 1 };
+export const RECOVERS = { fault: { error: { status: 503, shape: 'nested' } }, faults: 1 };
 /** How long all that a key may spend is held: less than three attempts take that are a second apart. */
 const HELD_MS = 2_200;
 

@@ -6,7 +6,7 @@ import { AIMessage, HumanMessage, SystemMessage } from '@langchain/core/messages
 import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { z } from 'zod';
-import { TOLD_LATER, collect, fact, makeKey, run, scripted, setting, whileHeld } from './facts.js';
+import { RECOVERS, collect, fact, makeKey, run, scripted, setting, whileHeld } from './facts.js';
 
 const configuration = { baseURL: setting('BASE_URL') };
 const connect = (apiKey, model = 'Model Flash') => new ChatOpenAI({ model, apiKey, configuration, streamUsage: true });
@@ -119,7 +119,7 @@ fact('what may succeed later is tried again', async () => {
   const key = await makeKey({ limit: 0.001 });
   const met = await Promise.all([
     whileHeld(key, () => connect(key).invoke([asking({ tag: 'langchain js 429' })])),
-    model.invoke([asking({ tag: 'langchain js 503', ...TOLD_LATER })]),
+    model.invoke([asking({ tag: 'langchain js 503', ...RECOVERS })]),
   ]);
   assert.deepEqual(met.map((said) => said.content), [SAID, SAID]);
 });

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from openai import AsyncOpenAI, OpenAI
 
 # Fails the first request of its tag as an upstream that is overloaded, and answers the next one.
-TOLD_LATER = {"fault": {"error": {"status": 503, "shape": "nested"}}, "faults": 1}
+RECOVERS = {"fault": {"error": {"status": 503, "shape": "nested"}}, "faults": 1}
 # How long all that a key may spend is held: less than three attempts take that are a second apart.
 HELD_MS = 2_200
 

@@ -13,7 +13,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from facts import TOLD_LATER, fact, held, make_key, run, scripted, setting
+from facts import RECOVERS, fact, held, make_key, run, scripted, setting
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import BaseModel
@@ -143,7 +143,7 @@ async def what_may_succeed_later_is_tried_again():
         async with held(key):
             return await ask(agent(key), [], tag="agents 429")
 
-    met = await asyncio.gather(reserved(), ask(agent(), [], tag="agents 503", **TOLD_LATER))
+    met = await asyncio.gather(reserved(), ask(agent(), [], tag="agents 503", **RECOVERS))
     assert [result.final_output for result in met] == [" the quick brown fox jumps"] * 2
 
 

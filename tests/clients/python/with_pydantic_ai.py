@@ -4,7 +4,7 @@ import asyncio
 import json
 from importlib.metadata import version
 
-from facts import TOLD_LATER, fact, held, make_key, run, scripted, setting
+from facts import RECOVERS, fact, held, make_key, run, scripted, setting
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, capture_run_messages
 from pydantic_ai.exceptions import ContentFilterError, ModelHTTPError
@@ -131,7 +131,7 @@ async def what_may_succeed_later_is_tried_again():
         async with held(key):
             return await ask(agent(key), [], tag="pydantic-ai 429")
 
-    met = await asyncio.gather(reserved(), ask(agent(), [], tag="pydantic-ai 503", **TOLD_LATER))
+    met = await asyncio.gather(reserved(), ask(agent(), [], tag="pydantic-ai 503", **RECOVERS))
     assert [said for said, _, _ in met] == [" the quick brown fox jumps"] * 2
 
 

@@ -78,7 +78,7 @@ impl Drop for Door {
 }
 
 impl Exchange {
-    /// How the exchange is written down for those who judge it elsewhere.
+    /// The exchange as JSON, for programs that judge it.
     pub fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of_request = self.headers.get(header::CONTENT_TYPE).map(|value| text(value.as_bytes()));

@@ -153,7 +153,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     stack.released(PATIENCE).await;
 }
 
-/// Runs a framework's facts: what of its conversation reached the model, how often it tried what failed, and that all its
+/// Runs a framework's facts. Asserts what of its conversation reached the model, how often it tried what failed, and that its
 /// keys were billed exactly what was generated.
 async fn converses(script: &str, client: &str) -> Stack {
     let stack = of(Models::Scripted).await;
@@ -170,7 +170,7 @@ async fn converses(script: &str, client: &str) -> Stack {
     stack
 }
 
-/// What the model reads of a conversation in which it refused, called a tool without giving an id, and reasoned.
+/// Asserts what the model reads of a conversation in which it refused, called a tool without giving an id, and reasoned.
 fn assert_conversation(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();

@@ -47,9 +47,9 @@ struct Call {
     index: u64,
     /// The upstream's, as it was spelled; empty where it gave none before another was made.
     id: String,
-    /// As it was spelled; empty while it was not said.
+    /// As it was spelled; empty before a piece had one.
     name: String,
-    /// Whether some of its arguments were sent.
+    /// Some of its arguments were sent.
     has_arguments: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum PieceId {
 pub(super) struct Piece {
     /// The call, as the client counts.
     pub(super) index: u64,
-    /// Which id is to be sent.
+    /// The id that is to be sent.
     pub(super) id: PieceId,
     /// Whether its name is to be sent.
     pub(super) name_is_new: bool,
@@ -118,7 +118,7 @@ impl Calls {
 }
 
 impl Call {
-    /// Whether a piece of this id and name begins another call. A new id alone does not: some servers make one up for
+    /// Tells a piece of this id and name that begins another call. A new id alone does not: some servers make one up for
     /// every piece. Of calls without ids, one that is named after arguments is another one.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {

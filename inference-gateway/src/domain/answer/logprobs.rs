@@ -26,7 +26,7 @@ struct Logprobs<'a> {
 }
 
 #[derive(Deserialize)]
-struct Token<'a> {
+struct TokenLogprob<'a> {
     #[serde(borrow)]
     token: Spelled<'a>,
     #[serde(borrow)]
@@ -70,7 +70,7 @@ fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Resu
 
 /// Writes the tokens of a list as they are read.
 struct Tokens<'o> {
-    /// Whether each has alternatives; these have none of their own.
+    /// Each has alternatives; these have none of their own.
     alternatives: bool,
     out: &'o mut BytesMut,
 }
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for Tokens<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<(), A::Error> {
         let mut before = "";
-        while let Some(token) = tokens.next_element::<Token<'de>>()? {
+        while let Some(token) = tokens.next_element::<TokenLogprob<'de>>()? {
             put(self.out, before);
             before = ",";
             token.write(self.alternatives, self.out);
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for Tokens<'_> {
     }
 }
 
-impl Token<'_> {
+impl TokenLogprob<'_> {
     fn write(&self, alternatives: bool, out: &mut BytesMut) {
         put(out, r#"{"token":"#);
         put(out, self.token.0);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_ends_within() {
+    fn no_line_ends_are_left_within() {
         let upstream = "{\n\n\"content\"\r\n:\r[\n{\"token\":\"a\\n\",\n\"logprob\":\n-1,\"bytes\":[\n10\n],\"top_logprobs\":\n[\n{\"token\":\n\"b\"}\n]}\n]\n}";
         let written = written(upstream);
         assert!(!written.contains(['\n', '\r']), "{written}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_can_be_used_is_null() {
+    fn what_cannot_be_used_is_null() {
         for nothing in [
             "null",
             "[]",

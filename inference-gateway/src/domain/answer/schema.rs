@@ -108,7 +108,7 @@ fn said() -> Value {
     })
 }
 
-/// How likely each token of a text was.
+/// Log probabilities of the tokens of a text, or of a refusal.
 fn logprobs() -> Value {
     let token = |more: &[&str], alternatives: Option<Value>| {
         let mut properties = json!({

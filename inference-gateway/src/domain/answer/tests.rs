@@ -261,7 +261,7 @@ fn calls_that_share_an_index_are_kept_apart_and_ids_that_are_made_up_are_not_bel
     );
 }
 
-/// Whether this is an id as they are made for calls that come without one.
+/// True of ids as they are made for calls that come without one.
 fn is_made(id: &Value) -> bool {
     let hex = id.as_str().and_then(|id| id.strip_prefix("call_")).unwrap_or_default();
     hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
