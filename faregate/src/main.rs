@@ -15,6 +15,7 @@ use key_service::{
     management::Management,
     server::{Parts as KeyServiceParts, Server as KeyService, readiness},
 };
+use mimalloc::MiMalloc;
 use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System, random_bytes},
@@ -25,6 +26,10 @@ use shared::{
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// Allocator of the whole program.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Requests that the demo model holds at once; one more is told to come back.
 const DEMO_REQUESTS: usize = 64;

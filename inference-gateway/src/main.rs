@@ -9,6 +9,7 @@ use inference_gateway::{
     config::Options,
     server::{Parts, Server},
 };
+use mimalloc::MiMalloc;
 use shared::{
     clock::System,
     config::Common,
@@ -18,6 +19,10 @@ use shared::{
     telemetry,
 };
 use tokio_util::sync::CancellationToken;
+
+/// Allocator of the whole program.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Carries requests to a model and back, and meters them on the way.
 #[derive(Parser)]

@@ -13,6 +13,7 @@ use key_service::{
     management::Management,
     server::{Parts, Server, readiness},
 };
+use mimalloc::MiMalloc;
 use shared::{
     clock::{Clock, System},
     config::Common,
@@ -22,6 +23,10 @@ use shared::{
     telemetry,
 };
 use tokio_util::sync::CancellationToken;
+
+/// Allocator of the whole program.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]

@@ -5,6 +5,7 @@ use std::{io::Write, net::SocketAddr, num::NonZero, path::PathBuf, process::Exit
 use anyhow::Context;
 use clap::Parser;
 use local_model::{Engine, Model, Options};
+use mimalloc::MiMalloc;
 use shared::{
     clock::{Clock, System, random_bytes},
     probe::probe,
@@ -12,6 +13,10 @@ use shared::{
     telemetry::{self, LogFormat},
 };
 use tokio_util::sync::CancellationToken;
+
+/// Allocator of the whole program.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Serves a language model on the CPU. Without --weights, the tiny demo model.
 #[derive(Parser)]
