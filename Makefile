@@ -2,7 +2,8 @@
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
 # deny   licences, sources and advisories of what is built upon; needs cargo-deny, and the advisories from the network
-# bench  measure CPU per request beside a bare proxy, and what a key, a long prompt and an open stream weigh
+# bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a
+#        minute, PROFILE=release for binaries that build quickly
 
 .PHONY: run check test deny bench
 
@@ -25,8 +26,7 @@ test:
 deny:
 	cargo deny check
 
+bench: PROFILE ?= dist
 bench:
-	cargo build --release --workspace --bins
-	target/release/bench
-	target/release/bench keys
-	target/release/bench memory
+	cargo build --profile $(PROFILE) --workspace --bins
+	target/$(PROFILE)/bench $(BENCH)

@@ -1,57 +1,74 @@
-//! Measures what a request costs: of the real programs, beside a bare proxy and the upstream alone, in one run.
+//! Measures the CPU of a request: of the real programs, beside a bare proxy, in one run.
 //!
-//! Seconds of CPU are told by the system for each process, so neither the load generator nor the upstream counts for
-//! what stands between them. Rounds alternate between the systems, so that a machine that gets slower meanwhile does
-//! so for all of them.
+//! The system counts CPU by process, so neither the load generator nor the upstream is part of a figure. Rounds
+//! alternate between the systems, so that a machine that gets slower meanwhile does so for all of them.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
 
 use installation::{Installation, Setup};
-use load::{Load, Work};
-use process::{Cpu, Process};
+use load::{Held, Load, Target, Work};
+use process::{Process, cpu, memory};
 use redis::Counters;
 pub use report::Report;
 
 mod installation;
-pub mod keys;
 mod load;
-pub mod memory;
 mod process;
+pub mod prompts;
 pub mod proxy;
 mod redis;
 mod report;
 
 /// Whole requests under way at once.
 const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];
-/// Before each measurement, so that connections and caches are warm.
+/// The number of them for which there are most figures.
+const MANY: u32 = 64;
+/// HTTP/2 connections that carry all load.
+const SHARED: [u32; 2] = [1, 2];
+/// Load before each measurement, so that connections and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Tokens of each answer: some 0.7 kB of JSON.
+/// Tokens of each whole answer: some 0.7 kB of JSON.
 const TOKENS: u32 = 75;
-/// Milliseconds between two tokens of a stream.
-const PACE_MS: u32 = 20;
+/// Time between two tokens of a stream.
+const PACE: Duration = Duration::from_millis(20);
+/// Time between two tokens of a slow stream.
+const SLOW_PACE: Duration = Duration::from_secs(5);
+/// Entries of a journal that is soon full: the fewest allowed.
+const SMALL_JOURNAL: u32 = 1_000;
+/// Keys that are drawn from at random.
+const KEYS: usize = 1_000;
+/// Time for memory to be given back and for holds to be settled.
+const IDLE: Duration = Duration::from_secs(5);
 
-/// How much is measured.
+/// The extent of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Seconds of each measurement.
-    pub seconds: u64,
-    /// Measurements of each kind and system.
+    pub seconds: u32,
+    /// Measurements of each kind and system; their sums are reported.
     pub rounds: u32,
-    /// Streams open at once.
-    pub streams: u32,
+    /// Chunks of each stream.
+    pub chunks: u32,
+    /// Slow streams that are held open.
+    pub held: usize,
+    /// Requests that a gateway serves before its memory is looked at.
+    pub requests: u32,
 }
 
-/// What is measured: processes that together answer at one address.
+impl Plan {
+    /// The full extent: some ten minutes.
+    pub const FULL: Self = Self { seconds: 3, rounds: 3, chunks: 200, held: 1_000, requests: 100_000 };
+    /// A short one, of about a minute, whose figures are rough.
+    pub const QUICK: Self = Self { seconds: 1, rounds: 1, chunks: 50, held: 200, requests: 5_000 };
+}
+
+/// Processes that together answer at some addresses.
 struct System {
     name: &'static str,
-    address: SocketAddr,
-    /// The credentials that are sent in turn; some systems ignore them.
-    keys: Vec<String>,
+    target: Target,
     parts: Vec<Part>,
-    /// Where its Redis counts, if it has one.
     redis: Option<redis::Teller>,
 }
 
@@ -63,67 +80,141 @@ struct Part {
 
 impl System {
     fn single(name: &'static str, process: &Process) -> Self {
-        let parts = vec![Part { name, pid: process.pid() }];
-        Self { name, address: process.address, keys: vec!["none".to_owned()], parts, redis: None }
+        let target = Target::new(vec![process.address], vec!["none".to_owned()]);
+        Self { name, target, parts: vec![Part { name: "proxy", pid: process.pid() }], redis: None }
     }
 
     fn installed(name: &'static str, installation: &Installation) -> Self {
-        Self {
-            name,
-            address: installation.address(),
-            keys: vec![installation.key.clone()],
-            parts: installation.parts(),
-            redis: installation.redis(),
-        }
+        Self::with_keys(name, installation, vec![installation.key.clone()])
+    }
+
+    fn with_keys(name: &'static str, installation: &Installation, keys: Vec<String>) -> Self {
+        let target = Target::new(installation.addresses(), keys);
+        Self { name, target, parts: installation.parts(), redis: installation.redis() }
+    }
+
+    fn cpu(&self) -> Vec<Duration> {
+        self.parts.iter().map(|part| cpu(part.pid)).collect()
+    }
+
+    /// Resident memory of the processes that clients speak to.
+    fn memory(&self) -> u64 {
+        let first = self.parts[0].name;
+        self.parts.iter().filter(|part| part.name == first).map(|part| memory(part.pid)).sum()
     }
 }
 
 /// Measures everything. The processes are started here and end with it.
 pub async fn run(plan: &Plan) -> Report {
     let upstream = upstream().await;
-    let proxy = Process::start("bench", &["proxy", &upstream.address.to_string()]).await;
+    let address = upstream.address.to_string();
+    let bare = Process::start("bench", &["proxy", &address]).await;
+    let metering = Process::start("bench", &["proxy", &address, "--metering"]).await;
     let together = Installation::start(Setup::AllInOne, upstream.address).await;
-    let apart = Installation::start(Setup::Services, upstream.address).await;
-    let systems = [
-        System::single("the upstream alone", &upstream),
-        System::single("a bare axum proxy", &proxy),
-        System::installed("faregate", &together),
-        System::installed("services on Redis", &apart),
-    ];
-    let mut report = Report::new(&systems, plan);
+    let services = Installation::start(Setup::SERVICES, upstream.address).await;
+    let two = Installation::start(Setup::Services { each: 2, journal: None }, upstream.address).await;
+    let full = Setup::Services { each: 1, journal: Some(SMALL_JOURNAL) };
+    let full = Installation::start(full, upstream.address).await;
+    let bare = System::single(report::BARE, &bare);
+    let metering = System::single("metering proxy", &metering);
+    let together = System::installed(report::FAREGATE, &together);
+    let many_keys = System::with_keys(report::MANY_KEYS, &services, services.make_keys(KEYS).await);
+    let services = System::installed(report::SERVICES, &services);
+    let two = System::installed(report::TWO, &two);
+    let full = System::installed(report::FULL_JOURNAL, &full);
+
+    let mut cells: Vec<(&System, Work)> = Vec::new();
+    let compared = [&bare, &metering, &together, &services, &two];
+    for at_once in CONCURRENCIES {
+        cells.extend(compared.map(|system| (system, Work::Whole { at_once })));
+    }
+    cells.extend([&many_keys, &full].map(|system| (system, Work::Whole { at_once: MANY })));
+    for connections in SHARED {
+        cells.extend([&services, &two].map(|system| (system, Work::Shared { at_once: MANY, connections })));
+    }
+    cells.extend(compared.map(|system| (system, Work::Streamed { at_once: MANY, chunks: plan.chunks })));
+
+    let mut report = Report::new(plan);
     for _ in 0..plan.rounds {
-        for work in report.works() {
-            for (row, system) in systems.iter().enumerate() {
-                let measured = measure(system, work, Duration::from_secs(plan.seconds)).await;
-                report.add(row, work, measured);
-            }
+        for (system, work) in &cells {
+            report.add(system, *work, measure(system, *work, Duration::from_secs(plan.seconds.into())).await);
         }
     }
+    for system in [&bare, &metering, &together, &services] {
+        report.held.push((system.name, hold(system, plan).await));
+    }
+    report.memory = Some(wear(&services, plan).await);
     report
 }
 
 /// The model server behind all of them.
 async fn upstream() -> Process {
-    let (tokens, pace) = (TOKENS.to_string(), PACE_MS.to_string());
+    let (tokens, pace) = (TOKENS.to_string(), PACE.as_millis().to_string());
     Process::start("scripted-upstream", &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace])
         .await
 }
 
 async fn measure(system: &System, work: Work, duration: Duration) -> Measured {
-    load::run(system.address, &system.keys, work, WARM_UP).await;
+    load::run(&system.target, work.warming_up(), WARM_UP).await;
     let (cpu, redis) = (system.cpu(), system.redis.as_ref().map(redis::Teller::ask));
     let started = Instant::now();
-    let load = load::run(system.address, &system.keys, work, duration).await;
+    let load = load::run(&system.target, work, duration).await;
     let elapsed = started.elapsed();
-    let cpu = system.cpu().into_iter().zip(cpu).map(|(after, before)| after.since(before)).collect();
+    let cpu = system.cpu().into_iter().zip(cpu).map(|(after, before)| after.saturating_sub(before)).collect();
     let redis = system.redis.as_ref().zip(redis).map(|(teller, before)| teller.ask().since(before));
     Measured { load, cpu, elapsed, redis }
 }
 
-impl System {
-    fn cpu(&self) -> Vec<Cpu> {
-        self.parts.iter().map(|part| Cpu::of(part.pid)).collect()
+/// Holds slow streams open.
+async fn hold(system: &System, plan: &Plan) -> HeldOpen {
+    let before = system.memory();
+    let held = Held::open(&system.target, plan.held, SLOW_PACE).await;
+    let duration = SLOW_PACE * plan.seconds.min(3);
+    let cpu = system.cpu();
+    let started = Instant::now();
+    sleep(duration).await;
+    let elapsed = started.elapsed();
+    let used: Duration =
+        system.cpu().iter().zip(&cpu).map(|(after, before)| after.saturating_sub(*before)).sum();
+    let grown = system.memory().saturating_sub(before);
+    drop(held);
+    sleep(IDLE).await;
+    HeldOpen {
+        ms_per_second: used.as_secs_f64() * 1e3 / elapsed.as_secs_f64(),
+        bytes_each: grown / plan.held as u64,
     }
+}
+
+/// Serves many requests and streams, and looks at the memory of the gateway before and after, idle both times.
+async fn wear(system: &System, plan: &Plan) -> Wear {
+    sleep(IDLE).await;
+    let before = system.memory();
+    let mut served = 0;
+    while served < plan.requests {
+        let work = Work::Whole { at_once: CONCURRENCIES[3] };
+        served += load::run(&system.target, work, Duration::from_secs(1)).await.pieces;
+    }
+    let held = Held::open(&system.target, plan.held, PACE * 10).await;
+    sleep(IDLE).await;
+    drop(held);
+    // The pauses between collections of an idle allocator are longer than those between requests.
+    sleep(IDLE * 2).await;
+    Wear { requests: served, before, after: system.memory() }
+}
+
+/// Slow streams that were open.
+struct HeldOpen {
+    /// CPU of all processes.
+    ms_per_second: f64,
+    /// Growth of the processes that clients speak to.
+    bytes_each: u64,
+}
+
+/// Resident memory of an idle gateway before and after it served so many requests.
+struct Wear {
+    requests: u32,
+    before: u64,
+    after: u64,
 }
 
 /// One measurement, or several of a kind together.
@@ -149,14 +240,9 @@ impl Measured {
         }
     }
 
-    /// CPU microseconds per piece of work, by process.
-    fn micros_by_part(&self) -> Vec<f64> {
-        self.cpu.iter().map(|cpu| self.per_piece(cpu.as_secs_f64() * 1e6)).collect()
-    }
-
     /// CPU microseconds per piece of work.
     fn micros(&self) -> f64 {
-        self.micros_by_part().iter().sum()
+        self.per_piece(self.cpu.iter().sum::<Duration>().as_secs_f64() * 1e6)
     }
 
     fn per_piece(&self, sum: f64) -> f64 {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,14 +12,26 @@ use crate::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";
+/// Keys that are made at the same time.
+const MADE_TOGETHER: usize = 32;
 
-/// Which installation it is.
+/// The processes of an installation.
 #[derive(Clone, Copy)]
 pub(super) enum Setup {
     /// `faregate`: one process, SQLite.
     AllInOne,
-    /// One gateway, one key-service, one Redis, over TCP.
-    Services,
+    /// Services over one Redis, over TCP.
+    Services {
+        /// Gateways, and as many key-services.
+        each: usize,
+        /// Entries that the journal keeps, where it is not the default.
+        journal: Option<u32>,
+    },
+}
+
+impl Setup {
+    /// One gateway, one key-service, one Redis.
+    pub(super) const SERVICES: Self = Self::Services { each: 1, journal: None };
 }
 
 /// A running installation with an API key.
@@ -39,11 +52,12 @@ impl Installation {
         let file = data.path().join("models.toml");
         std::fs::write(&file, models.catalogue("openai", "").expect("models at an address are configured"))
             .unwrap();
-        let env = vec![("FAREGATE_MODELS", file.display().to_string())];
+        let mut env = vec![("FAREGATE_MODELS", file.display().to_string())];
         let deployment = match setup {
             Setup::AllInOne => Deployment::AllInOne,
-            Setup::Services => {
-                Deployment::Services { gateways: 1, key_services: 1, redis: Form::AsInstalled }
+            Setup::Services { each, journal } => {
+                env.extend(journal.map(|entries| ("FAREGATE_REDIS_JOURNAL_ENTRIES", entries.to_string())));
+                Deployment::Services { gateways: each, key_services: each, redis: Form::AsInstalled }
             }
         };
         let processes = deployment.start(data.path(), env).await;
@@ -57,9 +71,18 @@ impl Installation {
         installation
     }
 
-    /// Makes an API key, and gives its plaintext.
-    pub(super) async fn make_key(&self, http: &Http) -> String {
-        let url = format!("http://{}/v1/management/keys", self.address());
+    /// Makes API keys, and gives their plaintexts.
+    pub(super) async fn make_keys(&self, count: usize) -> Vec<String> {
+        let (http, mut keys) = (Http::new(), Vec::with_capacity(count));
+        while keys.len() < count {
+            let more = MADE_TOGETHER.min(count - keys.len());
+            keys.extend(join_all((0..more).map(|_| self.make_key(&http))).await);
+        }
+        keys
+    }
+
+    async fn make_key(&self, http: &Http) -> String {
+        let url = format!("{}/v1/management/keys", self.processes.gateways[0].public());
         let body = Some(json!({"label": "bench"}));
         let made = http.send_as(&self.management_key, Method::POST, &url, body).await;
         let key = made.json()["key"].take();
@@ -68,12 +91,12 @@ impl Installation {
     }
 
     /// Where clients reach it.
-    pub(super) fn address(&self) -> SocketAddr {
-        let public = self.processes.gateways[0].public();
-        public.trim_start_matches("http://").parse().expect("it is an address")
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |public: &str| public.trim_start_matches("http://").parse().expect("it is an address");
+        self.processes.gateways.iter().map(|gateway| address(gateway.public())).collect()
     }
 
-    /// Its processes.
+    /// Its processes, those that clients speak to first.
     pub(super) fn parts(&self) -> Vec<Part> {
         let Processes { gateways, key_services, redis } = &self.processes;
         let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
@@ -83,7 +106,7 @@ impl Installation {
         gateways.chain(key_services).chain(redis).collect()
     }
 
-    /// Where its Redis counts.
+    /// Its Redis, to ask for counters.
     pub(super) fn redis(&self) -> Option<Teller> {
         let url = self.processes.redis.as_ref()?.url();
         Some(Teller(url.trim_start_matches("redis://").parse().expect("it is on a port")))

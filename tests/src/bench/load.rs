@@ -1,4 +1,5 @@
-//! The load: a fixed number of connections, each with one request under way at all times.
+//! The load: connections that keep one request under way each, over bytes made beforehand, so that the generator costs
+//! little beside what it measures.
 
 use std::{
     net::SocketAddr,
@@ -10,38 +11,69 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use memchr::memmem;
 use serde_json::json;
-use tokio::{net::TcpStream, time::sleep};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
-use super::{PACE_MS, TOKENS};
+use super::PACE;
+use crate::{harness::FLASH, upstream::Script};
 
-/// Pieces of work that one connection does in one measurement, at most.
-const MOST_PIECES: u32 = 200_000;
+/// Requests of one connection in one measurement, at most.
+const MOST_REQUESTS: u32 = 200_000;
+/// Time that any answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Streams that are opened together: all of them at once would measure the crowd at the door.
+const OPENED_TOGETHER: usize = 50;
+/// Bytes that a read may bring.
+const READ: usize = 16 << 10;
 
-/// What is asked for.
+/// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whole answers; a piece is a request.
+    /// Whole answers, over as many connections.
     Whole {
         /// Requests at once.
         at_once: u32,
     },
-    /// Streams; a piece is a chunk.
+    /// Whole answers over a few HTTP/2 connections, as a proxy sends them.
+    Shared {
+        /// Requests at once.
+        at_once: u32,
+        /// Connections that carry them.
+        connections: u32,
+    },
+    /// Streams, each read to its end.
     Streamed {
         /// Streams at once.
         at_once: u32,
+        /// Chunks of each.
+        chunks: u32,
     },
 }
 
-/// What was done.
+impl Work {
+    /// The same work, with short streams.
+    pub(super) fn warming_up(self) -> Self {
+        match self {
+            Self::Streamed { at_once, .. } => Self::Streamed { at_once, chunks: 5 },
+            Self::Whole { .. } | Self::Shared { .. } => self,
+        }
+    }
+}
+
+/// Answers received.
 #[derive(Default)]
 pub(super) struct Load {
-    /// Requests or chunks.
+    /// Whole answers, or chunks of streams.
     pub(super) pieces: u32,
-    /// Of each request, until its answer, or until its first token.
+    /// Time until each answer, or until its first token.
     waits: Vec<Duration>,
 }
 
@@ -52,7 +84,7 @@ impl Load {
         self.waits.extend(other.waits);
     }
 
-    /// The wait that so many of a hundred requests did not exceed.
+    /// The wait that `percent` of the answers did not exceed.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.waits.clone();
         sorted.sort_unstable();
@@ -61,26 +93,56 @@ impl Load {
     }
 }
 
-/// Does the work for so long. What has begun by then is finished and counts too.
-pub(super) async fn run(address: SocketAddr, keys: &[String], work: Work, duration: Duration) -> Load {
+/// A place to send requests to: its addresses in turn, with one of the keys at random.
+#[derive(Clone)]
+pub(super) struct Target {
+    addresses: Arc<[SocketAddr]>,
+    keys: Arc<[String]>,
+}
+
+impl Target {
+    pub(super) fn new(addresses: Vec<SocketAddr>, keys: Vec<String>) -> Self {
+        Self { addresses: addresses.into(), keys: keys.into() }
+    }
+
+    fn address(&self, number: u32) -> SocketAddr {
+        self.addresses[number as usize % self.addresses.len()]
+    }
+
+    /// The bytes of an HTTP/1.1 request for each key.
+    fn requests(&self, body: &str) -> Arc<[Bytes]> {
+        let request = |key: &String| {
+            Bytes::from(format!(
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+                 content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            ))
+        };
+        self.keys.iter().map(request).collect()
+    }
+}
+
+/// Does the work for `duration`. Requests under way by then are finished and count too.
+pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
-    let (at_once, streamed) = match work {
-        Work::Whole { at_once } => (at_once, false),
-        Work::Streamed { at_once } => (at_once, true),
+    let workers = match work {
+        Work::Whole { at_once } => {
+            let requests = target.requests(&body(None));
+            (0..at_once)
+                .map(|number| worker(target, number, requests.clone(), 1, Duration::ZERO, deadline))
+                .collect()
+        }
+        Work::Streamed { at_once, chunks } => {
+            let requests =
+                target.requests(&body(Some(Script::tokens(200, u64::from(chunks)).pace(millis(PACE)))));
+            // Streams begin one after the other, so that they send at different moments.
+            let start = |number| PACE * chunks * number / at_once;
+            (0..at_once)
+                .map(|number| worker(target, number, requests.clone(), chunks, start(number), deadline))
+                .collect()
+        }
+        Work::Shared { at_once, connections } => shared(target, at_once, connections, deadline).await,
     };
-    let keys: Arc<[String]> = keys.into();
-    let workers = (0..at_once).map(|index| {
-        let chance = u64::from(index);
-        let mut worker = Worker { address, keys: keys.clone(), chance, streamed, load: Load::default() };
-        // Streams begin one after the other: all at once would measure the crowd at the door.
-        let delay =
-            if streamed { length_of_stream().min(duration) * index / at_once } else { Duration::ZERO };
-        tokio::spawn(async move {
-            sleep(delay).await;
-            worker.work(deadline).await;
-            worker.load
-        })
-    });
     let mut all = Load::default();
     for done in join_all(workers).await {
         all.add(done.expect("no request fails"));
@@ -88,96 +150,203 @@ pub(super) async fn run(address: SocketAddr, keys: &[String], work: Work, durati
     all
 }
 
-fn length_of_stream() -> Duration {
-    Duration::from_millis(u64::from(TOKENS * PACE_MS))
-}
-
-/// One connection.
-struct Worker {
-    address: SocketAddr,
-    keys: Arc<[String]>,
-    /// Which key comes next.
-    chance: u64,
-    streamed: bool,
-    load: Load,
-}
-
-impl Worker {
-    async fn work(&mut self, deadline: Instant) {
-        let stream = TcpStream::connect(self.address).await.expect("the server accepts connections");
-        stream.set_nodelay(true).unwrap();
-        let (mut connection, driver) = handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(driver);
-        while Instant::now() < deadline && self.load.pieces < MOST_PIECES {
-            self.request(&mut connection).await;
+fn worker(
+    target: &Target,
+    number: u32,
+    requests: Arc<[Bytes]>,
+    pieces: u32,
+    start: Duration,
+    deadline: Instant,
+) -> JoinHandle<Load> {
+    let (address, mut dice) = (target.address(number), Dice(u64::from(number)));
+    tokio::spawn(async move {
+        sleep(start).await;
+        let (mut connection, mut load) = (Connection::open(address).await, Load::default());
+        for _ in 0..MOST_REQUESTS {
+            if Instant::now() >= deadline {
+                break;
+            }
+            load.waits.push(connection.exchange(&requests[dice.below(requests.len())], pieces > 1).await);
+            load.pieces += pieces;
         }
+        load
+    })
+}
+
+/// A connection over HTTP/1.1.
+struct Connection {
+    stream: TcpStream,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server accepts connections");
+        stream.set_nodelay(true).unwrap();
+        Self { stream, answer: Vec::with_capacity(READ) }
     }
 
-    async fn request(&mut self, connection: &mut SendRequest<Full<Bytes>>) {
-        let key = self.next_key().to_owned();
-        let request = Request::post("/v1/chat/completions")
-            .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::AUTHORIZATION, format!("Bearer {key}"))
-            .body(Full::new(body(self.streamed)))
-            .unwrap();
+    /// Sends a request and reads its answer; the time until all of it, or until the first token of a stream, was there.
+    async fn exchange(&mut self, request: &[u8], streamed: bool) -> Duration {
         let sent = Instant::now();
-        connection.ready().await.unwrap();
-        let response = connection.send_request(request).await.unwrap();
-        let status = response.status();
-        let mut body = response.into_body();
+        self.send(request).await;
         let mut first = None;
-        let mut tail = Bytes::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.unwrap().into_data() else { continue };
-            if self.streamed {
-                self.load.pieces += count(memmem::find_iter(&data, b"\"content\":\" "));
-            }
-            if first.is_none() && (!self.streamed || memmem::find(&data, b"\"content\":\" ").is_some()) {
+        while !is_complete(&self.answer) {
+            self.read().await;
+            if streamed && first.is_none() && memmem::find(&self.answer, b"\"content\":\" ").is_some() {
                 first = Some(sent.elapsed());
             }
-            tail = data;
         }
-        assert!(status == 200, "{status}: {}", String::from_utf8_lossy(&tail));
-        if self.streamed {
-            assert!(
-                tail.ends_with(b"data: [DONE]\n\n"),
-                "a stream ends early: {}",
-                String::from_utf8_lossy(&tail)
-            );
-        } else {
-            self.load.pieces += 1;
-            first = Some(sent.elapsed());
-        }
-        self.load.waits.push(first.expect("an answer has a token"));
+        let shown = || String::from_utf8_lossy(&self.answer[self.answer.len().saturating_sub(1_000)..]);
+        assert!(self.answer.starts_with(b"HTTP/1.1 200"), "no answer: {}", shown());
+        assert!(
+            !streamed || memmem::find(&self.answer, b"data: [DONE]").is_some(),
+            "ended early: {}",
+            shown()
+        );
+        first.filter(|_| streamed).unwrap_or_else(|| sent.elapsed())
+    }
+
+    async fn send(&mut self, request: &[u8]) {
+        self.answer.clear();
+        self.stream.write_all(request).await.expect("the server reads requests");
+    }
+
+    async fn read(&mut self) {
+        self.answer.reserve(READ);
+        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.answer))
+            .await
+            .expect("the answer comes in time");
+        assert!(read.is_ok_and(|bytes| bytes > 0), "the server keeps connections open");
     }
 }
 
-impl Worker {
-    /// One of the keys, each as likely as any other, and the same ones in every run.
-    fn next_key(&mut self) -> &str {
-        self.chance =
-            self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let high = usize::try_from(self.chance >> 33).expect("31 bits fit");
-        &self.keys[high % self.keys.len()]
+/// Tells whether a response is there to its last byte.
+fn is_complete(answer: &[u8]) -> bool {
+    let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };
+    let (head, body) = (&answer[..end], &answer[end + 4..]);
+    let length = head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked("content-length:".len())?;
+        name.eq_ignore_ascii_case(b"content-length:")
+            .then(|| std::str::from_utf8(value).ok()?.trim().parse().ok())?
+    });
+    match length {
+        Some(length) => body.len() >= length,
+        None => body == b"0\r\n\r\n" || body.ends_with(b"\r\n0\r\n\r\n"),
     }
 }
 
-fn count(hits: impl Iterator) -> u32 {
-    u32::try_from(hits.count()).expect("a piece of a stream is short")
+/// Workers that share a few HTTP/2 connections.
+async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Instant) -> Vec<JoinHandle<Load>> {
+    let mut senders = Vec::new();
+    for number in 0..connections {
+        let stream =
+            TcpStream::connect(target.address(number)).await.expect("the server accepts connections");
+        stream.set_nodelay(true).unwrap();
+        let (sender, driver) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(driver);
+        senders.push(sender);
+    }
+    let (body, key) = (Bytes::from(body(None)), target.keys[0].clone());
+    let worker = |number: u32| {
+        let mut sender: http2::SendRequest<Full<Bytes>> = senders[(number % connections) as usize].clone();
+        let (body, authorization) = (body.clone(), format!("Bearer {key}"));
+        tokio::spawn(async move {
+            let mut load = Load::default();
+            while Instant::now() < deadline && load.pieces < MOST_REQUESTS {
+                let request = Request::post("http://localhost/v1/chat/completions")
+                    .header(header::AUTHORIZATION, &authorization)
+                    .header(header::CONTENT_TYPE, "application/json")
+                    .body(Full::new(body.clone()))
+                    .unwrap();
+                let sent = Instant::now();
+                sender.ready().await.unwrap();
+                let answer = sender.send_request(request).await.unwrap();
+                let status = answer.status();
+                let text = answer.into_body().collect().await.unwrap().to_bytes();
+                assert!(status == 200, "{status}: {}", String::from_utf8_lossy(&text));
+                load.waits.push(sent.elapsed());
+                load.pieces += 1;
+            }
+            load
+        })
+    };
+    (0..at_once).map(worker).collect()
+}
+
+/// Streams that are open, and read as they come, until this is dropped.
+pub(super) struct Held(Vec<JoinHandle<()>>);
+
+impl Held {
+    /// Opens `count` streams with a token each `pace`, and waits for the first one of each.
+    pub(super) async fn open(target: &Target, count: usize, pace: Duration) -> Self {
+        let script = Script::tokens(200, 1_000_000).pace(millis(pace));
+        let requests = target.requests(&body(Some(script)));
+        let mut held = Self(Vec::new());
+        while held.0.len() < count {
+            let more = OPENED_TOGETHER.min(count - held.0.len());
+            let opening = (0..more).map(async |number| {
+                let address = target.address(u32::try_from(number).expect("it is small"));
+                let mut connection = Connection::open(address).await;
+                connection.send(&requests[number % requests.len()]).await;
+                while memmem::find(&connection.answer, b"\"content\":\" ").is_none() {
+                    connection.read().await;
+                }
+                tokio::spawn(async move {
+                    loop {
+                        connection.answer.clear();
+                        connection.read().await;
+                    }
+                })
+            });
+            held.0.extend(join_all(opening).await);
+            // One batch after the other, so that their tokens come at different moments.
+            sleep(
+                pace * u32::try_from(OPENED_TOGETHER).expect("it is small")
+                    / u32::try_from(count).expect("it is small"),
+            )
+            .await;
+        }
+        held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("it is short")
+}
+
+/// Chance that is the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits fit") % count
+    }
 }
 
 /// Bytes of each request's body.
 pub(super) fn request_bytes() -> usize {
-    body(false).len()
+    body(None).len()
 }
 
-fn body(streamed: bool) -> Bytes {
-    let prompt = "Please explain, in plain words, how a prepaid account pays for a request. ".repeat(9);
+/// A chat request of some 0.9 kB: whole, or a stream that follows this script.
+fn body(script: Option<Script>) -> String {
+    let streamed = script.is_some();
+    let prompt = script.map_or_else(
+        || "Please explain, in plain words, how a prepaid account pays for a request. ".repeat(9),
+        |script| format!("{}{}", script.message(), " please".repeat(90)),
+    );
     let messages = json!([
         {"role": "system", "content": "You are a helpful assistant. Answer briefly and precisely."},
         {"role": "user", "content": prompt},
     ]);
-    let body = json!({"model": "Model Flash", "messages": messages, "max_tokens": 1024, "temperature": 0.7, "stream": streamed});
-    Bytes::from(body.to_string())
+    json!({"model": FLASH, "messages": messages, "max_tokens": 1024, "temperature": 0.7, "stream": streamed})
+        .to_string()
 }

@@ -1,4 +1,4 @@
-//! Processes that are measured, and what the system says of their CPU.
+//! Processes that are measured, and the figures of the system about their CPU and memory.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::harness::binary;
 
-/// Ticks of `/proc/PID/stat` in a second: Linux tells all programs the same, whatever it counts in itself.
+/// Ticks of `/proc/PID/stat` in a second: the same for all programs, whatever Linux counts in itself.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A server in a process of its own, killed when dropped.
@@ -52,23 +52,35 @@ impl Drop for Process {
     }
 }
 
-/// The CPU time that a process has used so far, user and system.
-#[derive(Clone, Copy)]
-pub(super) struct Cpu(u64);
+/// CPU time of a process since its start, user and system.
+pub(super) fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
+    // The second field, a name in brackets, may hold anything; the fourteenth and fifteenth are the times.
+    let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
+    let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
+    Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
+}
 
-impl Cpu {
-    /// What this process has used by now.
-    pub(super) fn of(pid: u32) -> Self {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
-        // The second field, a name in brackets, may hold anything; the fourteenth and fifteenth are the times.
-        let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
-        let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
-        Self(ticks.sum())
-    }
+/// Resident memory of a process, in bytes.
+pub(super) fn memory(pid: u32) -> u64 {
+    status(pid, "VmRSS:")
+}
 
-    /// What was used since then.
-    pub(super) fn since(self, before: Self) -> Duration {
-        Duration::from_millis((self.0 - before.0) * 1_000 / TICKS_PER_SECOND)
-    }
+/// The most memory that a process had resident since [`forget_peak`], in bytes.
+pub(super) fn peak_memory(pid: u32) -> u64 {
+    status(pid, "VmHWM:")
+}
+
+/// Lets the peak of a process begin anew.
+pub(super) fn forget_peak(pid: u32) {
+    // "5" resets the peak: see proc(5).
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak of a child can be reset");
+}
+
+fn status(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux shows its memory");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("in kB");
+    kib << 10
 }

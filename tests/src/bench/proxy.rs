@@ -1,29 +1,56 @@
-//! The least that a proxy can be: axum in front, hyper behind, every byte passed through.
+//! Proxies to compare with: axum in front, hyper behind. A bare one passes every byte on; a metering one also hashes the
+//! key, reads the model and the usage, and adds up tokens in memory.
 
-use std::{io, net::SocketAddr};
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use axum::{
     Router,
     body::Body,
     extract::State,
-    http::{Request, Response, StatusCode, Uri},
+    http::{Request, Response, StatusCode, Uri, header},
     serve::ListenerExt,
 };
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use memchr::memmem;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 
-/// What carries requests on, and where to.
-type Target = (Client<HttpConnector, Body>, SocketAddr);
+/// Most bytes of a request that a metering proxy reads.
+const MOST_BYTES: usize = 1 << 20;
+/// The member of an answer, or of a stream's last chunk, whose number is added up.
+const COUNT: &[u8] = b"\"completion_tokens\":";
+
+/// The connections and the address behind a proxy; a metering one has books.
+#[derive(Clone)]
+struct Proxy {
+    client: Client<HttpConnector, Body>,
+    upstream: SocketAddr,
+    books: Option<Books>,
+}
+
+/// Tokens by the hash of a key; more keys than are ever sent share counters.
+type Books = Arc<HashMap<u8, AtomicU64>>;
 
 /// Passes everything on to `upstream`, for ever.
-pub async fn serve(listener: TcpListener, upstream: SocketAddr) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) -> io::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    let app = Router::new().fallback(forward).with_state((client, upstream));
+    let books = metering.then(|| Arc::new((0..=u8::MAX).map(|hash| (hash, AtomicU64::new(0))).collect()));
+    let app = Router::new().fallback(forward).with_state(Proxy { client, upstream, books });
     let listener = listener.tap_io(|stream| {
         // Without it the proxy would be slower, not cheaper: no harm if it fails.
         let _ = stream.set_nodelay(true);
@@ -32,12 +59,53 @@ pub async fn serve(listener: TcpListener, upstream: SocketAddr) -> io::Result<()
 }
 
 async fn forward(
-    State((client, upstream)): State<Target>,
+    State(Proxy { client, upstream, books }): State<Proxy>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, StatusCode> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() =
         format!("http://{upstream}{path}").parse::<Uri>().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let response = client.request(request).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-    Ok(response.map(Body::new))
+    let Some(books) = books else {
+        let response = client.request(request).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        return Ok(response.map(Body::new));
+    };
+    let key = request.headers().get(header::AUTHORIZATION).ok_or(StatusCode::UNAUTHORIZED)?;
+    let hash = blake3::keyed_hash(&[7; blake3::KEY_LEN], key.as_bytes()).as_bytes()[0];
+    let response = client.request(read(request).await?).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+    Ok(response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            if let Some(tokens) = frame.data_ref().and_then(tokens) {
+                books[&hash].fetch_add(tokens, Ordering::Relaxed);
+            }
+            frame
+        }))
+    }))
+}
+
+/// The same request once its body is there and names a model.
+async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        model: std::borrow::Cow<'a, str>,
+    }
+    let (head, body) = request.into_parts();
+    let read = Limited::new(body, MOST_BYTES).collect().await;
+    let bytes = read
+        .map_err(|e| {
+            if e.is::<LengthLimitError>() { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST }
+        })?
+        .to_bytes();
+    let asked: Asked<'_> = serde_json::from_slice(&bytes).map_err(|_| StatusCode::BAD_REQUEST)?;
+    if asked.model.is_empty() {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    Ok(Request::from_parts(head, Body::from(bytes)))
+}
+
+/// Tokens that this piece of an answer reports, if it does.
+fn tokens(piece: &Bytes) -> Option<u64> {
+    let rest = &piece[memmem::rfind(piece, COUNT)? + COUNT.len()..];
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }

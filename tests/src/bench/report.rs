@@ -1,117 +1,258 @@
-//! What was measured, as tables.
+//! The figures of a run, as tables: CPU by system and work, and ratios beside their targets.
 
-use std::fmt;
+use std::fmt::{self, Display, Formatter};
 
 use super::{
-    CONCURRENCIES, Measured, PACE_MS, Plan, System,
+    CONCURRENCIES, HeldOpen, MANY, Measured, PACE, Plan, SHARED, SLOW_PACE, System, Wear,
     load::{self, Work},
 };
 
-/// What was measured of every system, for every kind of work.
+/// The system that others are compared with.
+pub(super) const BARE: &str = "bare axum proxy";
+/// `faregate`, over SQLite.
+pub(super) const FAREGATE: &str = "faregate, SQLite";
+/// A gateway, a key-service and a Redis.
+pub(super) const SERVICES: &str = "services, Redis";
+/// Two gateways, two key-services and a Redis.
+pub(super) const TWO: &str = "two of each";
+/// The services with many keys at random.
+pub(super) const MANY_KEYS: &str = "1,000 keys";
+/// The services with a journal that is full.
+pub(super) const FULL_JOURNAL: &str = "full journal";
+
+/// The figures of every system, for every kind of work.
 pub struct Report {
     plan: Plan,
-    rows: Vec<Row>,
-    works: Vec<Work>,
+    cells: Vec<Cell>,
+    pub(super) held: Vec<(&'static str, HeldOpen)>,
+    pub(super) memory: Option<Wear>,
 }
 
-/// A system.
-struct Row {
-    name: &'static str,
+/// A system at some work.
+struct Cell {
+    system: &'static str,
+    work: Work,
+    /// The names of its processes.
     parts: Vec<&'static str>,
-    /// By work.
-    measured: Vec<Measured>,
+    measured: Measured,
 }
 
 impl Report {
-    /// The row that the others are compared with: the bare proxy.
-    const BASE: usize = 1;
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None }
+    }
 
-    pub(super) fn new(systems: &[System], plan: &Plan) -> Self {
-        let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
-        works.push(Work::Streamed { at_once: plan.streams });
-        let row = |system: &System| Row {
-            name: system.name,
-            parts: system.parts.iter().map(|part| part.name).collect(),
-            measured: works.iter().map(|_| Measured::default()).collect(),
+    /// Adds a measurement to those of its kind.
+    pub(super) fn add(&mut self, system: &System, work: Work, measured: Measured) {
+        if let Some(cell) = self.cells.iter_mut().find(|cell| cell.system == system.name && cell.work == work)
+        {
+            cell.measured.add(measured);
+        } else {
+            let parts = system.parts.iter().map(|part| part.name).collect();
+            self.cells.push(Cell { system: system.name, work, parts, measured });
+        }
+    }
+
+    fn cell(&self, system: &str, work: Work) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.system == system && cell.work == work)
+    }
+
+    /// CPU beside that of the bare proxy: at the same work, or at as many whole requests at once.
+    fn ratio(&self, system: &str, work: Work) -> Option<f64> {
+        Some(self.cell(system, work)?.measured.micros() / self.base(work)?)
+    }
+
+    /// The same of a single kind of process.
+    fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<f64> {
+        Some(self.cell(system, work)?.micros_of(part) / self.base(work)?)
+    }
+
+    fn base(&self, work: Work) -> Option<f64> {
+        let work = match work {
+            Work::Shared { at_once, .. } => Work::Whole { at_once },
+            Work::Whole { .. } | Work::Streamed { .. } => work,
         };
-        Self { plan: *plan, rows: systems.iter().map(row).collect(), works: works.clone() }
+        Some(self.cell(BARE, work)?.measured.micros())
     }
 
-    /// Everything to be measured.
-    pub(super) fn works(&self) -> Vec<Work> {
-        self.works.clone()
+    fn streamed(&self) -> Work {
+        Work::Streamed { at_once: MANY, chunks: self.plan.chunks }
     }
 
-    pub(super) fn add(&mut self, row: usize, work: Work, measured: Measured) {
-        let column = self.works.iter().position(|known| *known == work);
-        self.rows[row].measured[column.expect("the work is one of the report's")].add(measured);
+    fn held(&self, system: &str) -> Option<&HeldOpen> {
+        self.held.iter().find(|(name, _)| *name == system).map(|(_, held)| held)
     }
 
-    fn section(&self, f: &mut fmt::Formatter<'_>, column: usize) -> fmt::Result {
-        let (what, latency) = match self.works[column] {
-            Work::Whole { at_once } => (format!("whole requests, {at_once} at once"), "answer"),
-            Work::Streamed { at_once } => {
-                (format!("streamed chunks, {at_once} streams, one chunk each {PACE_MS} ms"), "first token")
+    /// Latency at one request at a time beyond the bare proxy's, in milliseconds.
+    fn added_latency(&self, system: &str) -> Option<f64> {
+        let median = |system| {
+            let cell = self.cell(system, Work::Whole { at_once: 1 })?;
+            Some(cell.measured.load.percentile(50).as_secs_f64() * 1e3)
+        };
+        Some(median(system)? - median(BARE)?)
+    }
+
+    /// Everything that has a target: its name, its figure, and the target.
+    fn targets(&self) -> Vec<(String, Option<f64>, f64)> {
+        let mut rows = Vec::new();
+        for system in [SERVICES, TWO] {
+            for (at_once, target) in [(64, 2.5), (16, 4.5), (1, 10.0)] {
+                let ratio = self.ratio(system, Work::Whole { at_once });
+                rows.push((format!("{system}, {at_once} at once (×)"), ratio, target));
             }
-        };
-        writeln!(f, "\n{what}")?;
+        }
+        let at_many = Work::Whole { at_once: MANY };
+        for (part, target) in [("gateway", 1.7), ("redis", 0.6)] {
+            let ratio = self.ratio_of(SERVICES, part, at_many);
+            rows.push((format!("{SERVICES}, {MANY} at once, of that {part} (×)"), ratio, target));
+        }
+        for (system, target) in [(FAREGATE, 2.2), (FULL_JOURNAL, 2.5), (MANY_KEYS, 2.5)] {
+            rows.push((format!("{system}, {MANY} at once (×)"), self.ratio(system, at_many), target));
+        }
+        for connections in SHARED {
+            let ratio = self.ratio(SERVICES, Work::Shared { at_once: MANY, connections });
+            rows.push((format!("{SERVICES}, {MANY} over {connections} HTTP/2 (×)"), ratio, 2.5));
+        }
+        rows.push(("added latency p50, one at a time (ms)".into(), self.added_latency(SERVICES), 0.45));
+        rows.push(("a streamed chunk (×)".into(), self.ratio(SERVICES, self.streamed()), 1.3));
+        let held = self.held(SERVICES);
+        rows.push((
+            format!("{} slow streams (ms/s)", self.plan.held),
+            held.map(|held| held.ms_per_second),
+            15.0,
+        ));
+        rows.push(("memory of each (kB)".into(), held.map(HeldOpen::kilobytes_each), 36.0));
+        let wear = self.memory.as_ref().map(Wear::ratio);
+        rows.push(("memory of the gateway, idle again (×)".into(), wear, 1.3));
+        rows
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Plan { seconds, rounds, .. } = self.plan;
         writeln!(
             f,
-            "  {:<20} {:>12} {:>10} {:>12} {:>16} {:>10}",
-            "",
-            "CPU µs each",
-            "of a proxy",
-            "a second",
-            format!("{latency} p50"),
-            "p99, ms"
+            "CPU is user + system of the system's processes, without load generator and upstream;\n{rounds} rounds of \
+             {seconds} s each, alternating; requests of {} bytes, answers of some 0.7 kB.\n",
+            load::request_bytes()
         )?;
-        let base = self.rows[Self::BASE].measured[column].micros();
-        for row in &self.rows {
-            let measured = &row.measured[column];
-            let (median, slowest) = (measured.load.percentile(50), measured.load.percentile(99));
-            writeln!(
-                f,
-                "  {:<20} {:>12.1} {:>10.2} {:>12.0} {:>16.2} {:>10.2}",
-                row.name,
-                measured.micros(),
-                measured.micros() / base,
-                measured.per_second(),
-                median.as_secs_f64() * 1e3,
-                slowest.as_secs_f64() * 1e3,
-            )?;
-            if row.parts.len() > 1 {
-                writeln!(f, "  {:<20} {}", "", measured.anatomy(&row.parts))?;
-            }
+        let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
+        works.extend(SHARED.map(|connections| Work::Shared { at_once: MANY, connections }));
+        works.push(self.streamed());
+        works.iter().try_for_each(|work| self.section(f, *work))?;
+        self.memory(f)?;
+        writeln!(f, "{:<48} {:>9} {:>9}", "× is CPU beside the bare proxy's", "measured", "target")?;
+        for (name, measured, target) in self.targets() {
+            let measured = measured.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"));
+            writeln!(f, "{name:<48} {measured:>9} {:>9}", format!("≤ {target}"))?;
         }
         Ok(())
     }
 }
 
-impl Measured {
-    /// What each process took of it, and what Redis counted.
-    pub(super) fn anatomy(&self, parts: &[&str]) -> String {
-        let shares = parts.iter().zip(self.micros_by_part());
-        let shares: Vec<String> = shares.map(|(part, micros)| format!("{part} {micros:.1}")).collect();
-        let shares = shares.join(" · ");
-        let Some(redis) = &self.redis else { return shares };
-        format!(
-            "{shares}; {:.2} scripts a piece, {:.1} pieces a script, {:.1} µs of script a piece",
-            self.per_piece(f64::from(redis.scripts)),
-            f64::from(self.load.pieces) / f64::from(redis.scripts.max(1)),
-            self.per_piece(redis.script_micros),
-        )
+impl Report {
+    /// All systems at one kind of work.
+    fn section(&self, f: &mut Formatter<'_>, work: Work) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<34} {:>8} {:>7} {:>9} {:>8} {:>8}",
+            work.to_string(),
+            "CPU µs",
+            "×",
+            "a second",
+            "p50 ms",
+            "p99 ms"
+        )?;
+        for cell in self.cells.iter().filter(|cell| cell.work == work) {
+            let measured = &cell.measured;
+            let (median, slowest) = (measured.load.percentile(50), measured.load.percentile(99));
+            writeln!(
+                f,
+                "  {:<32} {:>8.1} {:>7.2} {:>9.0} {:>8.2} {:>8.2}  {}",
+                cell.system,
+                measured.micros(),
+                self.ratio(cell.system, work).unwrap_or_default(),
+                measured.per_second(),
+                median.as_secs_f64() * 1e3,
+                slowest.as_secs_f64() * 1e3,
+                cell.anatomy(),
+            )?;
+        }
+        writeln!(f)
+    }
+
+    fn memory(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} open streams, a token each {} s", self.plan.held, SLOW_PACE.as_secs())?;
+        for (system, held) in &self.held {
+            writeln!(
+                f,
+                "  {system:<32} {:>8.1} ms/s {:>7.1} kB each",
+                held.ms_per_second,
+                held.kilobytes_each()
+            )?;
+        }
+        if let Some(Wear { requests, before, after }) = &self.memory {
+            let mib = |bytes: &u64| bytes / (1 << 20);
+            let (before, after) = (mib(before), mib(after));
+            writeln!(
+                f,
+                "  the gateway, idle: {before} MiB, and {after} MiB after {requests} requests and as many streams"
+            )?;
+        }
+        writeln!(f)
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seconds, rounds, .. } = self.plan;
-        writeln!(
-            f,
-            "CPU is user + system of the processes named, load generator and (but for its own row) upstream not \
-             counted;\n{rounds} rounds of {seconds} s each, alternating; requests of {} bytes, answers of some 0.7 kB.",
-            load::request_bytes()
-        )?;
-        (0..self.works.len()).try_for_each(|column| self.section(f, column))
+impl Cell {
+    /// CPU microseconds per piece of work, of the processes of this name.
+    fn micros_of(&self, part: &str) -> f64 {
+        let of_name = self.parts.iter().zip(&self.measured.cpu).filter(|(name, _)| **name == part);
+        let sum: f64 = of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum();
+        self.measured.per_piece(sum)
+    }
+
+    /// The shares of its processes, and the scripts of its Redis.
+    fn anatomy(&self) -> String {
+        let mut names = self.parts.clone();
+        names.dedup();
+        if names.len() == 1 {
+            return String::new();
+        }
+        let shares: Vec<String> =
+            names.iter().map(|part| format!("{part} {:.1}", self.micros_of(part))).collect();
+        let shares = shares.join(" · ");
+        let Some(redis) = &self.measured.redis else { return shares };
+        let scripts = self.measured.per_piece(redis.scripts);
+        let micros = self.measured.per_piece(redis.micros);
+        format!("{shares}; {scripts:.2} scripts and {micros:.1} µs of script a piece")
+    }
+}
+
+impl HeldOpen {
+    #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+    fn kilobytes_each(&self) -> f64 {
+        self.bytes_each as f64 / 1e3
+    }
+}
+
+impl Wear {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    fn ratio(&self) -> f64 {
+        self.after as f64 / self.before as f64
+    }
+}
+
+impl Display for Work {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole { at_once } => write!(f, "whole, {at_once} at once"),
+            Self::Shared { at_once, connections } => {
+                write!(f, "whole, {at_once} at once over {connections} HTTP/2")
+            }
+            Self::Streamed { at_once, .. } => {
+                write!(f, "chunks, {at_once} streams, {} ms", PACE.as_millis())
+            }
+        }
     }
 }

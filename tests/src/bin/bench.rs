@@ -1,69 +1,76 @@
-//! CPU per request and per streamed chunk: of the real programs, beside a bare proxy and the upstream alone, in one run.
+//! CPU per request and per streamed chunk of the real programs, beside a bare proxy, in one run.
 
 use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
-use tests::bench::{Plan, keys, memory, proxy, run};
+use tests::bench::{Plan, prompts, proxy, run};
 use tokio::net::TcpListener;
 
-/// Measures `faregate`, and the services as processes of their own over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
+/// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
 #[derive(Parser)]
 struct Flags {
-    /// Seconds that each measurement takes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
-    /// How often all is measured, in turn; the sums are reported
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
-    rounds: u32,
-    /// Streams open at once
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    streams: u32,
+    /// A run of about a minute; its figures are rough
+    #[arg(long)]
+    quick: bool,
+    /// Seconds of each measurement
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: Option<u32>,
+    /// Measurements of each kind, in turn; their sums are reported
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20))]
+    rounds: Option<u32>,
+    /// Requests that a gateway serves before its memory is looked at
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    requests: Option<u32>,
     #[command(subcommand)]
     part: Option<Part>,
 }
 
 #[derive(Subcommand)]
 enum Part {
-    /// The services on Redis with more and more keys, and what a key weighs
-    Keys {
-        /// Most keys; a million takes some minutes to make
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-        most: u32,
-    },
-    /// What a long prompt and an open stream weigh
-    Memory {
-        /// Streams open at once
-        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
-        streams: u32,
-    },
-    /// The bare proxy, as the measurement starts it
+    /// Memory that long prompts take
+    Prompts,
+    /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
         /// Where the requests go
         upstream: SocketAddr,
+        /// Hash keys, read models and usage, and add up tokens
+        #[arg(long)]
+        metering: bool,
     },
 }
 
-#[tokio::main]
-async fn main() -> std::io::Result<()> {
-    let Flags { seconds, rounds, streams, part } = Flags::parse();
-    match part {
-        Some(Part::Proxy { upstream }) => {
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            println!("listening proxy http://{}", listener.local_addr()?);
-            proxy::serve(listener, upstream).await
-        }
-        Some(Part::Keys { most }) => {
-            println!("{}", keys::run(most as usize, seconds).await);
-            Ok(())
-        }
-        Some(Part::Memory { streams }) => {
-            println!("{}", memory::run(streams as usize).await);
+fn main() -> std::io::Result<()> {
+    let flags = Flags::parse();
+    match flags.part {
+        Some(Part::Proxy { upstream, metering }) => serve(upstream, metering),
+        Some(Part::Prompts) => {
+            generator(async { println!("{}", prompts::run().await) });
             Ok(())
         }
         None => {
-            println!("{}", run(&Plan { seconds, rounds, streams }).await);
+            let plan = if flags.quick { Plan::QUICK } else { Plan::FULL };
+            let plan = Plan {
+                seconds: flags.seconds.unwrap_or(plan.seconds),
+                rounds: flags.rounds.unwrap_or(plan.rounds),
+                requests: flags.requests.unwrap_or(plan.requests),
+                ..plan
+            };
+            generator(async { println!("{}", run(&plan).await) });
             Ok(())
         }
     }
+}
+
+/// Runs load on one thread, so that it takes no more than one core from what it measures.
+#[tokio::main(flavor = "current_thread")]
+async fn generator(work: impl Future<Output = ()>) {
+    work.await;
+}
+
+#[tokio::main]
+async fn serve(upstream: SocketAddr, metering: bool) -> std::io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening proxy http://{}", listener.local_addr()?);
+    proxy::serve(listener, upstream, metering).await
 }
