@@ -73,6 +73,8 @@ impl Work {
 pub(super) struct Load {
     /// Whole answers, or chunks of streams.
     pub(super) pieces: u32,
+    /// Requests that were answered 503, or streams that ended early: on a machine that is busy otherwise.
+    pub(super) failed: u32,
     /// Time until each answer, or until its first token.
     waits: Vec<Duration>,
 }
@@ -81,6 +83,7 @@ impl Load {
     /// Both together.
     pub(super) fn add(&mut self, other: Self) {
         self.pieces += other.pieces;
+        self.failed += other.failed;
         self.waits.extend(other.waits);
     }
 
@@ -166,8 +169,13 @@ fn worker(
             if Instant::now() >= deadline {
                 break;
             }
-            load.waits.push(connection.exchange(&requests[dice.below(requests.len())], pieces > 1).await);
-            load.pieces += pieces;
+            let request = &requests[dice.below(requests.len())];
+            if let Some(wait) = connection.exchange(request, pieces > 1).await {
+                load.waits.push(wait);
+                load.pieces += pieces;
+            } else {
+                load.failed += 1;
+            }
         }
         load
     })
@@ -187,7 +195,8 @@ impl Connection {
     }
 
     /// Sends a request and reads its answer; the time until all of it, or until the first token of a stream, was there.
-    async fn exchange(&mut self, request: &[u8], streamed: bool) -> Duration {
+    /// `None` if it failed.
+    async fn exchange(&mut self, request: &[u8], streamed: bool) -> Option<Duration> {
         let sent = Instant::now();
         self.send(request).await;
         let mut first = None;
@@ -197,14 +206,15 @@ impl Connection {
                 first = Some(sent.elapsed());
             }
         }
-        let shown = || String::from_utf8_lossy(&self.answer[self.answer.len().saturating_sub(1_000)..]);
-        assert!(self.answer.starts_with(b"HTTP/1.1 200"), "no answer: {}", shown());
-        assert!(
-            !streamed || memmem::find(&self.answer, b"data: [DONE]").is_some(),
-            "ended early: {}",
-            shown()
-        );
-        first.filter(|_| streamed).unwrap_or_else(|| sent.elapsed())
+        if self.answer.starts_with(b"HTTP/1.1 503") {
+            return None;
+        }
+        assert!(self.answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&self.answer));
+        if streamed {
+            first.filter(|_| memmem::find(&self.answer, b"data: [DONE]").is_some())
+        } else {
+            Some(sent.elapsed())
+        }
     }
 
     async fn send(&mut self, request: &[u8]) {
@@ -253,7 +263,7 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
         let (body, authorization) = (body.clone(), format!("Bearer {key}"));
         tokio::spawn(async move {
             let mut load = Load::default();
-            while Instant::now() < deadline && load.pieces < MOST_REQUESTS {
+            while Instant::now() < deadline && load.pieces + load.failed < MOST_REQUESTS {
                 let request = Request::post("http://localhost/v1/chat/completions")
                     .header(header::AUTHORIZATION, &authorization)
                     .header(header::CONTENT_TYPE, "application/json")
@@ -264,6 +274,10 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
                 let answer = sender.send_request(request).await.unwrap();
                 let status = answer.status();
                 let text = answer.into_body().collect().await.unwrap().to_bytes();
+                if status == 503 {
+                    load.failed += 1;
+                    continue;
+                }
                 assert!(status == 200, "{status}: {}", String::from_utf8_lossy(&text));
                 load.waits.push(sent.elapsed());
                 load.pieces += 1;

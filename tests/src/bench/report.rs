@@ -178,6 +178,9 @@ impl Report {
                 slowest.as_secs_f64() * 1e3,
                 cell.anatomy(),
             )?;
+            if measured.load.failed > 0 {
+                writeln!(f, "  {:<32} {:>8} failed", "", measured.load.failed)?;
+            }
         }
         writeln!(f)
     }
