@@ -7,13 +7,14 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use http::Uri;
-use inference_gateway::server::{Parts as GatewayParts, Server as Gateway};
+use inference_gateway::server::{KeyServices, Parts as GatewayParts, Server as Gateway};
 use key_service::{
     cli,
     credentials::Credentials,
     first_run::FirstRun,
     management::Management,
-    server::{Parts as KeyServiceParts, Server as KeyService, readiness},
+    readiness,
+    server::{Parts as KeyServiceParts, Server as KeyService},
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -68,6 +69,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(probe(admin_listen, READY).await?);
     }
     common.start_log()?;
+    if let Some(cli::Command::Spool(command)) = command {
+        return cli::spool(&command, &mut std::io::stdout());
+    }
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let store = key_service.open_store(&clock).await?;
@@ -84,26 +88,28 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let builtin = start_builtin(&catalog, &clock).await?;
 
     let shutdown = CancellationToken::new();
-    let admin_router = telemetry::admin_router(metrics, readiness(store.clone()));
+    let admin_router =
+        telemetry::admin_router(metrics, readiness(store.clone(), clock.clone(), shutdown.clone()));
     tokio::spawn(serve(admin, admin_router, shutdown.clone(), DRAIN));
     let parts = KeyServiceParts {
         store,
         clock: clock.clone(),
         credentials,
         catalog: catalog.clone(),
-        internal_token: secrets.internal_token.clone(),
+        internal_token: secrets.internal_token,
         tls: None,
     };
+    let data_dir = key_service.data_dir.clone();
     let key_service = KeyService::start(&key_service, parts, shutdown.clone()).await?;
     let parts = GatewayParts {
         clock,
         catalog: catalog.clone(),
         prefix: common.key_prefix.clone(),
-        internal_token: secrets.internal_token,
-        key_services: vec![loopback(key_service.grpc)?],
+        key_services: KeyServices::Local(key_service.service.clone()),
         key_service_http: vec![loopback(key_service.http)?],
         tls: None,
         builtin,
+        data_dir: Some(data_dir),
     };
     let gateway = Gateway::start(&gateway, parts).await?;
     let first = FirstRun::prepare(&management).await?;

@@ -28,6 +28,16 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: u32,
 
+    /// Seconds for which a client may take nothing of its stream before it counts as gone
+    #[arg(long, env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub client_stall_seconds: u64,
+
+    /// Threads that serve requests [default: one for each core]
+    #[arg(long, env = "FAREGATE_WORKERS", value_name = "COUNT",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+
     /// Seconds that running requests may take to finish once the gateway is to stop
     #[arg(long, env = "FAREGATE_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(0..=3600))]
@@ -50,7 +60,18 @@ impl Options {
         Ok(bytes(self.max_prompts_mib))
     }
 
-    /// How long running requests may take to finish once the gateway is to stop.
+    /// The time that a client may take nothing of its stream before it counts as gone.
+    pub fn client_stall(&self) -> Duration {
+        Duration::from_secs(self.client_stall_seconds)
+    }
+
+    /// Threads that serve requests.
+    pub fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.workers.map_or_else(cores, usize::from)
+    }
+
+    /// The time that running requests may take to finish once the gateway is to stop.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }

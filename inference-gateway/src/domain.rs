@@ -1,8 +1,9 @@
-//! What a chat request is, and what its answer says: pure functions from bytes to bytes.
+//! Chat requests and answers, metering and routing: pure functions of bytes and numbers.
 
-pub mod affinity;
-pub mod answer;
-pub mod chat;
-pub mod complaint;
-pub mod routing;
-pub mod sse;
+pub(crate) mod affinity;
+pub(crate) mod answer;
+pub(crate) mod chat;
+pub(crate) mod complaint;
+pub(crate) mod metering;
+pub(crate) mod routing;
+pub(crate) mod sse;

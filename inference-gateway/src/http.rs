@@ -6,7 +6,7 @@ mod observe;
 mod openapi;
 mod passthrough;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -27,41 +27,33 @@ use shared::{
     key::{Class, Prefix},
     refusal::Refusal,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
 
-use crate::{keys::Keys, room::Rooms, settler::Settler, upstream::Pool};
+use crate::{generation::Generator, prompt_budget::PromptBudget};
 
-/// What the routes are made of.
-pub struct App {
+/// The dependencies of the routes; one a worker.
+pub(crate) struct App {
     /// Time and chance.
-    pub clock: Arc<dyn Clock>,
-    /// The key-service.
-    pub keys: Keys,
-    /// Where slots come from.
-    pub settler: Settler,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Runs chat requests.
+    pub(crate) generator: Arc<Generator>,
     /// The models.
-    pub catalog: Arc<Catalog>,
-    /// The upstreams of each model, by its id.
-    pub pools: HashMap<String, Pool>,
-    /// What every key starts with.
-    pub prefix: Prefix,
+    pub(crate) catalog: Arc<Catalog>,
+    /// The prefix of every key.
+    pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
-    pub max_body: usize,
-    /// Where prompts find room.
-    pub rooms: Rooms,
+    pub(crate) max_body: usize,
+    /// The memory for prompts.
+    pub(crate) prompts: PromptBudget,
     /// The management API of the key-services.
-    pub management: Management,
-    /// Every generation that runs.
-    pub generations: TaskTracker,
+    pub(crate) management: Arc<Management>,
     /// Cancelled when the gateway is to stop: nothing new is begun.
-    pub draining: CancellationToken,
-    /// Cancelled when what still runs has to end.
-    pub cut: CancellationToken,
+    pub(crate) draining: CancellationToken,
 }
 
 /// The public routes.
-pub fn router(app: Arc<App>) -> Router {
+pub(crate) fn router(app: Arc<App>) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(Any)
         .allow_headers(AllowHeaders::mirror_request())
@@ -91,13 +83,13 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 /// The generation of a chat response, also its billing id.
-pub const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// What `max_tokens` was lowered to, since more could not be paid.
-pub const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
+pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
+/// The value that `max_tokens` was lowered to, since more could not be paid.
+pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
-pub use passthrough::Management;
+pub(crate) use passthrough::Management;
 
-/// Middleware: while the gateway drains, whoever comes is told to go to another one.
+/// Middleware: refuses requests while the gateway drains.
 async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     if !app.draining.is_cancelled() {
         return next.run(request).await;
@@ -110,7 +102,7 @@ async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, ne
     response
 }
 
-/// The presented key, if it can be an API key at all. Others are looked at more closely only to tell the caller why.
+/// The presented key, if it can be an API key at all. For another one the key-service is asked for the reason to give.
 async fn credential(app: &App, request_headers: &http::HeaderMap) -> Result<String, ApiError> {
     let presented = bearer(request_headers)?;
     match app.prefix.classify(presented) {
@@ -123,7 +115,7 @@ async fn credential(app: &App, request_headers: &http::HeaderMap) -> Result<Stri
     }
 }
 
-/// Whether the key may make model calls right now.
+/// Returns whether the key may make model calls right now.
 async fn authenticate(app: &App, credential: &str) -> Result<(), ApiError> {
-    Ok(app.keys.authenticate(credential).await??)
+    Ok(app.generator.keys.authenticate(credential).await??)
 }

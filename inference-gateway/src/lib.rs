@@ -1,12 +1,14 @@
-//! Carries requests to a model and back, and meters them on the way. Thinks in tokens, never in money; keeps no state.
+//! Carries requests to a model and back, and meters them on the way. Thinks in tokens, never in money; keeps
+//! nothing but a spool of captures that are not delivered yet.
 
+mod client;
 pub mod config;
-pub mod domain;
-pub mod generation;
-pub mod http;
-pub mod keys;
-pub mod meter;
-pub mod room;
+mod domain;
+mod generation;
+mod hold;
+mod http;
+mod keys;
+mod prompt_budget;
 pub mod server;
-pub mod settler;
-pub mod upstream;
+mod upstream;
+mod workers;

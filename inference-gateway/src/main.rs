@@ -1,13 +1,13 @@
 //! The inference-gateway as a process of its own.
 
-use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
 use http::Uri;
 use inference_gateway::{
     config::Options,
-    server::{Parts, Server},
+    server::{KeyServices, Parts, Server},
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -61,6 +61,11 @@ struct Arguments {
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 
+    /// The directory of the spool: captures that were not confirmed before their answers left. One gateway each; without
+    /// it, a gateway that dies while every key-service is away loses them
+    #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
+    data_dir: Option<PathBuf>,
+
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
@@ -79,6 +84,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         key_service_url,
         key_service_http_url,
         builtin_url,
+        data_dir,
         admin_listen,
     } = arguments;
     if common.health {
@@ -91,12 +97,15 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         clock: Arc::new(System),
         catalog: Arc::new(common.catalog()?),
         prefix: common.key_prefix.clone(),
-        internal_token: token
-            .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
-        key_services: key_service_url,
+        key_services: KeyServices::Remote {
+            addresses: key_service_url,
+            internal_token: token
+                .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
+        },
         key_service_http: key_service_http_url,
         tls: internal_tls.open()?,
         builtin: builtin_url,
+        data_dir,
     };
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;

@@ -1,6 +1,6 @@
 //! The running gateway, and its end: nothing new, running requests finish within a bound, captures are delivered.
 
-use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::Uri;
@@ -9,130 +9,197 @@ use shared::{
     clock::Clock,
     config::ConfigError,
     key::Prefix,
-    rpc::{PresentToken, tls::Tls},
+    rpc::{KeyService, PresentToken, tls::Tls},
     secret::SecretString,
-    serve::{bind, serve},
+    serve::{Worker, bind, serve_on},
     telemetry::Readiness,
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{sync::Semaphore, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
 use crate::{
     config::Options,
+    generation::Generator,
+    hold::{Holds, Spool},
     http::{App, Management, router},
-    keys::{Endpoints, connect},
-    room::Rooms,
-    settler::Settler,
+    keys::{Keys, Peers, connect},
+    prompt_budget::PromptBudget,
     upstream::{Pool, http_client},
+    workers::WorkerThread,
 };
 
-/// How long generations that had to be cut may take to end, and what is owed to be delivered.
-const LAST_WORDS: Duration = Duration::from_secs(10);
-/// How long open connections may take to close once nothing runs on them.
+/// The time that generations that had to be cut may take to end, and settlements to be delivered.
+const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
+/// The time that open connections may take to close once nothing runs on them.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What the gateway is made of.
+/// The parts of a gateway.
 pub struct Parts {
     /// Time and chance.
     pub clock: Arc<dyn Clock>,
     /// The models.
     pub catalog: Arc<Catalog>,
-    /// What every key starts with.
+    /// The prefix of every key.
     pub prefix: Prefix,
-    /// What calls between the services carry.
-    pub internal_token: SecretString,
-    /// Where key-services speak gRPC; at least one.
-    pub key_services: Vec<Uri>,
-    /// Where key-services speak HTTP; at least one.
+    /// The key-services.
+    pub key_services: KeyServices,
+    /// The addresses at which key-services speak HTTP; at least one.
     pub key_service_http: Vec<Uri>,
-    /// How it is spoken to them, if it is TLS.
+    /// TLS to the key-services, if it is used.
     pub tls: Option<Tls>,
-    /// Where the built-in model listens, if it runs.
+    /// The address of the built-in model, if it runs.
     pub builtin: Option<Uri>,
+    /// The directory below which captures are spooled, if there is one.
+    pub data_dir: Option<PathBuf>,
+}
+
+/// The key-services that authorize and bill.
+pub enum KeyServices {
+    /// In other processes, over gRPC.
+    Remote {
+        /// At least one address.
+        addresses: Vec<Uri>,
+        /// The token that calls between the services carry.
+        internal_token: SecretString,
+    },
+    /// In this process.
+    Local(Arc<dyn KeyService>),
 }
 
 /// A running gateway.
 pub struct Server {
     /// The public address.
     pub public: SocketAddr,
-    app: Arc<App>,
+    keys: Keys,
     drain: Duration,
+    /// Cancelled when nothing new is to begin.
+    draining: CancellationToken,
+    /// Cancelled when what still runs has to end.
+    cut: CancellationToken,
+    /// Cancelled when the connections are to close.
     close: CancellationToken,
+    running: TaskTracker,
+    settling: TaskTracker,
     serving: JoinHandle<()>,
-    settling: JoinHandle<()>,
+    workers: Vec<WorkerThread>,
 }
 
 impl Server {
     /// Binds the public address and serves until [`Server::stop`].
     pub async fn start(options: &Options, parts: Parts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
-        let token = PresentToken::new(&parts.internal_token);
-        let token = token.context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
         let tls = parts.tls.as_ref();
         for uri in &parts.key_service_http {
             check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;
         }
-        let addresses = parts.key_services.into_iter().map(|uri| endpoint(uri, tls));
-        let keys = connect(Endpoints { addresses: addresses.collect::<Result<_, _>>()?, token });
-        let (settler, settling) = Settler::start(keys.clone(), options.max_in_flight as usize);
-        let client = http_client();
-        let mut pools = HashMap::new();
-        for model in &parts.catalog.models {
-            pools.insert(model.id.clone(), Pool::new(model, &client, parts.builtin.as_ref())?);
+        let peers = peers(parts.key_services, tls)?;
+        let spool = parts.data_dir.as_deref().map(|dir| Spool::open(dir, parts.clock.clone())).transpose();
+        let spool = spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))?;
+        let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
+        let management = Arc::new(Management::new(parts.key_service_http, tls));
+        let prompts = PromptBudget::new(options.max_prompts_bytes()?);
+        let slots = Arc::new(Semaphore::new(options.max_in_flight as usize));
+        let (running, settling) = (TaskTracker::new(), TaskTracker::new());
+        let (draining, cut, close) =
+            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let workers = (0..options.workers()).map(WorkerThread::start).collect::<io::Result<Vec<_>>>()?;
+        let mut generators = Vec::with_capacity(workers.len());
+        let mut serving = Vec::with_capacity(workers.len());
+        for worker in &workers {
+            // Tasks that are spawned here run on the worker.
+            let _entered = worker.runtime.enter();
+            let keys = connect(peers.clone(), parts.clock.clone());
+            let holds = Holds::new(keys.clone(), slots.clone(), spool.clone(), settling.clone());
+            tokio::spawn(holds.clone().heartbeat(close.clone()));
+            let generator = Arc::new(Generator {
+                keys,
+                holds,
+                pools: pools.clone(),
+                http: http_client(),
+                running: running.clone(),
+                cut: cut.clone(),
+                client_stall: options.client_stall(),
+            });
+            generators.push(generator.clone());
+            let app = App {
+                clock: parts.clock.clone(),
+                generator,
+                catalog: parts.catalog.clone(),
+                prefix: parts.prefix.clone(),
+                max_body: options.max_body_bytes(),
+                prompts: prompts.clone(),
+                management: management.clone(),
+                draining: draining.clone(),
+            };
+            serving.push(Worker { runtime: worker.runtime.clone(), app: router(Arc::new(app)) });
         }
-        let app = Arc::new(App {
-            clock: parts.clock,
-            keys,
-            settler,
-            catalog: parts.catalog,
-            pools,
-            prefix: parts.prefix,
-            max_body: options.max_body_bytes(),
-            rooms: Rooms::new(options.max_prompts_bytes()?),
-            management: Management::new(parts.key_service_http, tls),
-            generations: TaskTracker::new(),
-            draining: CancellationToken::new(),
-            cut: CancellationToken::new(),
-        });
-        let close = CancellationToken::new();
-        let public = listener.local_addr()?;
-        let serving = tokio::spawn(serve(listener, router(app.clone()), close.clone(), CLOSING));
-        Ok(Self { public, app, drain: options.drain(), close, serving, settling })
+        let first = &generators[0];
+        {
+            let _entered = workers[0].runtime.enter();
+            first.holds.settle_spooled();
+        }
+        let (public, keys) = (listener.local_addr()?, first.keys.clone());
+        let serving = tokio::spawn(serve_on(serving, listener, close.clone(), CLOSING));
+        let drain = options.drain();
+        Ok(Self { public, keys, drain, draining, cut, close, running, settling, serving, workers })
     }
 
     /// Ready while a key-service answers.
     pub fn readiness(&self) -> Readiness {
-        let keys = self.app.keys.clone();
+        let keys = self.keys.clone();
         Arc::new(move || {
             let keys = keys.clone();
-            // What is asked does not matter: nobody has this credential.
+            // Any credential will do: the answer matters, not its content.
             Box::pin(async move { keys.authenticate("").await.is_ok() })
         })
     }
 
-    /// Refuses what comes, lets what runs finish within the configured bound, then cuts it, and delivers what is owed.
+    /// Refuses new requests, lets the running ones finish within the configured bound, then cuts them, and delivers the
+    /// settlements that are left.
     pub async fn stop(self) -> io::Result<()> {
-        let Self { public: _, app, drain, close, serving, settling } = self;
-        app.draining.cancel();
-        app.generations.close();
-        if timeout(drain, app.generations.wait()).await.is_err() {
-            tracing::warn!(generations = app.generations.len(), "cutting what did not finish in time");
-            app.cut.cancel();
-            // Those that do not end even now are dropped with the runtime; their meters settle on the way.
-            let _ = timeout(LAST_WORDS, app.generations.wait()).await;
+        let Self { drain, draining, cut, close, running, settling, serving, workers, .. } = self;
+        draining.cancel();
+        running.close();
+        if timeout(drain, running.wait()).await.is_err() {
+            tracing::warn!(generations = running.len(), "cutting what did not finish in time");
+            cut.cancel();
+            if timeout(LAST_SETTLEMENTS, running.wait()).await.is_err() {
+                tracing::error!(
+                    generations = running.len(),
+                    "generations did not end; their holds will expire"
+                );
+            }
+        }
+        settling.close();
+        if timeout(LAST_SETTLEMENTS, settling.wait()).await.is_err() {
+            tracing::error!(
+                settlements = settling.len(),
+                "stopping before everything was delivered; captures in the spool follow at the next start, other holds expire"
+            );
         }
         close.cancel();
         serving.await?;
-        drop(app);
-        if timeout(LAST_WORDS, settling).await.is_err() {
-            tracing::error!("stopping before everything was delivered; open holds will expire");
+        for worker in workers {
+            worker.stop();
         }
         Ok(())
     }
 }
 
-/// Where a key-service speaks gRPC, and how.
+fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> {
+    Ok(match key_services {
+        KeyServices::Local(service) => Peers::Local(service),
+        KeyServices::Remote { addresses, internal_token } => {
+            let token = PresentToken::new(&internal_token)
+                .context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
+            let addresses = addresses.into_iter().map(|uri| endpoint(uri, tls));
+            Peers::Remote { addresses: addresses.collect::<Result<_, _>>()?, token }
+        }
+    })
+}
+
+/// The address at which a key-service speaks gRPC.
 fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
     const SETTING: &str = "FAREGATE_KEY_SERVICE_URL";
     check_scheme(SETTING, &uri, tls)?;
@@ -143,7 +210,7 @@ fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
     }
 }
 
-/// An address that says otherwise than the settings of TLS is a mistake: calls would be refused, or not be secret.
+/// An address that contradicts the settings of TLS is a mistake: calls would be refused, or not be secret.
 fn check_scheme(setting: &'static str, uri: &Uri, tls: Option<&Tls>) -> Result<(), ConfigError> {
     let reason = match (tls, uri.scheme_str()) {
         (Some(_), Some("https")) | (None, Some("http")) => return Ok(()),

@@ -4,7 +4,11 @@ mod dialect;
 mod failure;
 mod pool;
 
-use std::{env, fmt, time::Duration};
+use std::{
+    env, fmt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes, buf::Chain};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -17,35 +21,37 @@ use hyper_util::{
 };
 use serde::Deserialize;
 use shared::{
-    catalog::{self, LimitParam},
+    catalog::{self, LeftBeforeHead, LimitParam},
     config::ConfigError,
 };
 use tokio::time::timeout;
 
 use crate::domain::{
     affinity,
-    chat::{Address, Progress},
+    chat::{Forward, ProgressReports, UpstreamParams},
 };
 use dialect::{Counter, Dialect};
-pub use failure::{Failure, of_event};
-pub use pool::{Pool, Running};
+pub(crate) use failure::{Failure, of_event};
+pub(crate) use pool::{Pool, Pools, Running};
 
-/// How long a connection may take to come about.
+/// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// How long an upstream may take to answer: for a whole answer, until it is generated. The SDKs' own default.
-const HEADERS_DEADLINE: Duration = Duration::from_mins(10);
-/// How long an exact count may take, which holds up a request that would else be refused.
+/// The time that an upstream may take to begin a stream. The SDKs' own default.
+pub(crate) const HEADERS_DEADLINE: Duration = Duration::from_mins(10);
+/// The time that an upstream may take to generate a whole answer. Its client has left by then, and pays for it all the same.
+const WHOLE_DEADLINE: Duration = Duration::from_mins(30);
+/// The time that an exact count may take, which holds up a request that would else be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections per upstream; the system's default of 90 s ends them.
 const IDLE_CONNECTIONS: usize = 1024;
-/// The largest whole answer that is read.
-pub const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// The largest answer to a count that is read.
+const MAX_COUNT_BYTES: usize = 1 << 20;
 
 /// A client for upstreams, http and https. Cheap to clone.
-pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Chain<Bytes, Bytes>>>;
+pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Chain<Bytes, Bytes>>>;
 
 /// A client that connects within a bound and never waits to fill packets.
-pub fn http_client() -> HttpClient {
+pub(crate) fn http_client() -> HttpClient {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
@@ -59,10 +65,12 @@ pub fn http_client() -> HttpClient {
 }
 
 /// One server of a model.
-pub struct Upstream {
+pub(crate) struct Upstream {
     /// The name it knows the model by.
-    pub model: String,
-    /// What it is known by in every gateway.
+    pub(crate) model: String,
+    /// The price of a stream that is left before the upstream answered.
+    pub(crate) left_before_head: LeftBeforeHead,
+    /// Its number in the routing of every gateway.
     identity: u64,
     dialect: Dialect,
     limit_param: LimitParam,
@@ -70,24 +78,23 @@ pub struct Upstream {
     /// Where it counts a prompt's tokens, if it does.
     counter: Option<Uri>,
     authorization: Option<HeaderValue>,
-    client: HttpClient,
+    /// True if it generates nothing that its stream does not show.
+    streams_every_token: bool,
+    /// Tokens that its template adds to a prompt beyond the usual: configured, or learned from its reports.
+    prompt_overhead: AtomicU64,
 }
 
 /// The exact tokens of a prompt, as far as they can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub(crate) struct Counted {
     /// Tokens of the prompt.
-    pub tokens: u64,
-    /// Whether what images become is among them.
-    pub with_images: bool,
+    pub(crate) tokens: u64,
+    /// True if what images become is among them.
+    pub(crate) with_images: bool,
 }
 
 impl Upstream {
-    fn new(
-        upstream: &catalog::Upstream,
-        client: &HttpClient,
-        builtin: Option<&Uri>,
-    ) -> Result<Self, ConfigError> {
+    fn new(upstream: &catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let Some(base) = upstream.url.as_ref().or(builtin) else {
             let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
@@ -111,63 +118,94 @@ impl Upstream {
                 Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
-            client: client.clone(),
+            left_before_head: upstream.left_before_head,
+            streams_every_token: upstream.streams_every_token,
+            prompt_overhead: AtomicU64::new(upstream.prompt_overhead),
         })
     }
 
-    /// What it is told beyond what the client asked for.
-    pub fn address<'a>(&'a self, max_tokens: Option<u64>, cache_salt: Option<&'a str>) -> Address<'a> {
-        let cache_salt = cache_salt.filter(|_| self.dialect.salted);
-        let (limit_param, progress) = (self.limit_param, self.dialect.progress);
-        Address { model: &self.model, limit_param, max_tokens, progress, cache_salt }
+    /// Returns whether it can be asked for the exact tokens of this prompt.
+    pub(crate) fn counts(&self, forward: &Forward) -> bool {
+        self.counter.is_some() && (self.dialect.counter.counts_tools() || !forward.has_tools)
     }
 
-    /// What it is told to count a prompt.
-    pub fn counting(&self) -> Address<'_> {
-        Address { progress: Progress::None, ..self.address(Some(1), None) }
+    /// Returns whether its streams show the tokens generated so far, in reports or one by one, so that a stream may hold by grants.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.dialect.progress != ProgressReports::None || self.streams_every_token
     }
 
-    /// Whether it may be able to count a prompt's tokens.
-    pub const fn counts(&self) -> bool {
-        self.counter.is_some()
-    }
-
-    /// Whether the usage of a whole answer with several choices counts the first of them alone.
-    pub const fn tells_usage_of_first_choice(&self) -> bool {
+    /// Returns whether the usage of a whole answer with several choices counts the first of them alone.
+    pub(crate) const fn reports_usage_of_first_choice(&self) -> bool {
         self.dialect.usage_of_first_choice
     }
 
-    /// Sends a chat request; answers once the upstream has said 200.
-    pub async fn send(&self, head: Bytes, rest: Bytes) -> Result<Response<Incoming>, Failure> {
-        let response = self.post(&self.chat, head, rest, HEADERS_DEADLINE).await?;
+    /// Tokens that its template adds to a prompt beyond the usual, at most.
+    pub(crate) fn prompt_overhead(&self) -> u64 {
+        self.prompt_overhead.load(Ordering::Relaxed)
+    }
+
+    /// Compares the tokens of a prompt that it reports with their bound. A bound that was too low is raised for all
+    /// requests that follow.
+    pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
+        let beyond = reported.saturating_sub(bound);
+        if beyond > self.prompt_overhead.fetch_max(beyond, Ordering::Relaxed) {
+            tracing::warn!(upstream = %self, tokens = beyond, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
+        }
+    }
+
+    /// Sends a chat request that asks for at most so many tokens of each choice, and returns once the upstream has
+    /// answered 200.
+    pub(crate) async fn send(
+        &self,
+        client: &HttpClient,
+        forward: &Forward,
+        max_tokens: Option<u64>,
+        cache_salt: impl FnOnce() -> String,
+    ) -> Result<Incoming, Failure> {
+        let salt = self.dialect.salted.then(cache_salt);
+        let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
+        let (head, rest) = forward.body(params);
+        let deadline = if forward.stream { HEADERS_DEADLINE } else { WHOLE_DEADLINE };
+        let response = self.post(client, &self.chat, head, rest, deadline).await?;
         if response.status() == StatusCode::OK {
-            return Ok(response);
+            return Ok(response.into_body());
         }
         Err(failure::of_response(response, &self.model).await)
     }
 
     /// The exact tokens of the request's prompt, where this upstream can count them.
-    pub async fn count(&self, head: Bytes, rest: Bytes) -> Option<Counted> {
+    pub(crate) async fn count(&self, client: &HttpClient, forward: &Forward) -> Option<Counted> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(alias = "input_tokens")]
             count: u64,
         }
-        let counter = self.counter.as_ref()?;
+        let counter = self.counter.as_ref().filter(|_| self.counts(forward))?;
+        let (head, rest) = forward.body(self.params(Some(1), ProgressReports::None, None));
         let counting = async {
-            let response = self.post(counter, head, rest, COUNT_DEADLINE).await.ok()?;
+            let response = self.post(client, counter, head, rest, COUNT_DEADLINE).await.ok()?;
             if response.status() != StatusCode::OK {
                 return None;
             }
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.ok()?.to_bytes();
+            let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await.ok()?.to_bytes();
             serde_json::from_slice::<Answer>(&body).ok()
         };
         let tokens = timeout(COUNT_DEADLINE, counting).await.ok()??.count;
         Some(Counted { tokens, with_images: self.dialect.counter.counts_images() })
     }
 
+    fn params<'a>(
+        &'a self,
+        max_tokens: Option<u64>,
+        progress: ProgressReports,
+        cache_salt: Option<&'a str>,
+    ) -> UpstreamParams<'a> {
+        UpstreamParams { model: &self.model, limit_param: self.limit_param, max_tokens, progress, cache_salt }
+    }
+
     async fn post(
         &self,
+        client: &HttpClient,
         uri: &Uri,
         head: Bytes,
         rest: Bytes,
@@ -181,7 +219,7 @@ impl Upstream {
         if let Some(authorization) = &self.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
-        match timeout(deadline, self.client.request(request)).await {
+        match timeout(deadline, client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failure::of_connection(&e)),
             Err(_) => Err(Failure::Timeout),
@@ -189,7 +227,7 @@ impl Upstream {
     }
 }
 
-/// How logs name it; never told to clients.
+/// Its name in logs; never shown to clients.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
@@ -216,7 +254,7 @@ fn credential(variable: &str) -> Result<HeaderValue, ConfigError> {
 }
 
 /// The next bytes of a streamed answer; `None` at its end.
-pub async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
+pub(crate) async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
     loop {
         match body.frame().await? {
             Ok(frame) => {

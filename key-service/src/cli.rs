@@ -20,13 +20,17 @@ use crate::{
     store::{AccountSummary, ManagementKey, Unavailable},
 };
 
+mod against;
 mod books;
+mod spool;
 mod table;
+
+pub use spool::{Spool, spool};
 
 /// Most characters of a name: what fits a line of a listing.
 const MAX_NAME_CHARS: usize = 80;
 
-/// What an operator may do; the same in every binary that has a store.
+/// Commands of an operator; the same in every binary that has a store.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Accounts, which own keys and credit
@@ -38,7 +42,7 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
-    /// How every generation was billed
+    /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
     /// List what was used, by day, key and model
@@ -47,9 +51,12 @@ pub enum Command {
     ///
     /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.
     Audit(books::AuditOf),
+    /// Captures that a gateway could not deliver yet
+    #[command(subcommand)]
+    Spool(Spool),
 }
 
-/// What may be done with accounts.
+/// Commands on accounts.
 #[derive(Debug, Subcommand)]
 pub enum Accounts {
     /// Make an account, and print its id
@@ -69,7 +76,7 @@ pub enum Accounts {
     },
 }
 
-/// What may be done with credit.
+/// Commands on credit.
 #[derive(Debug, Subcommand)]
 pub enum Credits {
     /// Add to the credit of an account
@@ -77,16 +84,16 @@ pub enum Credits {
         /// The account's name
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// How much, in USD
+        /// The amount, in USD
         #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
         amount: NanoUsd,
-        /// Why; kept in the log
+        /// The reason; kept in the log
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
 }
 
-/// What may be done with management keys.
+/// Commands on management keys.
 #[derive(Debug, Subcommand)]
 pub enum ManagementKeys {
     /// Make a management key, and print it: it cannot be shown again
@@ -94,7 +101,7 @@ pub enum ManagementKeys {
         /// The name of the account to govern
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// What to call the key
+        /// A name for the key
         #[arg(long, value_parser = name)]
         name: String,
     },
@@ -130,10 +137,11 @@ pub async fn run(
         }
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
+        Command::Spool(command) => spool(&command, out),
     }
 }
 
-/// Whoever reads a long listing may have read enough (`| head`): that is no failure.
+/// The reader of a long listing may have read enough (`| head`): that is no failure.
 fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
@@ -227,7 +235,7 @@ async fn management_keys(
     Ok(())
 }
 
-/// What the operator reads; a refusal names the flag that caused it.
+/// The error for the operator; a refusal names the flag that caused it.
 fn told(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
@@ -286,8 +294,11 @@ fn write_json<T: Serialize>(
     out: &mut (dyn Write + Send),
     lines: impl Iterator<Item = T>,
 ) -> anyhow::Result<()> {
-    let lines: Vec<T> = lines.collect();
-    writeln!(out, "{}", serde_json::to_string_pretty(&lines)?)?;
+    write_json_object(out, &lines.collect::<Vec<T>>())
+}
+
+fn write_json_object(out: &mut (dyn Write + Send), value: &impl Serialize) -> anyhow::Result<()> {
+    writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
     Ok(())
 }
 

@@ -10,17 +10,15 @@ use std::{
 use clap::Args;
 use shared::{
     clock::Clock,
-    config::{ConfigError, either, parse_secret, read_pem},
+    config::{ConfigError, either, parse_secret},
     digest::{Pepper, Peppers},
     secret::{ExposeSecret, SecretString},
 };
 
-use crate::store::{
-    Store,
-    memory::Memory,
-    redis::{Address, Certificates, Redis, Settings},
-    sqlite::Sqlite,
-};
+use shared::config::read_pem;
+
+use crate::store::redis::{Address, Certificates, Redis, Settings};
+use crate::store::{Store, memory::Memory, sqlite::Sqlite};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
@@ -43,12 +41,12 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_STORE_FILE", value_name = "FILE", global = true)]
     pub store_file: Option<PathBuf>,
 
-    /// What all names in Redis begin with; installations that share a Redis have different ones
+    /// First part of all names in Redis; installations that share a Redis have different ones
     #[arg(long, env = "FAREGATE_REDIS_PREFIX", value_name = "PREFIX", default_value = "fg",
           value_parser = parse_redis_prefix, global = true)]
     pub redis_prefix: String,
 
-    /// Most entries that Redis keeps of an account's journal, some 350 bytes each; older ones are added up by key
+    /// Most entries that Redis keeps of an account's journal, some 180 bytes each; older ones are dropped
     #[arg(long, env = "FAREGATE_REDIS_JOURNAL_ENTRIES", value_name = "ENTRIES", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
@@ -106,14 +104,14 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER_FILE", value_name = "FILE")]
     pub previous_pepper_file: Option<PathBuf>,
 
-    /// Seconds that a hold outlives the last word of its gateway (running requests renew it)
+    /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second later
     #[arg(long, env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(3..=3600))]
     pub hold_lease_seconds: u64,
 }
 
 impl Options {
-    /// How long a hold lives unless it is extended.
+    /// Lifetime of a hold unless it is extended.
     pub fn hold_lease(&self) -> Duration {
         Duration::from_secs(self.hold_lease_seconds)
     }

@@ -1,4 +1,4 @@
-//! From a presented plaintext to its owner.
+//! Makes credentials, and finds the owner of a presented one.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use shared::{
     digest::{Digest, Peppers},
     key::{Class, Prefix},
     refusal::Refusal,
+    rpc::Principal,
     secret::SecretString,
 };
 
-use crate::store::{Owner, Store, Unavailable};
+use crate::store::{Store, Unavailable};
 
 /// Mappings kept in process; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;
@@ -20,9 +21,9 @@ pub struct Credentials {
     store: Arc<dyn Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Digest → owner never changes once it exists, so an entry is never wrong. What is not found is not cached, and
-    /// whether the owner is revoked is never answered from here.
-    owners: Cache<Digest, Owner>,
+    /// Digest → owner never changes once it exists, so an entry is never wrong. Unknown digests are not cached, and
+    /// revocation is never answered from here.
+    owners: Cache<Digest, Principal>,
 }
 
 impl Credentials {
@@ -31,8 +32,8 @@ impl Credentials {
         Self { store, peppers, prefix, owners: Cache::new(CACHED_OWNERS) }
     }
 
-    /// Whose credential this is; `None` if it is nobody's.
-    pub async fn find(&self, presented: &str) -> Result<Option<Owner>, Unavailable> {
+    /// The owner of the credential; `None` if there is no such credential.
+    pub async fn find(&self, presented: &str) -> Result<Option<Principal>, Unavailable> {
         if self.prefix.classify(presented).is_none() {
             return Ok(None);
         }
@@ -48,22 +49,22 @@ impl Credentials {
         Ok(None)
     }
 
-    /// Whether the owner is live and of the class that a route needs.
+    /// The owner, if it is live and of the class that a route needs.
     ///
-    /// A key of the wrong class is only told so while it is live; otherwise it is as unknown as any other. What an API
-    /// key may spend is the ledger's to say.
+    /// The refusal of a live key names its wrong class; a revoked one is as unknown as any other. The ledger decides what
+    /// an API key may spend.
     pub async fn identify(
         &self,
-        owner: Option<Owner>,
+        owner: Option<Principal>,
         required: Class,
-    ) -> Result<Result<Owner, Refusal>, Unavailable> {
+    ) -> Result<Result<Principal, Refusal>, Unavailable> {
         let (live, class) = match owner {
             None => (false, required),
-            Some(Owner::ApiKey(account, id)) => {
+            Some(Principal::ApiKey(account, id)) => {
                 let key = self.store.key(account, id).await?;
                 (key.is_some_and(|key| key.spend.revoked_at.is_none()), Class::Api)
             }
-            Some(Owner::ManagementKey(account, id)) => {
+            Some(Principal::ManagementKey(account, id)) => {
                 let key = self.store.management_key(account, id).await?;
                 (key.is_some_and(|key| key.revoked_at.is_none()), Class::Management)
             }

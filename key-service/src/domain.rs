@@ -1,7 +1,9 @@
 //! The rules, pure: no clock, no randomness, no I/O.
 
-pub mod audit;
-pub mod key;
-pub mod ledger;
-pub mod pricing;
-pub mod usage;
+pub(crate) mod audit;
+pub(crate) mod comparison;
+pub(crate) mod key;
+pub(crate) mod lease_clock;
+pub(crate) mod ledger;
+pub(crate) mod pricing;
+pub(crate) mod usage;

@@ -1,4 +1,4 @@
-//! What a new installation needs so that its first request can be made: an account with credit, a management key, and
+//! The needs of a new installation's first request: an account with credit, a management key, and
 //! commands to paste.
 
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub const ACCOUNT: &str = "default";
 /// Its credit.
 pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
 
-/// What was made on the first run.
+/// The things made on the first run.
 pub struct FirstRun {
     /// The plaintext of the management key, to be shown once.
     management_key: SecretString,

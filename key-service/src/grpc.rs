@@ -1,43 +1,54 @@
-//! The gRPC edge: checks messages, asks the service, and puts its answers into messages.
+//! The gRPC edge: puts messages into calls, hands them to the service, and puts its answers into messages.
 
-mod convert;
+#[cfg(test)]
+mod tests;
 
 use std::{pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use shared::rpc::{
-    MAX_FRAME_CALLS,
-    v1::{self, answer, call, key_service_server},
+    Answer, Call, Failure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock,
+    v1::{self, answer, key_service_server},
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
-
-use crate::service::{Answer, Call, Failed, Service};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
 
 /// The service behind gRPC.
-pub struct Grpc {
-    service: Arc<Service>,
+pub(crate) struct Grpc {
+    service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
 }
 
 impl Grpc {
     /// Sessions end after the frame they are at when `shutdown` is cancelled.
-    pub fn new(service: Arc<Service>, shutdown: CancellationToken) -> Self {
+    pub(crate) fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
         Self { service, shutdown }
     }
 
     /// A unary call is a batch of one.
-    async fn one(&self, call: Result<Call, Status>) -> Result<Answer, Status> {
-        let mut answers = self.service.handle(vec![call?]).await;
-        match answers.pop() {
-            Some(answer) => answer.map_err(|failed| failure(&failed)),
+    async fn one(&self, call: Result<Call, Malformed>) -> Result<answer::Response, Status> {
+        let call = call.map_err(|malformed| invalid(&malformed))?;
+        match self.service.handle(vec![call]).await.pop() {
+            Some(Ok(answer)) => Ok(answer.to_message()),
+            Some(Err(failure)) => Err(status(&failure)),
             None => Err(Status::internal("the call was not answered")),
         }
     }
+}
+
+/// The message inside the answer to a unary call.
+macro_rules! unary {
+    ($self:ident, $call:expr, $answer:ident) => {
+        match $self.one($call).await? {
+            answer::Response::$answer(message) => Ok(Response::new(message)),
+            _ => Err(Status::internal("the answer does not fit the call")),
+        }
+    };
 }
 
 #[tonic::async_trait]
@@ -46,35 +57,36 @@ impl key_service_server::KeyService for Grpc {
         &self,
         request: Request<v1::AuthenticateRequest>,
     ) -> Result<Response<v1::AuthenticateResponse>, Status> {
-        self.one(convert::authenticate(request.into_inner())).await.and_then(convert::reply)
+        unary!(self, request.into_inner().try_into(), Authenticate)
     }
 
+    /// Its deadline is that of gRPC: the transport drops a call that is late.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
     ) -> Result<Response<v1::AuthorizeResponse>, Status> {
-        self.one(convert::authorize(request.into_inner())).await.and_then(convert::reply)
+        unary!(self, request.into_inner().try_into().map(Call::Authorize), Authorize)
     }
 
     async fn extend(
         &self,
         request: Request<v1::ExtendRequest>,
     ) -> Result<Response<v1::ExtendResponse>, Status> {
-        self.one(convert::extend(request.into_inner())).await.and_then(convert::reply)
+        unary!(self, request.into_inner().try_into(), Extend)
     }
 
     async fn capture(
         &self,
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<v1::CaptureResponse>, Status> {
-        self.one(convert::capture(request.into_inner())).await.and_then(convert::reply)
+        unary!(self, request.into_inner().try_into(), Capture)
     }
 
     async fn release(
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
-        self.one(convert::release(request.into_inner())).await.and_then(convert::reply)
+        unary!(self, request.into_inner().try_into(), Release)
     }
 
     type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
@@ -83,71 +95,126 @@ impl key_service_server::KeyService for Grpc {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let state = (request.into_inner(), self.service.clone(), self.shutdown.clone());
-        // One frame at a time: while it is at the store, the gateway gathers the next one.
-        let frames = stream::try_unfold(state, |(mut frames, service, shutdown)| async move {
-            let frame = tokio::select! {
-                biased;
-                frame = frames.message() => frame?,
-                () = shutdown.cancelled() => None,
-            };
-            let Some(frame) = frame else { return Ok(None) };
-            let response = answer_frame(&service, frame).await?;
-            Ok(Some((response, (frames, service, shutdown))))
+        let session = Session {
+            frames: request.into_inner(),
+            service: self.service.clone(),
+            shutdown: self.shutdown.clone(),
+            clock: SessionClock::starting(Instant::now()),
+            greeted: false,
+        };
+        let frames = stream::try_unfold(session, |mut session| async move {
+            Ok(session.next().await?.map(|frame| (frame, session)))
         });
         Ok(Response::new(Box::pin(frames)))
     }
 }
 
-async fn answer_frame(service: &Service, frame: v1::SessionRequest) -> Result<v1::SessionResponse, Status> {
+/// One session of a gateway.
+struct Session {
+    frames: Streaming<v1::SessionRequest>,
+    service: Arc<dyn KeyService>,
+    shutdown: CancellationToken,
+    clock: SessionClock,
+    /// The first frame, from which the gateway learns the session's clock, was sent.
+    greeted: bool,
+}
+
+impl Session {
+    /// The next frame of answers. One frame at a time: while it is at the store, the gateway gathers the next one.
+    async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
+        if !self.greeted {
+            self.greeted = true;
+            return Ok(Some(self.response(Vec::new())));
+        }
+        let frame = tokio::select! {
+            biased;
+            frame = self.frames.message() => frame?,
+            () = self.shutdown.cancelled() => None,
+        };
+        match frame {
+            Some(frame) => {
+                let answers = answer_frame(&*self.service, frame, self.clock).await?;
+                Ok(Some(self.response(answers)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn response(&self, answers: Vec<v1::Answer>) -> v1::SessionResponse {
+        v1::SessionResponse { answers, clock_ms: self.clock.millis(Instant::now()) }
+    }
+}
+
+async fn answer_frame(
+    service: &dyn KeyService,
+    frame: v1::SessionRequest,
+    clock: SessionClock,
+) -> Result<Vec<v1::Answer>, Status> {
     if frame.calls.len() > MAX_FRAME_CALLS {
-        return Err(invalid("calls", &format!("has more than {MAX_FRAME_CALLS} elements")));
+        let problem = format!("has more than {MAX_FRAME_CALLS} elements");
+        return Err(invalid(&Malformed { field: "calls", problem }));
     }
     metrics::histogram!("keyservice_frame_calls")
         .record(u32::try_from(frame.calls.len()).unwrap_or(u32::MAX));
     let mut answers = Vec::with_capacity(frame.calls.len());
     let (mut ids, mut calls) = (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
     for call in frame.calls {
-        match convert::call(call.request) {
+        match Call::from_message(call.request, clock) {
             Ok(checked) => {
                 ids.push(call.id);
                 calls.push(checked);
             }
-            Err(status) => answers.push(failed_answer(call.id, &status)),
+            Err(malformed) => answers.push(answer_of(call.id, Err(refused(&malformed)))),
         }
     }
-    for (id, answer) in ids.into_iter().zip(service.handle(calls).await) {
-        answers.push(match answer {
-            Ok(answer) => v1::Answer { id, response: Some(answer.into()) },
-            Err(failed) => failed_answer(id, &failure(&failed)),
-        });
-    }
-    Ok(v1::SessionResponse { answers })
+    let answered = service.handle(calls).await;
+    answers.extend(ids.into_iter().zip(answered).map(|(id, answer)| answer_of(id, answer)));
+    Ok(answers)
 }
 
-fn failed_answer(id: u64, status: &Status) -> v1::Answer {
-    let failure = v1::Failure { code: status.code() as i32, message: status.message().to_owned() };
-    v1::Answer { id, response: Some(answer::Response::Failure(failure)) }
-}
-
-/// A failure as a status; its cause is for our log, its reason for the caller's program.
-fn failure(failed: &Failed) -> Status {
-    let (code, reason) = match failed {
-        Failed::Store(_) => (Code::Unavailable, "STORE_UNAVAILABLE"),
-        Failed::UnknownModel(_) => (Code::FailedPrecondition, "MODEL_NOT_IN_CATALOGUE"),
-        Failed::Confused(_) => (Code::Internal, "INTERNAL"),
+fn answer_of(id: u64, answer: Result<Answer, Failure>) -> v1::Answer {
+    let response = match answer {
+        Ok(answer) => answer.to_message(),
+        Err(failure) => {
+            log(&failure);
+            let Failure { code, message } = failure;
+            answer::Response::Failure(v1::Failure { code: code.into(), message })
+        }
     };
-    tracing::warn!(error = %failed, reason, "a call failed");
-    Status::with_error_details(
-        code,
-        failed.to_string(),
-        ErrorDetails::with_error_info(reason, ERROR_DOMAIN, []),
-    )
+    v1::Answer { id, response: Some(response) }
 }
 
-/// A malformed message; `field` is its place.
-fn invalid(field: &str, problem: &str) -> Status {
-    let details =
-        ErrorDetails::with_error_info("INVALID_FIELD", ERROR_DOMAIN, [("field".into(), field.into())]);
-    Status::with_error_details(Code::InvalidArgument, format!("`{field}` {problem}"), details)
+/// A failure as a status.
+fn status(failure: &Failure) -> Status {
+    log(failure);
+    let details = ErrorDetails::with_error_info(reason(failure.code), ERROR_DOMAIN, []);
+    Status::with_error_details(failure.code, failure.message.clone(), details)
+}
+
+/// The failure of a malformed call.
+fn refused(malformed: &Malformed) -> Failure {
+    Failure { code: Code::InvalidArgument, message: malformed.to_string() }
+}
+
+/// The same as a status; the details name the field.
+fn invalid(malformed: &Malformed) -> Status {
+    let field = [("field".into(), malformed.field.into())];
+    let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);
+    Status::with_error_details(Code::InvalidArgument, malformed.to_string(), details)
+}
+
+/// The reason of our `google.rpc.ErrorInfo`.
+fn reason(code: Code) -> &'static str {
+    match code {
+        Code::Unavailable => "STORE_UNAVAILABLE",
+        Code::DeadlineExceeded => "TOO_LATE",
+        Code::DataLoss => "DAMAGED_RECORD",
+        Code::FailedPrecondition => "ALREADY_SETTLED",
+        Code::InvalidArgument => "INVALID_FIELD",
+        _ => "INTERNAL",
+    }
+}
+
+fn log(failure: &Failure) {
+    tracing::warn!(error = %failure, reason = reason(failure.code), "a call failed");
 }

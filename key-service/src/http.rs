@@ -34,7 +34,7 @@ use parts::{Caller, KeyPath};
 /// Says that the answer is about a key which an earlier request made.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// What every handler needs.
+/// The dependencies of every handler.
 #[derive(Clone)]
 struct Api {
     management: Arc<Management>,
@@ -42,7 +42,7 @@ struct Api {
 }
 
 /// The public routes of the key-service.
-pub fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Router {
+pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Router {
     let api = Api { management, clock: clock.clone() };
     Router::new()
         .route(KEYS, get(list).post(create))
@@ -110,7 +110,7 @@ async fn revoke(
     Ok(ok(&shown(&key, api.clock.now())))
 }
 
-/// Middleware: nothing said here may be kept by a cache, least of all the plaintext of a key.
+/// Middleware: no answer may be kept by a cache, least of all the plaintext of a key.
 async fn no_store(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

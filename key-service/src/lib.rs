@@ -5,12 +5,15 @@
 pub mod cli;
 pub mod config;
 pub mod credentials;
-pub mod domain;
+mod domain;
 pub mod first_run;
-pub mod grpc;
-pub mod http;
+mod grpc;
+mod http;
 pub mod management;
+mod readiness;
 pub mod server;
-pub mod service;
-pub mod store;
-pub mod sweeper;
+mod service;
+mod store;
+mod sweeper;
+
+pub use readiness::readiness;

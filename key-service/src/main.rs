@@ -11,7 +11,8 @@ use key_service::{
     credentials::Credentials,
     first_run::FirstRun,
     management::Management,
-    server::{Parts, Server, readiness},
+    readiness,
+    server::{Parts, Server},
 };
 use mimalloc::MiMalloc;
 use shared::{
@@ -68,6 +69,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(probe(admin_listen, READY).await?);
     }
     common.start_log()?;
+    if let Some(cli::Command::Spool(command)) = command {
+        return cli::spool(&command, &mut std::io::stdout());
+    }
     let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
     let clock: Arc<dyn Clock> = Arc::new(System);
     let store = options.open_store(&clock).await?;
@@ -88,7 +92,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let admin_at = admin.local_addr()?;
 
     let shutdown = CancellationToken::new();
-    let ready = readiness(store.clone());
+    let ready = readiness(store.clone(), clock.clone(), shutdown.clone());
     let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token, tls };
     let server = Server::start(&options, parts, shutdown.clone()).await?;
     let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone(), DRAIN));

@@ -15,6 +15,7 @@ use shared::{
     key::{self, Class},
     money::NanoUsd,
     refusal::Refusal,
+    rpc::Principal,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
 };
@@ -22,10 +23,10 @@ use shared::{
 use crate::{
     credentials::Credentials,
     domain::{
-        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
+        key::{ApiKey, KeyPatch, NewKey, Status},
         ledger,
     },
-    store::{self, Idempotency, Order, Owner, Page, Store, Unavailable},
+    store::{self, Idempotency, Order, Page, Store, Unavailable, Updated},
 };
 
 pub mod accounts;
@@ -36,7 +37,7 @@ pub(crate) mod testing;
 /// Keys read from the store at a time while a listing looks for those of one status.
 const FILTERED_READ: usize = 500;
 
-/// How long an idempotency key is remembered.
+/// Time to live of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
 /// Governs keys and accounts. Cheap to share behind an `Arc`.
@@ -48,10 +49,10 @@ pub struct Management {
     last_id: AtomicI64,
 }
 
-/// Why a use-case came to nothing, by what the caller does next.
+/// Reasons why a use-case came to nothing, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<R> {
-    /// Tell whoever asked. Nothing changed.
+    /// Answer the caller. Nothing changed.
     #[error("{0}")]
     Refused(R),
     /// Try again. The outcome is unknown.
@@ -59,7 +60,7 @@ pub enum Error<R> {
     Unavailable(#[from] Unavailable),
 }
 
-/// Why something was not done to a key.
+/// Reason why a key was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRefused {
     /// The account has no such key.
@@ -72,12 +73,12 @@ pub enum KeyRefused {
     IdempotencyKeyReused,
 }
 
-/// Which keys to list.
+/// The keys to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
     /// Only those behind this key.
     pub after: Option<KeyId>,
-    /// Which end comes first.
+    /// The end that comes first.
     pub order: Order,
     /// Only those whose status is this now.
     pub status: Option<Status>,
@@ -90,14 +91,14 @@ pub struct Listing {
 pub struct KeyPage {
     /// The keys, in the order that was asked for.
     pub keys: Vec<ApiKey>,
-    /// Whether the same listing goes on behind them.
+    /// More keys follow in the same listing.
     pub has_more: bool,
 }
 
-/// What the owner of a new key decides about it.
+/// The owner's decisions about a new key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDraft {
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub label: String,
     /// Most that may ever be spent with it; `None` is no limit.
     pub limit: Option<NanoUsd>,
@@ -105,7 +106,7 @@ pub struct KeyDraft {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What came of creating a key.
+/// Answer to the creation of a key.
 #[derive(Debug)]
 pub enum Created {
     /// The key was made.
@@ -129,7 +130,7 @@ impl Management {
     pub async fn authenticate(&self, presented: &str) -> Result<AccountId, Error<Refusal>> {
         let owner = self.credentials.find(presented).await?;
         match self.credentials.identify(owner, Class::Management).await? {
-            Ok(Owner::ManagementKey(account, _) | Owner::ApiKey(account, _)) => Ok(account),
+            Ok(Principal::ManagementKey(account, _) | Principal::ApiKey(account, _)) => Ok(account),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
     }
@@ -144,7 +145,7 @@ impl Management {
             return Err(Error::Refused(KeyRefused::UnknownCursor));
         }
         let now = self.clock.now();
-        // One more than is answered tells whether there are more.
+        // One more than is answered shows that there are more.
         let wanted = limit.saturating_add(1);
         let read = if status.is_some() { FILTERED_READ } else { wanted };
         let mut keys = Vec::new();
@@ -212,9 +213,9 @@ impl Management {
         patch: KeyPatch,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         match self.store.update_key(account, id, patch).await? {
-            Some(Ok(key)) => Ok(key),
-            Some(Err(AlreadyRevoked)) => Err(Error::Refused(KeyRefused::Revoked)),
-            None => Err(Error::Refused(KeyRefused::NotFound)),
+            Updated::Key(key) => Ok(key),
+            Updated::Revoked => Err(Error::Refused(KeyRefused::Revoked)),
+            Updated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),
         }
     }
 
@@ -226,7 +227,7 @@ impl Management {
 }
 
 impl KeyDraft {
-    /// Tells drafts apart by what they mean: `25` and `25.0` are the same limit.
+    /// Equal for drafts of equal meaning: `25` and `25.0` are the same limit.
     fn digest(&self) -> Digest {
         let limit = self.limit.map_or_else(String::new, |limit| limit.to_string());
         let expires_at = self.expires_at.map_or_else(String::new, |at| at.to_string());
@@ -235,7 +236,7 @@ impl KeyDraft {
     }
 }
 
-/// What a patch sets is what a draft has; what it leaves out or clears has its default.
+/// Fields that a patch leaves out or clears have their defaults in the draft.
 impl From<KeyPatch> for KeyDraft {
     fn from(KeyPatch { label, limit, expires_at }: KeyPatch) -> Self {
         Self { label: label.unwrap_or_default(), limit: limit.flatten(), expires_at: expires_at.flatten() }

@@ -5,10 +5,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use shared::{
     catalog::Catalog,
     clock::Clock,
-    rpc::{RequireToken, tls::Tls, v1::key_service_server::KeyServiceServer},
+    rpc::{KeyService, RequireToken, tls::Tls, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
     serve::{DRAIN, bind, serve_behind},
-    telemetry::Readiness,
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,7 +21,7 @@ use crate::{
     store::Store, sweeper,
 };
 
-/// What the service is made of.
+/// The parts of a key-service.
 pub struct Parts {
     /// Where everything is kept.
     pub store: Arc<dyn Store>,
@@ -32,9 +31,9 @@ pub struct Parts {
     pub credentials: Arc<Credentials>,
     /// Ids and prices.
     pub catalog: Arc<Catalog>,
-    /// What calls between the services carry.
+    /// The token that calls between the services carry.
     pub internal_token: SecretString,
-    /// What stands in front of both listeners, if anything does.
+    /// TLS in front of both listeners, where it is configured.
     pub tls: Option<Tls>,
 }
 
@@ -44,6 +43,8 @@ pub struct Server {
     pub http: SocketAddr,
     /// Where gRPC is.
     pub grpc: SocketAddr,
+    /// The use-cases of spending, for a gateway in the same process.
+    pub service: Arc<dyn KeyService>,
     tasks: TaskTracker,
 }
 
@@ -55,9 +56,10 @@ impl Server {
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
-        let service =
-            Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, options.hold_lease());
-        let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone()));
+        let lease = options.hold_lease();
+        let service: Arc<dyn KeyService> =
+            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, lease));
+        let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
         let mut transport = Transport::builder();
@@ -75,7 +77,7 @@ impl Server {
         let app = http::router(management, clock.clone());
 
         let tasks = TaskTracker::new();
-        tasks.spawn(sweeper::run(store, clock, shutdown.clone()));
+        tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
         let tls = tls.map(|tls| tls.acceptor());
         tasks.spawn(serve_behind(tls, http_listener, app, shutdown, DRAIN));
         tasks.spawn(async move {
@@ -84,7 +86,7 @@ impl Server {
             }
         });
         tasks.close();
-        Ok(Self { http: http_at, grpc: grpc_at, tasks })
+        Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
     }
 
     /// Waits for the end that `shutdown` began, within a bound.
@@ -93,12 +95,4 @@ impl Server {
             tracing::warn!("the key-service did not come to an end in time");
         }
     }
-}
-
-/// Ready while the store answers.
-pub fn readiness(store: Arc<dyn Store>) -> Readiness {
-    Arc::new(move || {
-        let store = store.clone();
-        Box::pin(async move { store.ping().await.is_ok() })
-    })
 }

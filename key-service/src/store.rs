@@ -1,8 +1,8 @@
-//! What a store promises, whatever it is made of.
+//! The promises of a store, whatever it is made of: one trait per noun.
 
-pub mod memory;
-pub mod redis;
-pub mod sqlite;
+pub(crate) mod memory;
+pub(crate) mod redis;
+pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod suite;
 
@@ -13,25 +13,33 @@ use shared::{
     digest::Digest,
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     money::NanoUsd,
+    rpc::Principal,
     time::Timestamp,
 };
 
 use crate::domain::{
     audit::Audit,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    ledger::{Command, Outcome, Refused, Settlement},
+    key::{ApiKey, KeyPatch, NewKey},
+    ledger::{Command, Entry, Outcome, Refused},
     usage::{Counts, Day},
 };
 
-/// Keeps accounts, keys, holds and the journal.
-///
-/// Every method is atomic: it happens whole or not at all, and concurrent calls happen in some order. What was
-/// acknowledged survives a crash of this process and of the machine (the memory store excepted). After
-/// [`Unavailable`] the outcome is unknown, and the same call may be made again.
+/// All that a store does. Every method of these traits is atomic: it happens whole or not at all, and concurrent calls
+/// happen in some order. What was acknowledged survives a crash of this process and of the machine (the memory store
+/// excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
+pub trait Store: Ledger + Credentials + Keys + Accounts + Books {}
+
+impl<S: Ledger + Credentials + Keys + Accounts + Books> Store for S {}
+
+/// The money of accounts and keys, and the holds on it.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Ledger: Send + Sync + 'static {
     /// Applies the commands in their order to one account, as [`crate::domain::ledger::apply`] says; one outcome each.
-    /// Commands for an account that does not exist are refused with [`Refused::UnknownKey`].
+    /// Commands for an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot
+    /// be read with [`Refused::Damaged`].
+    ///
+    /// A [`Command::Tick`] takes the way of every other command, even where it only asks: that it was answered proves that
+    /// a lease could have been renewed.
     async fn execute(
         &self,
         account: AccountId,
@@ -39,13 +47,63 @@ pub trait Store: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Outcomes, Unavailable>;
 
-    /// Holds whose lease has run out by `now`, those due longest first, at most `limit`.
-    async fn due_holds(&self, now: Timestamp, limit: usize) -> Result<Vec<DueHold>, Unavailable>;
+    /// The accounts that have open holds. Accounts whose last hold was resolved may be among them for a while.
+    async fn accounts_with_holds(&self) -> Holders;
 
-    /// Whose credential has this digest. The answer never changes once there is one, so that callers may cache it;
-    /// it says nothing about revocation.
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Owner>, Unavailable>;
+    /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
+    /// page, or the one behind a page's `next`. A hold that is due before the first page is read is on one of the pages.
+    /// A hold that cannot be read counts as due.
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable>;
 
+    /// Our clock compared with the store's; `None` where the store has no clock of its own. Fails while the store still
+    /// loads its data.
+    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable>;
+
+    /// Answers if the store does, and has loaded its data.
+    async fn ping(&self) -> Result<(), Unavailable>;
+}
+
+/// The owners of credentials.
+#[async_trait]
+pub trait Credentials: Send + Sync + 'static {
+    /// The owner of the credential with this digest. The answer never changes once there is one, so that callers may
+    /// cache it; it says nothing about revocation.
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable>;
+}
+
+/// API keys.
+#[async_trait]
+pub trait Keys: Send + Sync + 'static {
+    /// Makes an API key of an existing account, unless its idempotency key was used within its time to live.
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
+    -> Result<Created, Unavailable>;
+
+    /// One API key of the account.
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
+
+    /// API keys of the account in the order of their ids, starting behind `page.after`.
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
+
+    /// Changes an API key.
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Updated, Unavailable>;
+
+    /// Revokes an API key and answers the key as it is then; again is the same. `None` where the account has no such key.
+    async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, Unavailable>;
+}
+
+/// Accounts, and the management keys that govern them.
+#[async_trait]
+pub trait Accounts: Send + Sync + 'static {
     /// Makes an account without credit. `false` where the name is taken.
     async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable>;
 
@@ -71,40 +129,17 @@ pub trait Store: Send + Sync + 'static {
         id: ManagementKeyId,
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, Unavailable>;
+}
 
-    /// Makes an API key of an existing account, unless its idempotency key was used within its time to live.
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
-    -> Result<Created, Unavailable>;
-
-    /// One API key of the account.
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
-
-    /// API keys of the account in the order of their ids, starting behind `page.after`.
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
-
-    /// Changes an API key and answers what it is then. `None` where the account has no such key.
-    async fn update_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-    ) -> Result<Option<Result<ApiKey, AlreadyRevoked>>, Unavailable>;
-
-    /// Revokes an API key and answers what it is then; again is the same. `None` where the account has no such key.
-    async fn revoke_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable>;
-
-    /// Entries of the account's journal behind number `after`, in the order of their settlement, at most `limit`. Read
-    /// page by page, every generation that is billed before the last page is read is seen; one whose late capture came
-    /// meanwhile is seen again under a new number.
+/// The journal, the counters, and their audit.
+#[async_trait]
+pub trait Books: Send + Sync + 'static {
+    /// Entries of the account's journal behind number `after`, in the order of their numbers, at most `limit`. Entries are
+    /// only ever appended: a correction has a number of its own.
     async fn journal(&self, account: AccountId, after: u64, limit: usize)
     -> Result<JournalPage, Unavailable>;
 
-    /// What was counted on these days, of all keys or of one, in the order of days, keys and models.
+    /// The counters of these days, of all keys or of one, in the order of days, keys and models.
     async fn usage(
         &self,
         account: AccountId,
@@ -112,40 +147,55 @@ pub trait Store: Send + Sync + 'static {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable>;
 
-    /// Whether the account's books add up, as of one moment, while others go on spending. `None` where there is no such
-    /// account. Reads the whole journal, in memory that does not grow with it.
+    /// Audits the account's books as of one moment, while others go on spending. `None` where there is no such account.
+    /// Reads the whole journal, in memory that does not grow with it.
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
-
-    /// Whether the store answers at all.
-    async fn ping(&self) -> Result<(), Unavailable>;
 }
 
 /// One answer per command, in the order of the commands.
-pub type Outcomes = Vec<Result<Outcome, Refused>>;
+pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
 /// The store cannot be reached, or did not confirm: the outcome is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the store is unavailable: {0}")]
 pub struct Unavailable(pub String);
 
+/// Accounts with open holds.
+#[derive(Clone, Debug, Default)]
+pub struct Holders {
+    /// The accounts, each once.
+    pub accounts: Vec<AccountId>,
+    /// The reason why others may be missing: a part of the store cannot be reached.
+    pub missing: Option<Unavailable>,
+}
+
+/// Some of an account's due holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueHolds {
+    /// The holds.
+    pub holds: Vec<DueHold>,
+    /// The place of the next page; `None` after the last one.
+    pub next: Option<Cursor>,
+}
+
+/// A place in a listing of due holds. Only the store that made it can read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub String);
+
 /// A hold whose lease has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueHold {
-    /// The account that pays.
-    pub account: AccountId,
     /// The key that pays.
     pub key: KeyId,
     /// The generation.
     pub generation: GenerationId,
 }
 
-/// Whose credential it is.
+/// Our clock less the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// An API key of the account.
-    ApiKey(AccountId, KeyId),
-    /// A management key of the account.
-    ManagementKey(AccountId, ManagementKeyId),
+pub struct Skew {
+    /// Milliseconds; below zero where our clock is behind.
+    pub millis: i64,
 }
 
 /// An account to be made.
@@ -179,11 +229,11 @@ pub struct AccountSummary {
 /// A management key to be made.
 #[derive(Clone, Debug)]
 pub struct NewManagementKey {
-    /// Who owns it.
+    /// Its owner.
     pub account: AccountId,
     /// The key.
     pub key: ManagementKey,
-    /// What is stored of its plaintext.
+    /// The digest of its plaintext.
     pub digest: Digest,
 }
 
@@ -192,9 +242,9 @@ pub struct NewManagementKey {
 pub struct ManagementKey {
     /// Its identifier.
     pub id: ManagementKeyId,
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub name: String,
-    /// What may be shown of its plaintext.
+    /// The part of its plaintext that may be shown.
     pub hint: String,
     /// When it was made.
     pub created_at: Timestamp,
@@ -205,7 +255,7 @@ pub struct ManagementKey {
 /// A promise to make a key only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
-    /// What the client calls the attempt; unique in its account while it lives.
+    /// The client's name for the attempt; unique in its account while it lives.
     pub key: String,
     /// A digest of the request: the same key with another request is a mistake.
     pub request: Digest,
@@ -215,7 +265,7 @@ pub struct Idempotency {
     pub expires_at: Timestamp,
 }
 
-/// What came of creating a key.
+/// Answer to the creation of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
     /// The key was made.
@@ -226,12 +276,23 @@ pub enum Created {
     Reused,
 }
 
+/// Answer to a change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Updated {
+    /// The key as it is now.
+    Key(ApiKey),
+    /// The key is revoked, and stays as it is.
+    Revoked,
+    /// The account has no such key.
+    NotFound,
+}
+
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// Start behind this key, which need not exist (any more).
     pub after: Option<KeyId>,
-    /// Which end comes first.
+    /// The end that comes first.
     pub order: Order,
     /// Most keys to answer.
     pub limit: usize,
@@ -251,23 +312,22 @@ pub enum Order {
 pub struct JournalPage {
     /// The entries, in the order of their numbers.
     pub entries: Vec<JournalEntry>,
-    /// The number up to which the store has dropped entries and kept only their sums by key; zero: none.
+    /// The number up to which the store has dropped entries; zero: none.
     pub gone_until: u64,
 }
 
-/// How a generation was billed.
+/// An entry of the journal in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its number: later settlements of the account have higher ones. When a capture comes after an expiry, the entry
-    /// moves to the end under a new number.
+    /// Its number: one more than that of the account's entry before it.
     pub number: u64,
     /// The generation.
     pub generation: GenerationId,
-    /// What was billed.
-    pub settlement: Settlement,
+    /// The bill, and its effect on the key's balance.
+    pub entry: Entry,
 }
 
-/// What a key used of a model on a day.
+/// The counters of a key, a model and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     /// The day.
@@ -276,6 +336,6 @@ pub struct UsageLine {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// What was counted.
+    /// The counters.
     pub counts: Counts,
 }

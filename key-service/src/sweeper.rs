@@ -1,68 +1,246 @@
-//! Expires the holds that nobody resolved: their gateway died, or lost us for longer than a lease.
+//! Advances lease time, and expires the holds whose lease is over: their gateway died, or lost us for longer than a lease.
+//!
+//! Each account has a watcher of its own, so that one whose part of the store is away, or whose records are damaged, keeps
+//! no other from expiring.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use shared::{clock::Clock, ids::AccountId};
-use tokio::time::{MissedTickBehavior, interval};
+use shared::{
+    backoff::Backoff,
+    clock::Clock,
+    ids::{AccountId, GenerationId},
+};
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::ledger::{Command, Outcome},
+    domain::{
+        lease_clock::{LONGEST_GAP, LeaseClock, quantum},
+        ledger::{Command, Outcome, Refused},
+    },
     service::count_billed,
-    store::{Store, Unavailable},
+    store::{Cursor, DueHold, DueHolds, Holders, Ledger, Unavailable},
 };
 
-/// Pause between two looks: an expiry is noticed within a second.
-const PERIOD: Duration = Duration::from_millis(500);
-/// Holds expired at once; more follow at once, in another batch.
-const BATCH: usize = 512;
+/// Longest pause between two looks at the ledger: two of them fit into a gap that still counts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two listings of the accounts that have holds: the time by which a first hold is noticed.
+const LIST_AGAIN: Duration = Duration::from_millis(500);
+/// Looks within a quantum, for leases so short that the quantum is shorter than that pause.
+const LOOKS: u32 = 2;
+/// Pause between two warnings of the same failure.
+const WARN_AGAIN: Duration = Duration::from_mins(1);
 
-/// Expires holds until `shutdown`. Several sweepers on one store do no harm: expiry is idempotent.
-pub async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: CancellationToken) {
-    let mut ticks = interval(PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
-        if let Err(e) = sweep(&*store, &*clock).await {
-            tracing::warn!(error = %e, "cannot expire holds; trying again");
-        }
+/// The dependencies of the sweeper and of its watchers.
+struct Sweeper {
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+    quantum: Duration,
+    pause: Duration,
+    started: Instant,
+    /// The accounts that had holds at the last look. A watcher whose account is not among them ends.
+    holding: Mutex<HashSet<AccountId>>,
+}
+
+/// Advances lease time and expires holds until `shutdown`. Several sweepers on one store do no harm: a tick is a
+/// compare-and-set, and an expiry is idempotent.
+pub(crate) async fn run(
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+    lease: Duration,
+    shutdown: CancellationToken,
+) {
+    let quantum = quantum(lease);
+    let pause = (quantum / LOOKS).min(LONGEST_PAUSE);
+    let (started, holding) = (Instant::now(), Mutex::default());
+    let sweeper = Arc::new(Sweeper { ledger, clock, quantum, pause, started, holding });
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = sweeper.watch_all() => {}
     }
 }
 
-async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<(), Unavailable> {
-    loop {
-        let now = clock.now();
-        let due = store.due_holds(now, BATCH).await?;
-        let full = due.len() == BATCH;
-        let mut accounts: HashMap<AccountId, Vec<Command>> = HashMap::new();
-        for hold in due {
-            let command = Command::Expire { key: hold.key, generation: hold.generation };
-            accounts.entry(hold.account).or_default().push(command);
+impl Sweeper {
+    /// Keeps a watcher for every account that has holds.
+    async fn watch_all(self: Arc<Self>) {
+        // Dropped together with this future, and so are all watchers.
+        let mut watchers = JoinSet::new();
+        let mut watched: HashMap<AccountId, AbortHandle> = HashMap::new();
+        let mut warned = Throttle::default();
+        loop {
+            let Holders { accounts, missing } = self.ledger.accounts_with_holds().await;
+            let mut holding: HashSet<_> = accounts.into_iter().collect();
+            if let Some(unavailable) = missing {
+                // Accounts that had holds before may have them still.
+                holding.extend(watched.keys());
+                if warned.passes((), Instant::now()) {
+                    tracing::warn!(error = %unavailable, "cannot list all accounts with holds; trying again");
+                }
+            }
+            self.note(&holding);
+            watched.retain(|_, watcher| !watcher.is_finished());
+            for account in holding {
+                watched.entry(account).or_insert_with(|| {
+                    let sweeper = Arc::clone(&self);
+                    watchers.spawn(async move { sweeper.watch(account).await })
+                });
+            }
+            while let Some(ended) = watchers.try_join_next() {
+                if let Err(e) = ended {
+                    tracing::error!(error = %e, "a watcher of holds ended; its account gets another one");
+                }
+            }
+            sleep(LIST_AGAIN.min(self.pause)).await;
         }
-        for (account, commands) in accounts {
-            for outcome in store.execute(account, commands, now).await? {
-                report(account, outcome.ok());
+    }
+
+    /// Watches one account while it has holds.
+    async fn watch(&self, account: AccountId) {
+        let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
+        let mut warned = Throttle::default();
+        let mut damaged = Throttle::default();
+        // A constant pause, with jitter: the watchers of many accounts do not ask at the same moment.
+        let mut pauses = Backoff::new(self.pause, self.pause);
+        loop {
+            if let Err(unavailable) = watcher.look(&mut damaged).await
+                && warned.passes((), Instant::now())
+            {
+                tracing::warn!(%account, error = %unavailable, "cannot expire holds; trying again");
+            }
+            if !self.is_holding(account) {
+                return;
+            }
+            let soon = Instant::now() + pauses.pause(&*self.clock);
+            let due = watcher.lease.next(self.quantum).map(|at| self.started + at);
+            sleep_until(due.filter(|due| *due > Instant::now()).map_or(soon, |due| due.min(soon))).await;
+        }
+    }
+
+    fn note(&self, holding: &HashSet<AccountId>) {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner).clone_from(holding);
+    }
+
+    fn is_holding(&self, account: AccountId) -> bool {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner).contains(&account)
+    }
+}
+
+/// The lease time of one account, and the way to advance it.
+struct Watcher<'s> {
+    sweeper: &'s Sweeper,
+    account: AccountId,
+    lease: LeaseClock,
+    /// Holds may be due that were not looked for since the last tick.
+    unswept: bool,
+}
+
+impl Watcher<'_> {
+    /// Asks the ledger for its tick, advances it when a quantum is over, and expires holds after every new tick.
+    async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
+        self.tick(None).await?;
+        if let Some(seen) = self.lease.due(self.sweeper.quantum) {
+            self.tick(Some(seen)).await?;
+        }
+        if self.unswept {
+            self.expire_due(damaged).await?;
+            self.unswept = false;
+        }
+        Ok(())
+    }
+
+    async fn tick(&mut self, seen: Option<u64>) -> Result<(), Unavailable> {
+        let outcomes = self.execute(vec![Command::Tick { seen }]).await?;
+        let [Ok(Outcome::Ticked(tick))] = outcomes[..] else {
+            return Err(Unavailable(format!("a tick was answered with {outcomes:?}")));
+        };
+        let now = self.sweeper.started.elapsed();
+        self.unswept |= self.lease.observe(tick, now);
+        Ok(())
+    }
+
+    /// Expires all holds that are due, page by page: holds that cannot be expired hide none behind them.
+    async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
+        let mut after: Option<Cursor> = None;
+        loop {
+            let DueHolds { holds, next } = self.sweeper.ledger.due_holds(self.account, after).await?;
+            let expire = |hold: &DueHold| Command::Expire { key: hold.key, generation: hold.generation };
+            let outcomes = self.execute(holds.iter().map(expire).collect()).await?;
+            for (hold, outcome) in holds.iter().zip(outcomes) {
+                self.report(hold, outcome, damaged);
+            }
+            match next {
+                Some(cursor) => after = Some(cursor),
+                None => return Ok(()),
             }
         }
-        if !full {
-            return Ok(());
+    }
+
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Result<Outcome, Refused>>, Unavailable> {
+        let Sweeper { ledger, clock, .. } = self.sweeper;
+        ledger.execute(self.account, commands, clock.now()).await
+    }
+
+    fn report(
+        &self,
+        hold: &DueHold,
+        outcome: Result<Outcome, Refused>,
+        damaged: &mut Throttle<GenerationId>,
+    ) {
+        let (account, generation) = (self.account, hold.generation);
+        match outcome {
+            Ok(Outcome::Expired(settlement)) => {
+                metrics::counter!("keyservice_expired_holds_total").increment(1);
+                count_billed(&settlement);
+                tracing::warn!(
+                    %account, %generation, key = %settlement.key, model = settlement.model,
+                    charged_usd = %settlement.charged,
+                    "a hold expired; billed its last report"
+                );
+            }
+            // Resolved or extended in the meantime.
+            Ok(_) => {}
+            Err(refused) => {
+                if damaged.passes(generation, Instant::now()) {
+                    tracing::error!(%account, %generation, ?refused, "a hold cannot be expired; look at its record");
+                }
+            }
         }
     }
 }
 
-fn report(account: AccountId, outcome: Option<Outcome>) {
-    if let Some(Outcome::Expired(settlement)) = outcome {
-        metrics::counter!("keyservice_expired_holds_total").increment(1);
-        count_billed(settlement.model.clone(), settlement.charged, settlement.shortfall());
-        tracing::warn!(
-            %account,
-            key = %settlement.key,
-            model = settlement.model,
-            charged_usd = %settlement.charged,
-            "a hold expired; billed what was last reported"
-        );
+/// Lets a warning pass once in [`WARN_AGAIN`].
+struct Throttle<K> {
+    last: HashMap<K, Instant>,
+}
+
+impl<K> Default for Throttle<K> {
+    fn default() -> Self {
+        Self { last: HashMap::new() }
     }
 }
+
+impl<K: std::hash::Hash + Eq> Throttle<K> {
+    fn passes(&mut self, what: K, now: Instant) -> bool {
+        self.last.retain(|_, at| now.saturating_duration_since(*at) < WARN_AGAIN);
+        match self.last.entry(what) {
+            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(now);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+// Two looks always fit into a gap that counts.
+const _: () = assert!(LONGEST_PAUSE.as_millis() * 2 <= LONGEST_GAP.as_millis());

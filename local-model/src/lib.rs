@@ -10,6 +10,7 @@ mod dice;
 mod engine;
 mod grammar;
 mod http;
+mod load_error;
 mod model;
 mod prompt;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::f32::consts::TAU;
 
 use serde::Deserialize;
 
-use crate::weights::LoadError;
+use crate::load_error::LoadError;
 
 /// The sizes of a network of the Llama family, which Qwen 2 and Qwen 3 belong to as well.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,42 +4,12 @@ pub(crate) mod gguf;
 mod numbers;
 pub(crate) mod safetensors;
 
-use std::{io, path::PathBuf};
-
 pub(crate) use self::numbers::{Kind, Tensor, size};
 use crate::arithmetic::{Matrix, Precision};
+pub use crate::load_error::LoadError;
 
 /// Numbers below this count are widened when they are loaded: the model then takes as much memory as it may, and is faster.
 const WIDENED: usize = 16 << 20;
-
-/// Why a model could not be loaded, grouped by what is at fault.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// A file is missing, or may not be read.
-    #[error("cannot read {path}")]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("the model's files are broken: {0}")]
-    Broken(String),
-    /// The model needs something that this program cannot do. The sentence names it, and what would be supported.
-    #[error("this model cannot be served: it has {0}")]
-    Unsupported(String),
-    /// The tokenizer is unreadable, or it lacks a token that the program relies on.
-    #[error("the model's tokenizer is unusable: {0}")]
-    Tokenizer(String),
-    /// The chat template does not compile.
-    #[error("the model's chat template is unusable")]
-    Template(#[from] minijinja::Error),
-    /// The operating system gave no threads to run the model on.
-    #[error("there is no thread to run the model on")]
-    Thread(#[source] io::Error),
-}
 
 impl LoadError {
     /// A tensor's bytes are not those of its shape.

@@ -8,9 +8,6 @@ use toml::Spanned;
 
 use crate::money::NanoUsd;
 
-/// Output tokens that no model may promise more of.
-const MAX_OUTPUT_TOKENS: u64 = 131_072;
-
 /// Everything that is offered.
 #[derive(Clone, Debug)]
 pub struct Catalog {
@@ -82,6 +79,23 @@ pub struct Upstream {
     pub limit_param: LimitParam,
     /// Its share of the requests, relative to its siblings'.
     pub weight: u32,
+    /// Tokens that its template adds to a prompt beyond the usual.
+    pub prompt_overhead: u64,
+    /// The price of a stream that is left before the upstream answered.
+    pub left_before_head: LeftBeforeHead,
+    /// True if it generates nothing that its stream does not show: no hidden reasoning.
+    pub streams_every_token: bool,
+}
+
+/// The price of a stream whose client leaves before the upstream answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftBeforeHead {
+    /// It costs nothing.
+    #[default]
+    Free,
+    /// Its prompt, which the upstream has read by then.
+    Prompt,
 }
 
 /// The software of an upstream.
@@ -229,8 +243,8 @@ impl RawModel {
             return Err((Some(at), "a price is negative or beyond 9000000 USD per million tokens".into()));
         }
         let (at, max_output_tokens) = (self.max_output_tokens.span(), self.max_output_tokens.into_inner());
-        if !(1..=MAX_OUTPUT_TOKENS).contains(&max_output_tokens) {
-            return Err((Some(at), format!("max_output_tokens must be 1 to {MAX_OUTPUT_TOKENS}")));
+        if max_output_tokens == 0 {
+            return Err((Some(at), "max_output_tokens must be at least 1".into()));
         }
         let (at, context_window) = (self.context_window.span(), self.context_window.into_inner());
         if context_window < max_output_tokens {
@@ -275,6 +289,12 @@ struct RawUpstream {
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
+    #[serde(default)]
+    prompt_overhead: u64,
+    #[serde(default)]
+    left_before_head: LeftBeforeHead,
+    #[serde(default)]
+    streams_every_token: bool,
 }
 
 const fn default_weight() -> u32 {
@@ -304,8 +324,19 @@ impl RawUpstream {
         if self.weight == 0 {
             return Err(fault("an upstream's weight is at least 1"));
         }
-        let Self { api_key_env, limit_param, weight, .. } = self;
-        Ok(Upstream { kind, url, model, api_key_env, limit_param, weight })
+        let Self { api_key_env, limit_param, weight, prompt_overhead, .. } = self;
+        let (left_before_head, streams_every_token) = (self.left_before_head, self.streams_every_token);
+        Ok(Upstream {
+            kind,
+            url,
+            model,
+            api_key_env,
+            limit_param,
+            weight,
+            prompt_overhead,
+            left_before_head,
+            streams_every_token,
+        })
     }
 }
 

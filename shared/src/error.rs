@@ -4,8 +4,6 @@ use std::borrow::Cow;
 
 use http::StatusCode;
 
-use crate::refusal::Refusal;
-
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
         /// The stable name of an error. Wire format: add, never rename.
@@ -157,11 +155,6 @@ impl ApiError {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// The request asked for a model that is not in the catalogue.
-    pub fn model_not_found(valid_models: Vec<String>) -> Self {
-        Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
-    }
-
     /// The key-service or its store is away: fail closed.
     pub fn service_unavailable() -> Self {
         Self::new(
@@ -173,12 +166,6 @@ impl ApiError {
     /// Something that cannot happen did; the details are in the log.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
-    }
-}
-
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), refusal.message())
     }
 }
 

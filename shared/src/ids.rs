@@ -25,7 +25,7 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// What every identifier of this kind starts with.
+            /// The first characters of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
             /// A new identifier from a time (identifiers sort by it) and chance.
@@ -37,6 +37,13 @@ macro_rules! id {
             /// A new identifier with the clock's time and chance.
             pub fn generate(clock: &dyn Clock) -> Self {
                 Self::new(clock.now(), random_bytes(clock))
+            }
+
+            /// The time that the identifier was made from, on the clock of its maker.
+            pub fn created_at(&self) -> Timestamp {
+                let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
+                let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+                Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
             }
 
             /// The identifier's 16 bytes, as they travel between the services.
@@ -136,6 +143,7 @@ mod tests {
         assert!(early < late && early.to_string() < late.to_string());
         assert_eq!(early.to_string().parse(), Ok(early));
         assert_eq!(KeyId::from_slice(early.as_bytes()), Some(early));
+        assert_eq!(late.created_at(), Timestamp::from_millis(1_001));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Types here are facts that hold everywhere: an amount is an integer of nano-USD, a key has a class and a
 //! checksum, an error has one code and one status. Nothing here decides who may spend.
 
+pub mod backoff;
 pub mod catalog;
 pub mod clock;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod refusal;
 pub mod rpc;
 pub mod secret;
 pub mod serve;
+pub mod spool;
 pub mod telemetry;
 pub mod time;
 pub mod tokens;

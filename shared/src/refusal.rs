@@ -1,8 +1,8 @@
-//! Why a request was refused: said by the key-service, carried over gRPC, told to the client.
+//! Reasons for refusing a request, from the key-service over gRPC to the client.
 
-use crate::{error::Code, rpc::v1};
+use crate::error::{ApiError, Code};
 
-/// Why a request was refused. Nothing changed. The names are wire format: add, never rename.
+/// Reason for which a request was refused. Nothing changed. The names are wire format: add, never rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// No such API key, or it was revoked.
@@ -76,54 +76,16 @@ impl Refusal {
     }
 }
 
-/// The edge to gRPC.
-impl From<Refusal> for v1::Refusal {
+/// The edge to HTTP.
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::InvalidApiKey => Self::InvalidApiKey,
-            Refusal::InvalidManagementKey => Self::InvalidManagementKey,
-            Refusal::KeyExpired => Self::KeyExpired,
-            Refusal::ManagementKeyNotAllowed => Self::ManagementKeyNotAllowed,
-            Refusal::ManagementKeyRequired => Self::ManagementKeyRequired,
-            Refusal::KeyLimitReached => Self::KeyLimitReached,
-            Refusal::InsufficientCredits => Self::InsufficientCredits,
-            Refusal::SpendReserved => Self::SpendReserved,
-            Refusal::ModelNotFound => Self::ModelNotFound,
-        }
+        Self::new(refusal.code(), refusal.message())
     }
 }
 
-/// The edge from gRPC; `None` for what a newer key-service may say.
-impl From<v1::Refusal> for Option<Refusal> {
-    fn from(refusal: v1::Refusal) -> Self {
-        Some(match refusal {
-            v1::Refusal::Unspecified => return None,
-            v1::Refusal::InvalidApiKey => Refusal::InvalidApiKey,
-            v1::Refusal::InvalidManagementKey => Refusal::InvalidManagementKey,
-            v1::Refusal::KeyExpired => Refusal::KeyExpired,
-            v1::Refusal::ManagementKeyNotAllowed => Refusal::ManagementKeyNotAllowed,
-            v1::Refusal::ManagementKeyRequired => Refusal::ManagementKeyRequired,
-            v1::Refusal::KeyLimitReached => Refusal::KeyLimitReached,
-            v1::Refusal::InsufficientCredits => Refusal::InsufficientCredits,
-            v1::Refusal::SpendReserved => Refusal::SpendReserved,
-            v1::Refusal::ModelNotFound => Refusal::ModelNotFound,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_refusal_survives_the_way_over_grpc_and_has_a_name_of_its_own() {
-        for refusal in Refusal::ALL {
-            let wire = i32::from(v1::Refusal::from(refusal));
-            assert_eq!(Option::<Refusal>::from(v1::Refusal::try_from(wire).unwrap()), Some(refusal));
-            assert_eq!(
-                v1::Refusal::from(refusal).as_str_name(),
-                format!("REFUSAL_{}", refusal.code().as_str().to_uppercase())
-            );
-        }
+impl ApiError {
+    /// The error for a model that is not in the catalogue.
+    pub fn model_not_found(valid_models: Vec<String>) -> Self {
+        Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
     }
 }

@@ -1,10 +1,17 @@
 //! The gRPC contract in Rust: generated messages, and what both ends agree on beside them.
 
+mod contract;
+mod refusal;
 pub mod tls;
 
 use std::time::Duration;
 
 use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
+
+pub use contract::{
+    Answer, Authorize, Call, Capture, Captured, Charge, Extend, Extended, Extension, Failure, Grant, HoldRef,
+    KeyService, Malformed, Principal, Release, SessionClock,
+};
 
 use crate::{
     secret::{self, ExposeSecret, SecretString},

@@ -1,16 +1,24 @@
 //! An HTTP server with bounds: slow headers, too many connections and a drain that would not end are cut.
 
 use std::{
+    convert::Infallible,
     fmt::Display,
     io::{self, Write},
     net::SocketAddr,
     process::ExitCode,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use axum::{Router, body::Body};
-use http::{Request, Uri, uri::PathAndQuery};
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{Request, StatusCode, Uri, Version, uri::PathAndQuery};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -19,12 +27,16 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     signal::unix::{SignalKind, signal},
     sync::Semaphore,
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tower::ServiceExt;
 
 /// How long requests in flight may take to finish once a server is to stop, where nothing says otherwise.
@@ -56,7 +68,16 @@ pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
     }
 }
 
-/// Serves until `shutdown`, then lets what is running finish for at most `drain`.
+/// A runtime that serves connections, and its routes.
+#[derive(Clone)]
+pub struct Worker {
+    /// The runtime.
+    pub runtime: Handle,
+    /// The routes.
+    pub app: Router,
+}
+
+/// Serves until `shutdown`, then lets running requests finish for at most `drain`.
 ///
 /// HTTP/1.1 and HTTP/2 without TLS; a slash at the end of a path is ignored.
 pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken, drain: Duration) {
@@ -71,24 +92,85 @@ pub async fn serve_behind(
     shutdown: CancellationToken,
     drain: Duration,
 ) {
+    let worker = Worker { runtime: Handle::current(), app };
+    serve_connections(tls, Workers::new(vec![worker]), listener, shutdown, drain).await;
+}
+
+/// The same with several runtimes. A connection stays with the one that has the fewest; the requests of an HTTP/2 connection,
+/// which may be all there are, are shared out among all.
+pub async fn serve_on(
+    workers: Vec<Worker>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+    drain: Duration,
+) {
+    serve_connections(None, Workers::new(workers), listener, shutdown, drain).await;
+}
+
+/// The runtimes of a server.
+struct Workers {
+    workers: Vec<(Worker, AtomicUsize)>,
+    turns: AtomicUsize,
+}
+
+impl Workers {
+    fn new(workers: Vec<Worker>) -> Arc<Self> {
+        let workers = workers.into_iter().map(|worker| (worker, AtomicUsize::new(0))).collect();
+        Arc::new(Self { workers, turns: AtomicUsize::new(0) })
+    }
+
+    /// The number of the one with the fewest connections.
+    fn idlest(&self) -> usize {
+        let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
+        (0..self.workers.len()).min_by_key(connections).unwrap_or(0)
+    }
+
+    /// Answers a request on the connection's own worker, or on the next one in turn if its connection carries many at once.
+    async fn answer(self: Arc<Self>, own: usize, request: Request<Body>) -> Result<Response, Infallible> {
+        if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
+            return self.workers[own].0.app.clone().oneshot(request).await;
+        }
+        let next = self.turns.fetch_add(1, Ordering::Relaxed) % self.workers.len();
+        let (worker, _) = &self.workers[next];
+        let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.app.clone().oneshot(request)));
+        // Panics are caught by the routes; a task that is gone all the same belongs to a runtime that ends.
+        answer.await.unwrap_or_else(|_| Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response()))
+    }
+}
+
+async fn serve_connections(
+    tls: Option<TlsAcceptor>,
+    workers: Arc<Workers>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+    drain: Duration,
+) {
     let connections = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let cut = CancellationToken::new();
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { break };
+        let Ok(permit) = permits.clone().acquire_owned().await else { break };
         let stream = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
             accepted = accept(&listener) => accepted,
         };
-        let (tls, app, shutdown, cut) = (tls.clone(), app.clone(), shutdown.clone(), cut.clone());
-        connections.spawn(async move {
-            tokio::select! {
-                () = connection(tls, stream, app, shutdown) => {}
-                () = cut.cancelled() => {}
+        let Ok(stream) = stream.into_std() else { continue };
+        let number = workers.idlest();
+        let runtime = workers.workers[number].0.runtime.clone();
+        workers.workers[number].1.fetch_add(1, Ordering::Relaxed);
+        let (tls, workers, shutdown, cut) = (tls.clone(), workers.clone(), shutdown.clone(), cut.clone());
+        let serving = async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                tokio::select! {
+                    () = connection(tls, stream, &workers, number, shutdown) => {}
+                    () = cut.cancelled() => {}
+                }
             }
-            drop(place);
-        });
+            workers.workers[number].1.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
+        };
+        connections.spawn_on(serving, &runtime);
     }
     drop(listener);
     connections.close();
@@ -135,25 +217,32 @@ fn is_about_the_peer(e: &io::Error) -> bool {
     )
 }
 
-async fn connection(tls: Option<TlsAcceptor>, stream: TcpStream, app: Router, shutdown: CancellationToken) {
+async fn connection(
+    tls: Option<TlsAcceptor>,
+    stream: TcpStream,
+    workers: &Arc<Workers>,
+    number: usize,
+    shutdown: CancellationToken,
+) {
     // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return http(stream, app, shutdown).await };
+    let Some(tls) = tls else { return http(stream, workers, number, shutdown).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, app, shutdown).await,
+        Ok(Ok(stream)) => http(stream, workers, number, shutdown).await,
         Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
 }
 
-async fn http<S>(stream: S, app: Router, shutdown: CancellationToken)
+async fn http<S>(stream: S, workers: &Arc<Workers>, number: usize, shutdown: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service =
-        service_fn(move |request: Request<Incoming>| app.clone().oneshot(normalized(request).map(Body::new)));
+    let service = service_fn(|request: Request<Incoming>| {
+        workers.clone().answer(number, normalized(request).map(Body::new))
+    });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder.http2().timer(TokioTimer::new());

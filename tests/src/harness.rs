@@ -2,6 +2,7 @@
 //! resolved and every key was billed exactly what its requests cost.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,7 +17,7 @@ use shared::money::NanoUsd;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::upstream::{Script, Upstream};
+use crate::upstream::{Generation, Script, Upstream};
 
 mod book;
 mod catalogue;
@@ -27,6 +28,7 @@ mod door;
 mod events;
 mod redis;
 mod server;
+mod wall_clock;
 
 pub use book::{Account, Balance, billed};
 pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
@@ -37,6 +39,7 @@ pub use door::{Door, Exchange};
 pub use events::{Event, Events};
 pub use redis::{Form, Redis};
 pub use server::{Server, Settings, binary};
+pub use wall_clock::WallClock;
 
 use book::Book;
 pub(crate) use deployment::Processes;
@@ -68,6 +71,8 @@ pub struct Options {
     pub models: Models,
     /// More of the environment.
     pub env: Vec<(&'static str, String)>,
+    /// Seconds that the wall clock of each key-service is ahead of the machine's; without any, all have the machine's.
+    pub clocks: Vec<i64>,
 }
 
 impl Default for Options {
@@ -78,6 +83,7 @@ impl Default for Options {
             lease: Duration::from_secs(30),
             models: Models::Scripted,
             env: Vec::new(),
+            clocks: Vec::new(),
         }
     }
 }
@@ -94,6 +100,8 @@ pub struct Stack {
     pub http: Http,
     /// The account that keys are made in by default.
     pub account: Account,
+    /// The wall clocks of the key-services, where they have some of their own.
+    pub clocks: Vec<WallClock>,
     redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
@@ -131,7 +139,8 @@ impl Stack {
             env.push(("FAREGATE_MODELS", file.display().to_string()));
         }
         env.extend(options.env);
-        let Processes { gateways, key_services, redis } = options.deployment.start(data.path(), env).await;
+        let processes = options.deployment.start(data.path(), env, &options.clocks).await;
+        let Processes { gateways, key_services, redis, clocks } = processes;
         let book = Arc::new(Book::default());
         let account = book.open(operator(&gateways, &key_services), ACCOUNT, usd(FIRST_CREDIT));
         Self {
@@ -140,6 +149,7 @@ impl Stack {
             key_services,
             http: Http::new(),
             account,
+            clocks,
             redis,
             book,
             tags: AtomicU64::new(0),
@@ -221,6 +231,27 @@ impl Stack {
     /// What was billed to a key.
     pub async fn used(&self, key: &ApiKey) -> NanoUsd {
         nanos(&self.show(key).await["used"])
+    }
+
+    /// What the upstream generated for the requests of a key, whatever came of them.
+    pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
+        let tags = self.book.tags_of(&key.id);
+        self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
+    }
+
+    /// What all of that costs, with [`FLASH`].
+    pub fn cost_of_served(&self, key: &ApiKey) -> NanoUsd {
+        let costs = self.served(key).into_iter().map(|generation| cost(FLASH, generation.served).nanos());
+        NanoUsd::from_nanos(costs.sum())
+    }
+
+    /// The last entry of each generation in an account's journal, as the command line exports them.
+    pub fn journal(&self, account: &Account) -> Vec<Value> {
+        let printed = self.cli(&["journal", "export", "--account", &account.name]);
+        let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let last: BTreeMap<String, Value> =
+            entries.map(|entry| (entry["generation_id"].as_str().unwrap().to_owned(), entry)).collect();
+        last.into_values().collect()
     }
 
     /// Revokes a key.

@@ -7,19 +7,19 @@
 use shared::ids::AccountId;
 
 /// What requests have in common that belong to one account and begin with these bytes. The same in every gateway.
-pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
+pub(crate) fn affinity(account: AccountId, opening: &[u8]) -> u64 {
     number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
 }
 
 /// What keeps an account's part of an upstream's cache apart. It cannot be guessed, as account ids cannot, and does not
 /// tell the upstream the account.
-pub fn cache_salt(account: AccountId) -> String {
+pub(crate) fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
     blake3::Hash::from_bytes(salt).to_hex().to_string()
 }
 
 /// What an upstream is known by in every gateway, wherever it stands in the catalogue.
-pub fn identity(url: &str, model: &str) -> u64 {
+pub(crate) fn identity(url: &str, model: &str) -> u64 {
     number("faregate 2026 identity of upstreams", url.as_bytes(), model.as_bytes())
 }
 

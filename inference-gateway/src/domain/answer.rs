@@ -9,7 +9,7 @@ mod finish;
 mod logprobs;
 mod parts;
 mod rewriter;
-pub mod schema;
+pub(crate) mod schema;
 mod stream;
 mod usage;
 mod whole;
@@ -17,26 +17,26 @@ mod whole;
 use bytes::BytesMut;
 use shared::ids::GenerationId;
 
-pub use finish::FinishReason;
-pub use rewriter::Rewriter;
-pub use stream::{Chunk, Event};
-pub use usage::{Plausible, Reported};
-pub use whole::Completion;
+pub(crate) use finish::FinishReason;
+pub(crate) use rewriter::Rewriter;
+pub(crate) use stream::{Chunk, Event};
+pub(crate) use usage::Reported;
+pub(crate) use whole::Completion;
 
 /// What every object of one answer says of itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Generation<'a> {
+pub(crate) struct Generation<'a> {
     /// Our id, also the one it is billed by.
-    pub id: GenerationId,
+    pub(crate) id: GenerationId,
     /// When it was made, in seconds since 1970.
-    pub created: i64,
+    pub(crate) created: i64,
     /// The model, as the request named it.
-    pub model: &'a str,
+    pub(crate) model: &'a str,
 }
 
 /// An upstream's answer cannot be used. The message is for the log, and repeats nothing that was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Nonsense {
+pub(crate) enum Nonsense {
     /// It is not JSON, or its members have other types than the API says.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {

@@ -18,19 +18,18 @@ use shared::{
     catalog::Model,
     error::{ApiError, Code},
     json::Kind,
+    tokens::Usage,
 };
 
-pub use bound::BYTES_PER_TOKEN;
-pub use forward::{Address, Forward, Progress};
-pub use params::MAX_CHOICES;
-pub use schema::ChatRequest;
+pub(crate) use bound::BYTES_PER_TOKEN;
+pub(crate) use forward::{Forward, ProgressReports, UpstreamParams};
+pub(crate) use params::MAX_CHOICES;
+pub(crate) use schema::ChatRequest;
 
 use bound::{MAX_DEPTH, TooDeep};
 use forward::Draft;
 use params::Limit;
 use read::Members;
-
-use super::answer::Plausible;
 
 /// Members that are read here and written anew, if at all. What a model lets through is none of these.
 const READ_HERE: [&str; 14] = [
@@ -51,19 +50,19 @@ const READ_HERE: [&str; 14] = [
 ];
 
 /// A request whose body has no faults. Whether its model exists, and what that model allows, is still to be asked.
-pub struct Chat {
+pub(crate) struct Chat {
     /// The model that is asked for.
-    pub model: String,
-    /// Whether the answer is wanted as a stream.
-    pub stream: bool,
-    /// Whether a stream ends with its usage.
-    pub include_usage: bool,
+    pub(crate) model: String,
+    /// True if the answer is wanted as a stream.
+    pub(crate) stream: bool,
+    /// True if a stream ends with its usage.
+    pub(crate) include_usage: bool,
     /// Output tokens wanted of each choice, 1 to 131,072.
-    pub max_tokens: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
     /// Choices wanted, 1 to 8.
-    pub n: u64,
+    pub(crate) n: u64,
     /// Images in the prompt.
-    pub images: u64,
+    pub(crate) images: u64,
     limit: Option<Limit>,
     /// What upstreams read, but for the head's members and what the model lets through.
     draft: Draft,
@@ -73,7 +72,7 @@ pub struct Chat {
 
 impl Chat {
     /// Reads the body of a request. The first fault found is the error; it names its place.
-    pub fn parse(body: &Bytes) -> Result<Self, ApiError> {
+    pub(crate) fn parse(body: &Bytes) -> Result<Self, ApiError> {
         let members = Members::of_body(body)?;
         let model = members.require("model")?.string()?.into_owned();
         params::refuse_unsupported(&members)?;
@@ -99,7 +98,7 @@ impl Chat {
     }
 
     /// Checks what only the model can tell, and finishes what its upstreams are sent.
-    pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+    pub(crate) fn forward(self, model: &Model) -> Result<Forward, ApiError> {
         if let Some(Limit { tokens, name }) = self.limit
             && tokens > model.max_output_tokens
         {
@@ -129,8 +128,10 @@ impl Chat {
             opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
-            plausible: Plausible {
+            has_tools: draft.shown.has_preamble(),
+            bounds: Usage {
                 prompt: model.context_window,
+                cached: model.context_window,
                 completion: model.max_output_tokens.saturating_mul(self.n),
             },
             rest: draft.finish(),

@@ -28,18 +28,18 @@ const REQUEST_AT_FAULT: [&str; 4] =
 
 /// What an upstream says of its error; empty where it says nothing that can be read. It may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Complaint {
+pub(crate) struct Complaint {
     /// Its sentence.
-    pub message: String,
+    pub(crate) message: String,
     /// Its `type`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Its `code`, a status or a name.
-    pub code: String,
+    pub(crate) code: String,
 }
 
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The prompt, or it and the output that was asked for, is longer than the upstream's context.
     TooLong,
     /// The request is at fault in another way.
@@ -58,7 +58,7 @@ impl Complaint {
     /// Reads a body, or an event of a stream, that is an error: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
     /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
     /// Inference; `{"detail":"…"}` or a list of them: FastAPI).
-    pub fn read(body: &[u8]) -> Self {
+    pub(crate) fn read(body: &[u8]) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = if value["error"].is_object() { &value["error"] } else { &value };
         let detail = &value["detail"];
@@ -69,7 +69,7 @@ impl Complaint {
 
     /// Whose fault it is, by the status of the response and by what is said. Some servers answer a client's mistake with a
     /// 500: where their words say so, it is the client's.
-    pub fn verdict(&self, status: u16) -> Verdict {
+    pub(crate) fn verdict(&self, status: u16) -> Verdict {
         match status {
             400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
             400 | 422 => Verdict::Invalid,
@@ -82,14 +82,14 @@ impl Complaint {
     }
 
     /// The status of an event of a stream: what its code says, if that is one.
-    pub fn status_in_stream(&self) -> u16 {
+    pub(crate) fn status_in_stream(&self) -> u16 {
         self.code.parse().unwrap_or(500)
     }
 
     /// What of it a client may read, the upstream's name for the model left out, which is ours to keep. Nothing of what
     /// servers say of their own failures, nor of what names an address, a credential, a file or a stack: such words are
     /// dropped whole, as what is left of them could still tell.
-    pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
+    pub(crate) fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let message = self.message.replace(upstream_model, "the model");
         let shown = status < 500 && !message.is_empty() && !inside::names_inside(&message);
         shown.then_some(message)

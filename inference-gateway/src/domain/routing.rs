@@ -9,12 +9,12 @@ use std::{cmp::Ordering, time::Duration};
 
 /// Failures in a row that set an upstream aside: one may be the request's own doing, and two a coincidence.
 const FAILURES: u32 = 3;
-/// How long an upstream is set aside at first, until one request tries it again: about what a server takes to restart at
+/// The time that an upstream is set aside at first, until one request tries it again: about what a server takes to restart at
 /// the least. It doubles with every trial that fails.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// However long it was away, an upstream that is back is noticed after this.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
-/// How long an upstream that says it has too much to do, or is draining, gets nothing new.
+/// The time that an upstream that says it has too much to do, or is draining, gets nothing new.
 const BREATHER: Duration = Duration::from_secs(1);
 /// How much more than its share an upstream may have in flight before requests that would go there for its cache go
 /// elsewhere, in percent. A quarter more costs less time than reading a long prompt again.
@@ -22,7 +22,7 @@ const MOST_OF_SHARE: u64 = 125;
 
 /// What a request showed of the upstream that it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It answered to the end.
     Served,
     /// It began to answer.
@@ -37,7 +37,7 @@ pub enum Outcome {
 
 /// How an upstream is doing, as its last requests showed. Times are since any one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub(crate) struct Health {
     failures: u32,
     aside: Option<Aside>,
 }
@@ -51,7 +51,7 @@ struct Aside {
 impl Health {
     /// Its health after a request showed this of it.
     #[must_use]
-    pub fn after(self, outcome: Outcome, now: Duration) -> Self {
+    pub(crate) fn after(self, outcome: Outcome, now: Duration) -> Self {
         let set_aside = |length: Duration| Some(Aside { until: now + length, length });
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
@@ -71,7 +71,7 @@ impl Health {
     /// Its health once a request is sent there. Where it was set aside for long enough, that request tries it for all
     /// others, which stay away twice as long as before unless it is answered.
     #[must_use]
-    pub fn tried(self, now: Duration) -> Self {
+    pub(crate) fn tried(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
             if now < until {
                 return Aside { until, length };
@@ -82,28 +82,28 @@ impl Health {
         Self { aside: self.aside.map(again), ..self }
     }
 
-    /// Whether it was set aside and has not answered since.
-    pub const fn is_set_aside(&self) -> bool {
+    /// Returns whether it was set aside and has not answered since.
+    pub(crate) const fn is_set_aside(&self) -> bool {
         self.aside.is_some()
     }
 
-    /// Whether nothing is to be sent there at this time.
-    pub fn rests(&self, now: Duration) -> bool {
+    /// Returns whether nothing is to be sent there at this time.
+    pub(crate) fn rests(&self, now: Duration) -> bool {
         self.aside.is_some_and(|aside| now < aside.until)
     }
 }
 
 /// An upstream to choose.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// What it is known by, whichever gateway asks and wherever it stands in the catalogue.
-    pub identity: u64,
+    pub(crate) identity: u64,
     /// Its share of the requests, relative to its siblings'; at least 1.
-    pub weight: u32,
+    pub(crate) weight: u32,
     /// Requests that it serves now.
-    pub in_flight: u64,
-    /// Whether nothing is to be sent there now.
-    pub aside: bool,
+    pub(crate) in_flight: u64,
+    /// True if nothing is to be sent there now.
+    pub(crate) aside: bool,
 }
 
 /// The place of the upstream that a request goes to; `None` if there is no other than the one that was `tried`.
@@ -111,7 +111,7 @@ pub struct Candidate {
 /// With `affinity`, which requests that begin alike have in common, it is that beginning's own upstream unless that has
 /// too much to do; without, the one with the fewest requests for its weight. `turn`, another number each time, decides
 /// between equals. If all are set aside, none is: better to try than to refuse.
-pub fn choose(
+pub(crate) fn choose(
     candidates: &[Candidate],
     affinity: Option<u64>,
     turn: u64,
@@ -144,7 +144,7 @@ impl Share {
         })
     }
 
-    /// Whether one more request is not much more than its share. Somebody always has room: not all can be above the mean.
+    /// Returns whether one more request is not much more than its share. Somebody always has room: not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most

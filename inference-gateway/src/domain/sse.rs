@@ -5,7 +5,7 @@ use memchr::memchr2;
 
 /// The longest event that is taken, in bytes. A chunk of a token or two has a few hundred; the room is for upstreams
 /// that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
-pub const MAX_EVENT_BYTES: usize = 16 << 20;
+pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// What some servers put in front of a text; the standard says to skip it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -13,14 +13,14 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// An event passed [`MAX_EVENT_BYTES`]. Nothing further can be read from its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
-pub struct EventTooLong;
+pub(crate) struct EventTooLong;
 
 /// Finds the payloads of events: the WHATWG HTML standard, section 9.2.6, but for `id` and `retry`, which mean nothing
 /// here, and `event`, as chat streams tell their events apart by their data.
 ///
 /// A payload that lies inside one piece is a slice of it, not a copy.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// The piece that is being read.
     input: Bytes,
     /// The beginning of a line whose end has not come.
@@ -35,13 +35,13 @@ pub struct Decoder {
 
 impl Decoder {
     /// Takes the next piece of the body, once [`Self::next_data`] has nothing more to give.
-    pub fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, piece: Bytes) {
         debug_assert!(self.input.is_empty(), "the piece before was read to its end");
         self.input = piece;
     }
 
     /// The payload of the next complete event; `None` where another piece is needed. Empty payloads are passed over.
-    pub fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
+    pub(crate) fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
         loop {
             let line = match self.next_line() {
                 Ok(line) => line?,

@@ -1,403 +1,394 @@
-//! A streamed answer: rewritten as it comes, its tokens counted beside it, its hold extended ahead of need.
+//! A streamed answer: metered and rewritten as it comes, its hold extended ahead of need, billed before its end leaves.
 
 use std::{
     future::{Future, pending},
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
-use axum::{
-    body::Body,
-    http::{HeaderName, HeaderValue, header},
-    response::Response,
-};
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
 use hyper::body::Incoming;
 use shared::{
     error::{ApiError, Code},
     refusal::Refusal,
+    rpc::{Extended, Extension},
 };
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval, timeout},
-};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{Begun, Job, Reply, Story, allowance::Allowance, head, lease::Lease, tally::Tally};
+use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog};
 use crate::{
+    client::{Client, Pipe, StreamBody},
     domain::{
-        answer::{Event, Reported, Rewriter},
+        answer::Rewriter,
         complaint::Complaint,
+        metering::{GrantedTokens, StreamEnd, StreamMeter, UsageCounter},
         routing::Outcome,
-        sse::Decoder,
     },
-    http::App,
-    keys::{Extension, Unavailable},
-    meter::Meter,
+    hold::{OpenHold, Standing},
+    keys::Unavailable,
     upstream::{Failure, Running, next_bytes, of_event},
 };
 
-/// Writes that wait for the client's connection; while they do, nothing more is read from the upstream.
-const WRITES: usize = 4;
-/// How often a stream looks at the time.
-const TICK: Duration = Duration::from_secs(1);
 /// Silence towards the client is bridged this often, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// An upstream that is silent for so long has failed.
-const SILENCE: Duration = Duration::from_mins(2);
-/// How long a stream that needs an extension waits for a key-service that is away.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the last bytes may wait for a client that does not read; its charge is captured by then.
+const UPSTREAM_SILENCE: Duration = Duration::from_mins(2);
+/// The time that an upstream may take to end a stream whose choices are finished: with its usage reported, and before.
+const LINGER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+/// The time that a stream that needs an extension waits for a key-service that is away.
+const EXTENSION_BOUND: Duration = Duration::from_secs(5);
+/// The pause before an extension that failed is tried again.
+const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
+/// After a hold was lost: how long the upstream may be silent, and how long it is read in all, to count what it had generated.
+const COUNT_REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The time that the last bytes may wait for a client that does not read; its charge is captured by then.
 const LAST_WRITE: Duration = Duration::from_secs(30);
 
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-
-/// How a stream ends.
-enum Ending {
-    /// Its upstream finished it.
+/// The end of a stream as its client sees it.
+enum End {
     Complete,
-    /// Nothing more could be granted.
     GrantUsedUp,
-    /// Nobody reads it any more.
     ClientGone,
-    /// Something broke on the way.
     Failed(ApiError),
 }
 
-/// Answers with the stream, and sees it to its end.
-pub(super) async fn run(
-    app: &App,
-    job: &mut Job,
-    meter: Meter,
-    begun: Begun,
-    reply: Reply,
-    story: &mut Story,
-) {
-    let Begun { lease, granted, max_tokens, running, body } = begun;
-    if !running.upstream().counts() {
+/// An extension in flight: the tokens asked for, and the answer.
+type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
+
+/// A stream that runs.
+struct Stream {
+    generator: Arc<Generator>,
+    job: Job,
+    hold: OpenHold,
+    meter: StreamMeter,
+    running: Running,
+    log: GenerationLog,
+    pipe: Pipe,
+    extending: Option<Extending>,
+    /// Since when the stream stands still for want of tokens or of a lease.
+    waiting_since: Option<Instant>,
+    /// When the upstream last sent something, and the client was last written to.
+    read_at: Instant,
+    written_at: Instant,
+    finished_at: Option<Instant>,
+}
+
+/// Begins the answer with the stream.
+pub(super) fn start(
+    generator: &Arc<Generator>,
+    mut job: Job,
+    hold: OpenHold,
+    reached: Reached,
+    client: Client,
+    log: GenerationLog,
+) -> Started {
+    let Reached { max_tokens, running, body } = reached;
+    if !running.upstream().counts(&job.forward) {
         job.forget_prompt();
     }
-    let (client, writes) = mpsc::channel(WRITES);
-    let allowance = Allowance::new(granted, job.wanted());
-    let mut stream = Stream {
-        meter,
-        lease,
-        allowance,
-        tally: job.tally(),
-        decoder: Decoder::default(),
-        rewriter: Rewriter::new(job.generation(), job.forward.include_usage),
-        upstream_model: running.upstream().model.clone(),
-        reasoning: 0,
-        out: BytesMut::new(),
-        held: None,
-        starved: None,
-        extension: None,
-        reported: Instant::now(),
-        heard: Instant::now(),
-        written: Instant::now(),
-        first_token: None,
-    };
-    // Nobody listens where the client has gone; the stream notices that by itself.
-    let _ = reply.send(Ok(response(job, max_tokens, writes)));
-    let ending = stream.pump(app, job, body, &client).await;
-    // The upstream's connection is closed here: it stops generating.
-    stream.end(ending, app, job, running, &client, story).await;
-}
-
-fn response(job: &Job, max_tokens: u64, writes: mpsc::Receiver<Bytes>) -> Response {
-    let body = Body::from_stream(ReceiverStream::new(writes).map(Ok::<_, std::convert::Infallible>));
-    let mut response = head(job, max_tokens, body);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    response
-}
-
-/// An extension under way: what was asked, and what came of it.
-type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extension, Unavailable>)> + Send>>;
-
-struct Stream {
-    meter: Meter,
-    lease: Lease,
-    allowance: Allowance,
-    tally: Tally,
-    decoder: Decoder,
-    rewriter: Rewriter,
-    /// The name that the upstream knows the model by.
-    upstream_model: String,
-    /// Tokens of reasoning inside those generated, as the upstream last said.
-    reasoning: u64,
-    /// Rewritten, and not yet handed to the client's connection.
-    out: BytesMut,
-    /// An event that the grant does not cover.
-    held: Option<Bytes>,
-    /// Since when the stream stands still for want of a grant.
-    starved: Option<Instant>,
-    extension: Option<Extending>,
-    /// When the key-service last was told what was used.
-    reported: Instant,
-    /// When the upstream was last heard.
-    heard: Instant,
-    /// When the client was last written to.
-    written: Instant,
-    first_token: Option<Instant>,
+    let wanted = max_tokens.saturating_mul(job.forward.n);
+    let meter = StreamMeter::new(
+        Rewriter::new(job.generation(), job.forward.include_usage),
+        UsageCounter::new(job.forward.prompt_estimate, wanted),
+        GrantedTokens::new(hold.output_tokens(), wanted),
+    );
+    let lowered = job.lowered(max_tokens);
+    let watch = hold.heartbeat_watch();
+    let now = Instant::now();
+    let body = StreamBody::new(client, &generator.running, |pipe| {
+        let stream = Stream {
+            generator: generator.clone(),
+            job,
+            hold,
+            meter,
+            running,
+            log,
+            pipe,
+            extending: None,
+            waiting_since: None,
+            read_at: now,
+            written_at: now,
+            finished_at: None,
+        };
+        stream.run(body)
+    });
+    let stall = body.stall_watch(generator.client_stall);
+    watch.set(move |now| stall.check(now));
+    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {
+    async fn run(mut self, upstream: Incoming) {
+        let end = self.carry(upstream).await;
+        // The upstream's connection is closed by now: it stops generating.
+        self.end(end).await;
+    }
+
     /// Carries the stream until something ends it.
-    async fn pump(
-        &mut self,
-        app: &App,
-        job: &mut Job,
-        mut upstream: Incoming,
-        client: &mpsc::Sender<Bytes>,
-    ) -> Ending {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn carry(&mut self, mut upstream: Incoming) -> End {
+        let generator = self.generator.clone();
+        let mut alarm = Box::pin(sleep_until(self.next_deadline()));
         loop {
-            let reading = self.out.is_empty() && self.starved.is_none();
-            let ending = tokio::select! {
+            let lapsed = self.wait_if_blocked();
+            let writing = self.meter.has_output() && !lapsed;
+            let flowing = !self.meter.has_output() && self.waiting_since.is_none();
+            let due = self.next_deadline();
+            if due < alarm.deadline() {
+                alarm.as_mut().reset(due);
+            }
+            let end = tokio::select! {
                 biased;
-                () = client.closed() => Some(Ending::ClientGone),
-                Ok(place) = client.reserve(), if !self.out.is_empty() => {
-                    place.send(self.out.split().freeze());
-                    self.written = Instant::now();
+                () = self.pipe.left() => Some(End::ClientGone),
+                () = self.pipe.writable(), if writing => {
+                    self.pipe.put(self.meter.take_output());
+                    self.written_at = Instant::now();
                     None
                 }
-                (asked, answer) = under_way(&mut self.extension) => {
-                    self.extension = None;
-                    self.extended(asked, answer)
+                (asked, answer) = in_flight(&mut self.extending) => {
+                    self.extending = None;
+                    self.extended(asked, &answer)
                 }
-                piece = next_bytes(&mut upstream), if reading => {
-                    self.heard = Instant::now();
-                    match piece {
-                        Some(Ok(piece)) => {
-                            self.decoder.push(piece);
-                            self.rewrite()
-                        }
-                        Some(Err(e)) => Some(self.upstream_ended(&e.to_string())),
-                        None => Some(self.upstream_ended("it ended without a finish reason")),
-                    }
-                }
-                now = ticks.tick() => self.tick(now, reading),
-                () = app.cut.cancelled() => {
-                    let message = "This gateway is shutting down.";
-                    Some(Ending::Failed(ApiError::new(Code::ServiceUnavailable, message)))
+                () = self.hold.changed() => self.standing_changed(),
+                piece = next_bytes(&mut upstream), if flowing => self.read(piece),
+                () = alarm.as_mut() => self.alarm(&mut alarm, flowing),
+                () = generator.cut.cancelled() => {
+                    Some(End::Failed(ApiError::new(Code::ServiceUnavailable, "This gateway is shutting down.")))
                 }
             };
-            if let Some(ending) = ending {
-                return ending;
-            }
-            if self.tally.prompt().is_some() {
-                job.forget_prompt();
+            if let Some(end) = end {
+                if self.hold.standing() == Standing::Gone {
+                    self.count_rest(&mut upstream).await;
+                }
+                return end;
             }
         }
     }
 
-    /// Rewrites every event that has come and is covered by the grant.
-    fn rewrite(&mut self) -> Option<Ending> {
-        loop {
-            let data = match self.held.take() {
-                Some(held) => held,
-                None => match self.decoder.next_data() {
-                    Some(Ok(data)) => data,
-                    Some(Err(e)) => return Some(failed(&e.to_string())),
-                    None => break,
-                },
-            };
-            let chunk = match Event::read(&data) {
-                Ok(Event::Chunk(chunk)) => chunk,
-                Ok(Event::Done) => return Some(self.upstream_ended("it was done without a finish reason")),
-                Ok(Event::Failed(complaint)) => return Some(self.complained(&complaint)),
-                Err(nonsense) => return Some(failed(&nonsense.to_string())),
-            };
-            let tally = self.tally.with_chunk(&chunk);
-            if chunk.has_output() && !self.may_deliver(&tally) {
-                if self.allowance.complete() {
-                    return Some(Ending::GrantUsedUp);
-                }
-                self.held = Some(data);
-                self.starved.get_or_insert_with(Instant::now);
-                break;
-            }
-            self.rewriter.chunk(&chunk, &mut self.out);
-            self.tally = tally;
-            self.reasoning = chunk.usage.map_or(self.reasoning, |reported| reported.reasoning);
-            if chunk.has_output() {
-                self.first_token.get_or_insert_with(Instant::now);
-            }
-            // Before its first token a stream costs nothing.
-            if self.first_token.is_some() {
-                self.meter.record(tally.usage(), tally.estimated());
-            }
+    /// Counts what the upstream had generated when the hold was found to be lost: a gateway that was frozen has much of it
+    /// in its sockets. None of it is delivered.
+    async fn count_rest(&mut self, upstream: &mut Incoming) {
+        let began = Instant::now();
+        while began.elapsed() < COUNT_REST.1
+            && let Ok(Some(Ok(piece))) = timeout(COUNT_REST.0, next_bytes(upstream)).await
+        {
+            self.meter.count_only(piece);
+        }
+    }
+
+    /// Takes what the upstream sent, or its end.
+    fn read(&mut self, piece: Option<Result<bytes::Bytes, hyper::Error>>) -> Option<End> {
+        self.read_at = Instant::now();
+        let end = match piece {
+            Some(Ok(piece)) => self.meter.push(piece),
+            Some(Err(e)) => Some(self.meter.upstream_ended(Some(e.to_string()))),
+            None => Some(self.meter.upstream_ended(None)),
+        };
+        self.metered(end)
+    }
+
+    /// Notes the progress of the meter, asks for more where that is due, and understands its end.
+    fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
+        if self.meter.has_begun() {
+            self.log.first_token();
+            let (usage, estimated) = self.meter.usage();
+            self.hold.record(usage, estimated);
+        }
+        if self.meter.reported_prompt().is_some() {
+            self.job.forget_prompt();
+        }
+        if let Some(end) = end {
+            return Some(self.understand(end));
+        }
+        if self.meter.is_finished() {
+            self.finished_at.get_or_insert(self.read_at);
         }
         self.ask();
         None
     }
 
-    /// Whether what the stream would have used by then is covered. A mere estimate does not end a stream whose upstream
-    /// was told how much it may generate.
-    fn may_deliver(&self, tally: &Tally) -> bool {
-        self.allowance.covers(tally.completion()) || (self.allowance.complete() && tally.estimated())
-    }
-
-    /// The upstream says nothing more. With every choice finished, nothing is missing that the client could see.
-    fn upstream_ended(&self, how: &str) -> Ending {
-        if self.rewriter.is_finished() { Ending::Complete } else { failed(how) }
-    }
-
-    /// The upstream says that it failed. Before the first word that may be the request's fault, which some servers find
-    /// only once they have begun to answer. What is said may quote the prompt, and is kept out of the log.
-    fn complained(&self, complaint: &Complaint) -> Ending {
-        match of_event(complaint, &self.upstream_model) {
-            Failure::Refused(error) if self.first_token.is_none() => Ending::Failed(error),
-            failure => failed(&format!("it said that it failed ({})", failure.kind())),
+    fn understand(&self, end: StreamEnd) -> End {
+        match end {
+            StreamEnd::Complete => End::Complete,
+            StreamEnd::GrantUsedUp => End::GrantUsedUp,
+            StreamEnd::Complained(complaint) => self.complained(&complaint),
+            StreamEnd::Broken(reason) => broken(&reason),
         }
     }
 
-    /// Asks for more where it is due, unless an extension is under way.
+    /// Before the first word an upstream's error may be the request's fault, which some servers find only once they have
+    /// begun to answer. Its text may quote the prompt, and is kept out of the log.
+    fn complained(&self, complaint: &Complaint) -> End {
+        match of_event(complaint, &self.running.upstream().model) {
+            Failure::Refused(error) if !self.meter.has_begun() => End::Failed(error),
+            failure => broken(&format!("it reported an error ({})", failure.kind())),
+        }
+    }
+
+    /// Stands still while an event waits for tokens, or the lease may have run out. Whether it may have.
+    fn wait_if_blocked(&mut self) -> bool {
+        let now = Instant::now();
+        let lapsed = self.hold.is_lapsed(now);
+        if self.meter.is_blocked() || lapsed {
+            self.waiting_since.get_or_insert(now);
+        } else {
+            self.waiting_since = None;
+        }
+        lapsed
+    }
+
+    /// Asks for more where it is due, unless an extension is in flight.
     fn ask(&mut self) {
-        if let Some(total) = self.allowance.ask(self.tally.completion(), self.starved.is_some()) {
-            self.extend(total);
-        }
+        let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
+        let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
+        let extending = self.hold.extend(prompt, total);
+        self.extending = Some(Box::pin(async move { (total, extending.await) }));
     }
 
-    fn extend(&mut self, total: u64) {
-        if self.extension.is_some() {
-            return;
-        }
-        self.reported = Instant::now();
-        let (lease, usage) = (self.lease.clone(), self.meter.usage());
-        let prompt = self.tally.prompt().unwrap_or(self.lease.prompt_tokens());
-        self.extension = Some(Box::pin(async move { (total, lease.extend(usage, prompt, total).await) }));
-    }
-
-    fn extended(&mut self, asked: u64, answer: Result<Extension, Unavailable>) -> Option<Ending> {
+    fn extended(&mut self, asked: u64, answer: &Result<Extended, Unavailable>) -> Option<End> {
         match answer {
-            Ok(Extension::Open { revoked: true, .. }) => Some(Ending::Failed(Refusal::InvalidApiKey.into())),
-            Ok(Extension::Open { output_tokens, revoked: false }) => {
-                if asked > self.allowance.granted() {
-                    self.allowance.extended(output_tokens, asked);
-                    self.starved?;
-                    self.starved = None;
-                    let ending = self.rewrite();
-                    // Still not covered: that was all there is.
-                    return ending.or_else(|| self.starved.map(|_| Ending::GrantUsedUp));
-                }
-                self.ask();
+            Ok(Extended::Open(Extension { revoked: true, .. })) => {
+                Some(End::Failed(Refusal::InvalidApiKey.into()))
+            }
+            Ok(Extended::Open(Extension { output_tokens, revoked: false, .. })) => {
+                let end = self.meter.extended(*output_tokens, asked);
+                self.metered(end)
+            }
+            Ok(Extended::Gone) => Some(gone()),
+            Err(e) => {
+                tracing::warn!(generation = %self.job.id, error = %e, "a hold was not extended; trying again");
                 None
             }
-            Ok(Extension::Gone) => {
-                tracing::warn!("a stream's hold is not open any more");
-                Some(Ending::Failed(ApiError::service_unavailable()))
-            }
-            Err(e) => {
-                tracing::warn!(error = %e, "a hold was not extended; trying again");
-                let waited = self.starved.map(|since| since.elapsed());
-                waited.filter(|w| *w >= PATIENCE).map(|_| Ending::Failed(ApiError::service_unavailable()))
-            }
         }
     }
 
-    fn tick(&mut self, now: Instant, reading: bool) -> Option<Ending> {
-        if !reading {
+    /// The heartbeat brought news of the hold.
+    fn standing_changed(&mut self) -> Option<End> {
+        match self.hold.standing() {
+            Standing::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
+            Standing::Gone => Some(gone()),
+            Standing::Open => None,
+        }
+    }
+
+    /// The next time at which something is due if nothing happens before.
+    fn next_deadline(&self) -> Instant {
+        if self.waiting_since.is_some() && self.extending.is_none() {
+            return Instant::now() + EXTENSION_PAUSE;
+        }
+        self.upstream_deadline().min(self.written_at + KEEP_ALIVE)
+    }
+
+    /// The time by which the upstream has to send something, or to end.
+    fn upstream_deadline(&self) -> Instant {
+        let linger = if self.meter.is_reported() { LINGER.0 } else { LINGER.1 };
+        self.finished_at.map_or(self.read_at + UPSTREAM_SILENCE, |at| at + linger)
+    }
+
+    /// Looks at the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
+    fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>, flowing: bool) -> Option<End> {
+        let now = Instant::now();
+        if !flowing {
             // Silence is counted only while the upstream is listened to.
-            self.heard = now;
+            self.read_at = now;
+        } else if now >= self.upstream_deadline() {
+            let silent = || End::Failed(ApiError::new(Code::UpstreamTimeout, "The model fell silent."));
+            return Some(self.finished_at.map_or_else(silent, |_| End::Complete));
         }
-        if now.duration_since(self.heard) >= SILENCE {
-            return Some(Ending::Failed(ApiError::new(Code::UpstreamTimeout, "The model fell silent.")));
+        if now.duration_since(self.written_at) >= KEEP_ALIVE && !self.meter.has_output() {
+            self.meter.keep_alive();
         }
-        if now.duration_since(self.written) >= KEEP_ALIVE && self.out.is_empty() {
-            self.out.extend_from_slice(b": keep-alive\n\n");
+        let waited = self.waiting_since.map(|since| now.duration_since(since));
+        if waited.is_some_and(|waited| waited >= EXTENSION_BOUND) && self.extending.is_none() {
+            return Some(End::Failed(ApiError::service_unavailable()));
         }
-        if self.starved.is_some() {
-            self.ask();
-        } else if now.duration_since(self.reported) >= self.lease.every_of_stream() {
-            self.extend(self.allowance.granted());
-        }
+        self.ask();
+        alarm.as_mut().reset(self.next_deadline());
         None
     }
 
     /// Settles the stream and writes its end.
-    async fn end(
-        mut self,
-        ending: Ending,
-        app: &App,
-        job: &Job,
-        running: Running,
-        client: &mpsc::Sender<Bytes>,
-        story: &mut Story,
-    ) {
-        let began = self.first_token.is_some();
-        if self.tally.disbelieved() {
-            tracing::warn!(generation = %job.id, "the upstream reported an impossible usage; billing without it");
+    async fn end(mut self, end: End) {
+        if !matches!(end, End::Failed(_)) {
+            self.count_prompt().await;
         }
-        if !matches!(ending, Ending::Failed(_)) {
-            // An estimate of the prompt is replaced where somebody can count it.
-            if self.tally.prompt().is_none()
-                && let Some(exact) = super::count_exactly(&running, job).await
-            {
-                self.tally = self.tally.with_prompt(exact);
+        match &end {
+            End::Complete => self.running.note(Outcome::Served),
+            End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
+                self.running.note(Outcome::Failed);
             }
-            // Also where not one token was generated: the prompt was read.
-            self.meter.record(self.tally.usage(), self.tally.estimated());
+            End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
-        match &ending {
-            Ending::Complete => running.tell(Outcome::Served),
-            Ending::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
-                running.tell(Outcome::Failed);
-            }
-            Ending::Failed(_) | Ending::GrantUsedUp | Ending::ClientGone => {}
+        let (usage, estimated) = self.meter.usage();
+        if self.meter.is_reported() {
+            self.job.check_report(usage, &self.running);
         }
+        let Self { generator, job, hold, mut meter, running, mut log, pipe, .. } = self;
         drop(running);
-        story.usage = self.meter.usage();
-        story.first_token = self.first_token.map(|at| at.duration_since(story.began));
-        match ending {
-            Ending::ClientGone => {
-                metrics::counter!("gateway_client_disconnects_total").increment(1);
-                story.ending = "client_gone";
-                story.charge = self.meter.capture().await;
+        let free = matches!(end, End::Failed(_)) && !meter.has_begun();
+        if free {
+            hold.release().await;
+        } else {
+            log.usage = usage;
+            log.charge = hold.capture(usage, estimated).await;
+        }
+        log.outcome = match &end {
+            End::Complete => "ok",
+            End::GrantUsedUp => "grant_used_up",
+            End::ClientGone => "client_gone",
+            End::Failed(error) => error.code.as_str(),
+        };
+        match &end {
+            End::ClientGone => metrics::counter!("gateway_client_disconnects_total").increment(1),
+            End::Complete | End::GrantUsedUp => {
+                meter.cut();
+                meter.finish(log.charge.map(|charge| charge.charged));
             }
-            Ending::Complete | Ending::GrantUsedUp => {
-                story.ending = if matches!(ending, Ending::Complete) { "ok" } else { "grant_used_up" };
-                self.rewriter.cut(&mut self.out);
-                story.charge = self.meter.capture().await;
-                let cost = story.charge.map(|charge| charge.charged);
-                let tokens = self.tally.usage();
-                let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
-                self.rewriter.done(usage, cost, &mut self.out);
-                write_last(client, self.out, app).await;
-            }
-            Ending::Failed(error) => {
-                story.ending = error.code.as_str();
-                story.charge = if began { self.meter.capture().await } else { self.meter.release().await };
-                Rewriter::error(&error, &mut self.out);
-                write_last(client, self.out, app).await;
-            }
+            End::Failed(error) => meter.fail(error),
+        }
+        log.write(&job.model);
+        if !matches!(end, End::ClientGone) {
+            write_last(&generator, &pipe, &mut meter).await;
+        }
+    }
+
+    /// Replaces an estimate of the prompt where the upstream can count it.
+    async fn count_prompt(&mut self) {
+        if self.meter.reported_prompt().is_none()
+            && let Some(exact) = self.generator.count_exactly(&self.running, &self.job).await
+        {
+            self.meter.set_prompt(exact);
         }
     }
 }
 
-/// The extension that is under way; never, if there is none.
-async fn under_way(extension: &mut Option<Extending>) -> (u64, Result<Extension, Unavailable>) {
-    match extension {
-        Some(extension) => extension.await,
+/// The extension in flight; never returns, if there is none.
+async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
+    match extending {
+        Some(extending) => extending.await,
         None => pending().await,
     }
 }
 
-async fn write_last(client: &mpsc::Sender<Bytes>, out: BytesMut, app: &App) {
+/// A client that does not read, or has gone, misses the end; it was charged for what it got.
+async fn write_last(generator: &Generator, pipe: &Pipe, meter: &mut StreamMeter) {
     tokio::select! {
-        // A client that does not read, or has gone, misses the end; it was charged for what it got.
-        _ = timeout(LAST_WRITE, client.send(out.freeze())) => {}
-        () = app.cut.cancelled() => {}
+        written = timeout(LAST_WRITE, pipe.writable()) => {
+            if written.is_ok() {
+                pipe.put(meter.take_output());
+            }
+        }
+        () = pipe.left() => {}
+        () = generator.cut.cancelled() => {}
     }
 }
 
-fn failed(reason: &str) -> Ending {
+fn gone() -> End {
+    tracing::warn!("a stream's hold expired");
+    End::Failed(ApiError::service_unavailable())
+}
+
+fn broken(reason: &str) -> End {
     tracing::warn!(reason, "an upstream failed during generation");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "mid_stream").increment(1);
-    Ending::Failed(ApiError::new(Code::UpstreamError, "The model failed during generation."))
+    End::Failed(ApiError::new(Code::UpstreamError, "The model failed during generation."))
 }

@@ -1,11 +1,12 @@
-//! `POST /v1/chat/completions`: whoever may not call hears that first, then what is wrong with the body.
+//! `POST /v1/chat/completions`. Checks run in the contract's order: credential, key, body, model, money. The first failure is
+//! returned.
 
 use std::sync::Arc;
 
 use axum::{
     body::Body,
     extract::{Extension, Request, State},
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use shared::{
@@ -13,18 +14,22 @@ use shared::{
     http::{content_length, read_body_within, require_json},
     ids::{GenerationId, RequestId},
 };
-use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::{App, authenticate, credential, observe::Told};
+use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
 use crate::{
+    client::{Client, RunToEnd},
     domain::chat::{Chat, Forward},
-    generation::{self, Job},
-    room::Room,
+    generation::{AnswerBody, Job, Started},
+    prompt_budget::PromptPermit,
+    upstream::HEADERS_DEADLINE,
 };
 
-/// A body of at most so many bytes is read before its sender is known: no more work than finding out who it is. Larger
-/// ones, and those of unknown size, are read of authenticated callers only.
+/// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
+/// and those of unknown size, are read of authenticated callers only.
 const SMALL_BODY: u64 = 64 << 10;
+
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `POST /v1/chat/completions`
 pub(super) async fn create(
@@ -38,8 +43,8 @@ pub(super) async fn create(
     if trusted && let Err(refusal) = authenticate(&app, &credential).await {
         return Ok(unread(refusal));
     }
-    let mut room = app.rooms.enter();
-    let (model, forward) = match check(&app, &parts.headers, body, &mut room).await {
+    let mut permit = app.prompts.permit();
+    let (model, forward) = match check(&app, &parts.headers, body, &mut permit).await {
         Ok(checked) => checked,
         Err(fault) if trusted && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if trusted => return Err(fault),
@@ -48,37 +53,60 @@ pub(super) async fn create(
             return Err(fault);
         }
     };
-    let slot = app.settler.reserve().ok_or_else(overloaded)?;
+    let slot = app.generator.reserve().ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
-    let job = Job { id, request, created: app.clock.now().seconds(), credential, model, forward, room };
-    let (reply, response) = oneshot::channel();
-    let task = generation::run(app.clone(), job, slot, reply);
-    app.generations.spawn(task);
-    // A task that ends without a word has panicked; its meter has settled on the way.
-    let answered = response.await.unwrap_or_else(|_| Err(ApiError::internal()));
-    let mut response = answered.into_response();
-    response.extensions_mut().insert(Told);
+    let created = app.clock.now().seconds();
+    let job = Job { id, request, created, credential, model, forward, permit };
+    let client = Client::default();
+    let running = app.generator.clone().run(job, slot, client.clone());
+    let running = RunToEnd::new(running, client, &app.generator.running);
+    // Past the deadline a whole answer goes on in the background, and is billed at its end.
+    let started = timeout(HEADERS_DEADLINE, running).await.unwrap_or_else(|_| Err(late()));
+    let mut response = started.map_or_else(IntoResponse::into_response, |started| respond(id, started));
+    response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
 
-/// What the body asks for, or what is wrong with it.
+/// The request of a body, or its first fault.
 async fn check(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-    room: &mut Room,
+    permit: &mut PromptPermit,
 ) -> Result<(String, Forward), ApiError> {
     require_json(headers, None)?;
-    let body = read_body_within(headers, body, app.max_body, |bytes| room.grow(bytes)).await?;
-    // What upstreams are sent is written beside it.
-    room.grow(body.len())?;
+    let body = read_body_within(headers, body, app.max_body, |bytes| permit.grow(bytes)).await?;
+    // The body for upstreams is written beside it.
+    permit.grow(body.len())?;
     let chat = Chat::parse(&body)?;
     let id = chat.model.clone();
     let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
     let forward = chat.forward(model)?;
     drop(body);
-    room.shrink_to(forward.prompt_bytes());
+    permit.shrink_to(forward.prompt_bytes());
     Ok((id, forward))
+}
+
+/// The response to a generation whose answer begins.
+fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+    let (body, content_type, stream) = match body {
+        AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
+        AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
+    };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if stream {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        headers.insert(X_GENERATION_ID, id);
+    }
+    if let Some(max_tokens) = max_tokens {
+        headers.insert(X_MAX_TOKENS, max_tokens.into());
+    }
+    response
 }
 
 /// The answer to a request whose body was not read: its connection cannot carry another one.
@@ -90,4 +118,11 @@ fn unread(refusal: ApiError) -> Response {
 
 fn overloaded() -> ApiError {
     ApiError::new(Code::Overloaded, "Too many requests are in flight; try again shortly.")
+}
+
+/// A client that tried again would pay twice.
+fn late() -> ApiError {
+    let mut error = ApiError::new(Code::UpstreamTimeout, "The model did not answer in time.");
+    error.final_answer = true;
+    error
 }

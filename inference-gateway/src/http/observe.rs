@@ -1,4 +1,4 @@
-//! Counts every response, and logs one line for each that nobody else told of.
+//! Counts every response, and logs one line for each that has none yet.
 
 use axum::{
     extract::{MatchedPath, Request},
@@ -9,9 +9,9 @@ use axum::{
 use shared::ids::RequestId;
 use tokio::time::Instant;
 
-/// In a response's extensions: whoever made it has told of it in the log.
+/// In a response's extensions: it has a log line already.
 #[derive(Clone, Copy)]
-pub(super) struct Told;
+pub(super) struct AlreadyLogged;
 
 /// Middleware: counts and logs.
 pub(super) async fn observe(request: Request, next: Next) -> Response {
@@ -26,7 +26,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     in_flight.decrement(1);
     let status = response.status().as_u16();
-    if response.extensions().get::<Told>().is_none() {
+    if response.extensions().get::<AlreadyLogged>().is_none() {
         let (request, took) = (id.map(tracing::field::display), began.elapsed());
         tracing::info!(request, %method, route, status, milliseconds = took.as_millis(), "answered");
     }

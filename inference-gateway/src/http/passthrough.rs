@@ -23,18 +23,18 @@ use rustls::{ClientConfig, RootCertStore};
 use shared::{error::ApiError, http::incomplete_body, rpc::tls::Tls};
 use tokio::time::{Instant, timeout};
 
-use super::{App, observe::Told};
+use super::{App, observe::AlreadyLogged};
 use letter::{Letter, Repeat};
 
-/// How long the answer to a request may take to begin, all attempts together.
+/// The time that the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long one key-service may take to begin it where another can be asked: a list or a write takes milliseconds.
+/// The time that one key-service may take to begin it where another can be asked: a list or a write takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a key-service may take to show that it is awake.
+/// The time that a key-service may take to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
-/// How long a connection may take to come about.
+/// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a key-service that failed is asked only if no other is left.
+/// The time that a key-service that failed is asked only if no other is left.
 const SHUNNED: Duration = Duration::from_secs(5);
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
@@ -53,7 +53,7 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The management API of the key-services, over HTTP.
-pub struct Management {
+pub(crate) struct Management {
     client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
     services: Vec<Service>,
     /// Requests so far: they begin with one key-service after the other.
@@ -89,13 +89,13 @@ pub(super) async fn forward(
     let mut response = app.management.carry(letter).await?;
     strip(response.headers_mut());
     // The key-service has told of it, and knows more.
-    response.extensions_mut().insert(Told);
+    response.extensions_mut().insert(AlreadyLogged);
     Ok(response.map(Body::new))
 }
 
 impl Management {
     /// The key-services at these addresses.
-    pub fn new(addresses: Vec<Uri>, tls: Option<&Tls>) -> Self {
+    pub(crate) fn new(addresses: Vec<Uri>, tls: Option<&Tls>) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
@@ -177,7 +177,7 @@ impl Management {
         }
     }
 
-    /// Whether it answers anything.
+    /// Returns whether it answers anything.
     async fn is_awake(&self, service: &Service) -> bool {
         let Some(uri) = service.at(&PROBED) else { return false };
         let mut request = Request::new(Body::empty());
@@ -218,7 +218,7 @@ impl Service {
     }
 }
 
-/// Whether a request failed for what the client sent of its body.
+/// Returns whether a request failed for what the client sent of its body.
 fn is_of_sender(error: &legacy::Error) -> bool {
     error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }

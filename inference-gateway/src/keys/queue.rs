@@ -1,138 +1,138 @@
-//! Calls that wait for a key-service, and which session takes them.
+//! Calls that wait for a key-service, and the choice of the session that takes them.
 //!
-//! There is one queue for all sessions. A session takes what waits when it is free to send it, so that one that is away
-//! gets nothing, and what it leaves unanswered goes to whoever is free next.
+//! All sessions share one queue. A session takes what waits when it is free to send, so that one that is away gets nothing,
+//! and what it leaves unanswered goes to the next free one.
 
 use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
-use shared::rpc::{
-    MAX_FRAME_CALLS,
-    v1::{answer, call},
-};
+use shared::rpc::{Answer, Call, Failure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
-/// Calls that somebody waits for at once; further callers wait for room, within their deadline. As many as chat
-/// requests are let in by default.
-const ROOM: usize = 8 * MAX_FRAME_CALLS;
-/// So many calls wait when a second session joins in while another is busy. Below it, one large frame costs the store
-/// less than two small ones, and waiting for it costs a call less than a millisecond.
-const ENOUGH_FOR_ANOTHER: usize = MAX_FRAME_CALLS / 8;
+/// Calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat requests that are
+/// admitted by default.
+const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
+/// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
+/// cheaper for the store than two small ones, and waiting for it costs a call less than a millisecond.
+const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
+
+/// The answer to one call.
+pub(super) type Answered = Result<Answer, Failure>;
 
 /// A call that waits for its answer. Copies may be with several key-services: the first answer counts.
 pub(super) struct Pending {
-    /// What is asked.
-    pub(super) request: call::Request,
-    answer: Mutex<Option<oneshot::Sender<answer::Response>>>,
-    sent: AtomicBool,
+    /// The call.
+    pub(super) call: Arc<Call>,
+    answer: Mutex<Option<oneshot::Sender<Answered>>>,
+    copies: AtomicU32,
 }
 
 impl Pending {
-    /// A call, and where its answer will be.
-    pub(super) fn new(request: call::Request) -> (Arc<Self>, oneshot::Receiver<answer::Response>) {
+    /// A call, and the place of its answer.
+    pub(super) fn new(call: Arc<Call>) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
-        let pending = Self { request, answer: Mutex::new(Some(answer)), sent: AtomicBool::new(false) };
+        let pending = Self { call, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
         (Arc::new(pending), answered)
     }
 
-    /// Whether somebody still waits for an answer.
+    /// Returns whether a caller still waits for an answer.
     pub(super) fn is_wanted(&self) -> bool {
         locked(&self.answer).as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
-    /// Gives the answer to whoever waits; gives it back where nobody does (any more).
-    pub(super) fn answer(&self, response: answer::Response) -> Result<(), answer::Response> {
+    /// Gives the answer to the caller; gives it back if none waits.
+    pub(super) fn answer(&self, answered: Answered) -> Result<(), Answered> {
         match locked(&self.answer).take() {
-            Some(answer) => answer.send(response),
-            None => Err(response),
+            Some(answer) => answer.send(answered),
+            None => Err(answered),
         }
     }
 
-    /// It leaves for a key-service.
-    pub(super) fn leave(&self) {
-        self.sent.store(true, Ordering::Relaxed);
+    /// Counts a copy that leaves for a key-service.
+    pub(super) fn count_copy(&self) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a key-service may have heard of it.
-    pub(super) fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::Relaxed)
+    /// Copies that have left for a key-service.
+    pub(super) fn copies(&self) -> u32 {
+        self.copies.load(Ordering::Relaxed)
     }
 }
 
-/// What all sessions take from.
+/// The queue that all sessions take from.
 pub(super) struct Queue {
-    state: Mutex<State>,
-    /// What wakes each session while it has nothing to do.
-    bells: Vec<Notify>,
-    room: Semaphore,
+    state: Mutex<QueueState>,
+    /// Wakes each session while it is idle.
+    wakers: Vec<Notify>,
+    permits: Semaphore,
 }
 
-struct State {
+struct QueueState {
     waiting: VecDeque<Arc<Pending>>,
-    sessions: Vec<Standing>,
+    sessions: Vec<SessionState>,
     closed: bool,
 }
 
-/// What a session is doing.
+/// The occupation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum SessionState {
     /// Waits for calls.
     Idle,
-    /// Has sent a frame, and comes back for more once that is answered.
+    /// Has a frame in flight, and comes back for more once it is answered.
     Busy,
-    /// There is none, or it is silent: nothing is to be expected of it.
+    /// Not connected, or silent: no answer is to be expected.
     Away,
 }
 
-/// What a session gets to do.
+/// The next work of a session.
 pub(super) enum Work {
-    /// These calls, at least one.
-    Calls(Vec<Arc<Pending>>),
-    /// Nothing; it will be woken.
+    /// A frame of at least one call.
+    Frame(Vec<Arc<Pending>>),
+    /// Nothing; the session will be woken.
     Wait,
-    /// Nothing any more.
+    /// The queue is closed.
     End,
 }
 
 impl Queue {
     /// A queue for so many sessions, all of them away.
     pub(super) fn new(sessions: usize) -> Self {
-        let sessions = vec![Standing::Away; sessions];
+        let sessions = vec![SessionState::Away; sessions];
         Self {
-            bells: sessions.iter().map(|_| Notify::new()).collect(),
-            state: Mutex::new(State { waiting: VecDeque::new(), sessions, closed: false }),
-            room: Semaphore::new(ROOM),
+            wakers: sessions.iter().map(|_| Notify::new()).collect(),
+            state: Mutex::new(QueueState { waiting: VecDeque::new(), sessions, closed: false }),
+            permits: Semaphore::new(MAX_CALLS),
         }
     }
 
-    /// Room for one call, to be kept for as long as its answer is waited for.
-    pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
+    /// A permit for one call, to be kept while its answer is awaited.
+    pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.acquire().await.ok()
     }
 
     /// Adds a call.
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = locked(&self.state);
-        if state.waiting.len() >= 2 * ROOM {
+        if state.waiting.len() >= 2 * MAX_CALLS {
             // At least half of them have been given up.
             state.waiting.retain(|pending| pending.is_wanted());
         }
         state.waiting.push_back(pending);
-        self.ring(state);
+        self.notify(state);
     }
 
-    /// The next frame of this session, which has none under way.
+    /// The next frame of this session, which has none in flight.
     pub(super) fn take(&self, session: usize) -> Work {
         let mut state = locked(&self.state);
         if state.closed {
             return Work::End;
         }
-        let mut calls = Vec::new();
+        let mut calls = Vec::with_capacity(state.waiting.len().min(MAX_FRAME_CALLS));
         while calls.len() < MAX_FRAME_CALLS
             && let Some(pending) = state.waiting.pop_front()
         {
@@ -141,95 +141,97 @@ impl Queue {
             }
         }
         if calls.is_empty() {
-            state.sessions[session] = Standing::Idle;
+            state.sessions[session] = SessionState::Idle;
             return Work::Wait;
         }
-        state.sessions[session] = Standing::Busy;
-        self.ring(state);
-        Work::Calls(calls)
+        state.sessions[session] = SessionState::Busy;
+        self.notify(state);
+        Work::Frame(calls)
     }
 
-    /// Nothing is to be expected of this session for now. What it has not answered comes before everything else.
-    pub(super) fn step_back(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
+    /// Marks the session as away, and puts its unanswered calls in front of all others.
+    pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = locked(&self.state);
-        state.sessions[session] = Standing::Away;
+        state.sessions[session] = SessionState::Away;
         for pending in unanswered.into_iter().rev() {
             state.waiting.push_front(pending);
         }
-        self.ring(state);
+        self.notify(state);
     }
 
-    /// Steps back like [`Queue::step_back`], unless there is nobody else to go to.
-    pub(super) fn give_way(&self, session: usize) -> bool {
-        let others = |(other, standing): (usize, &Standing)| other != session && *standing != Standing::Away;
-        let someone = locked(&self.state).sessions.iter().enumerate().any(others);
-        if someone {
-            self.step_back(session, Vec::new());
+    /// Marks the session as away, unless every other one is away too.
+    pub(super) fn yield_to_others(&self, session: usize) -> bool {
+        let others =
+            |(other, state): (usize, &SessionState)| other != session && *state != SessionState::Away;
+        let any = locked(&self.state).sessions.iter().enumerate().any(others);
+        if any {
+            self.requeue(session, Vec::new());
         }
-        someone
+        any
     }
 
-    /// Returns when there may be something to do for this session.
+    /// Returns when there may be a frame for this session.
     pub(super) async fn woken(&self, session: usize) {
-        self.bells[session].notified().await;
+        self.wakers[session].notified().await;
     }
 
-    /// Nobody asks any more.
+    /// Closes the queue: the sessions end.
     pub(super) fn close(&self) {
         locked(&self.state).closed = true;
-        self.bells.iter().for_each(Notify::notify_one);
+        self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Whether nobody asks any more.
+    /// Returns whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         locked(&self.state).closed
     }
 
-    /// Sessions that wait for calls.
+    /// The number of sessions that wait for calls.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
-        locked(&self.state).sessions.iter().filter(|standing| **standing == Standing::Idle).count()
+        locked(&self.state).sessions.iter().filter(|state| **state == SessionState::Idle).count()
     }
 
-    /// Wakes a session if there is something to do that no busy one does soon.
-    fn ring(&self, state: MutexGuard<'_, State>) {
-        let busy = state.sessions.contains(&Standing::Busy);
-        let enough = if busy { ENOUGH_FOR_ANOTHER } else { 1 };
-        let idle = state.sessions.iter().position(|standing| *standing == Standing::Idle);
-        let due = state.waiting.len() >= enough;
+    /// Wakes an idle session if calls wait that no busy one takes soon.
+    fn notify(&self, state: MutexGuard<'_, QueueState>) {
+        let busy = state.sessions.contains(&SessionState::Busy);
+        let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };
+        let idle = state.sessions.iter().position(|state| *state == SessionState::Idle);
+        let due = state.waiting.len() >= threshold;
         drop(state);
         if let Some(idle) = idle.filter(|_| due) {
-            self.bells[idle].notify_one();
+            self.wakers[idle].notify_one();
         }
     }
 }
 
-/// A lock that a panic elsewhere does not take away: what it guards is changed in single steps.
+/// A lock that a panic elsewhere does not take away: every change of the guarded value is a single step.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::rpc::v1::{AuthenticateRequest, AuthenticateResponse};
+    use shared::{key::Class, refusal::Refusal};
 
     use super::*;
 
-    type Answered = oneshot::Receiver<answer::Response>;
+    type Receiver = oneshot::Receiver<Answered>;
 
-    fn ask(queue: &Queue) -> Answered {
-        let (pending, answered) = Pending::new(call::Request::Authenticate(AuthenticateRequest::default()));
+    fn ask(queue: &Queue) -> Receiver {
+        let call = Call::Authenticate { credential: String::new(), required: Class::Api };
+        let (pending, answered) = Pending::new(Arc::new(call));
         queue.push(pending);
         answered
     }
 
-    fn ask_many(queue: &Queue, calls: usize) -> Vec<Answered> {
+    fn ask_many(queue: &Queue, calls: usize) -> Vec<Receiver> {
         (0..calls).map(|_| ask(queue)).collect()
     }
 
     fn take(queue: &Queue, session: usize) -> Vec<Arc<Pending>> {
         match queue.take(session) {
-            Work::Calls(calls) => calls,
+            Work::Frame(calls) => calls,
             Work::Wait | Work::End => Vec::new(),
         }
     }
@@ -255,9 +257,9 @@ mod tests {
         let _first = ask(&queue);
         assert!(is_woken(&queue, 0).await);
         assert_eq!(take(&queue, 0).len(), 1);
-        let _more = ask_many(&queue, ENOUGH_FOR_ANOTHER - 1);
+        let _more = ask_many(&queue, SECOND_FRAME_THRESHOLD - 1);
         assert!(!is_woken(&queue, 0).await && !is_woken(&queue, 1).await, "it comes back for them by itself");
-        assert_eq!(take(&queue, 0).len(), ENOUGH_FOR_ANOTHER - 1);
+        assert_eq!(take(&queue, 0).len(), SECOND_FRAME_THRESHOLD - 1);
     }
 
     #[tokio::test]
@@ -265,19 +267,19 @@ mod tests {
         let queue = idle(2);
         let _first = ask(&queue);
         assert_eq!(take(&queue, 0).len(), 1);
-        let _more = ask_many(&queue, ENOUGH_FOR_ANOTHER);
+        let _more = ask_many(&queue, SECOND_FRAME_THRESHOLD);
         assert!(is_woken(&queue, 1).await);
-        assert_eq!(take(&queue, 1).len(), ENOUGH_FOR_ANOTHER);
+        assert_eq!(take(&queue, 1).len(), SECOND_FRAME_THRESHOLD);
     }
 
     #[tokio::test]
-    async fn what_a_session_leaves_unanswered_goes_to_another_at_once_and_first() {
+    async fn unanswered_calls_of_a_session_go_to_another_at_once_and_first() {
         let queue = idle(2);
         let _left = ask(&queue);
         queue.woken(0).await;
         let left = take(&queue, 0);
         let _later = ask(&queue);
-        queue.step_back(0, left.clone());
+        queue.requeue(0, left.clone());
         assert!(is_woken(&queue, 1).await);
         let calls = take(&queue, 1);
         assert!(calls.len() == 2 && Arc::ptr_eq(&calls[0], &left[0]));
@@ -286,23 +288,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_answer_counts_and_what_nobody_waits_for_is_not_sent() {
+    async fn the_first_answer_counts_and_calls_that_were_given_up_are_not_sent() {
         let queue = idle(1);
         let (mut answered, given_up) = (ask(&queue), ask(&queue));
         drop(given_up);
         let calls = take(&queue, 0);
         assert_eq!(calls.len(), 1);
-        let response = || answer::Response::Authenticate(AuthenticateResponse::default());
-        queue.step_back(0, calls.clone());
+        let response = || Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey)));
+        queue.requeue(0, calls.clone());
         assert!(calls[0].answer(response()).is_ok() && answered.try_recv().is_ok());
         assert!(calls[0].answer(response()).is_err());
         assert!(take(&queue, 0).is_empty(), "it was answered after all");
     }
 
     #[tokio::test]
-    async fn whoever_fails_gives_way_only_to_somebody() {
+    async fn a_failing_session_yields_only_if_another_one_is_connected() {
         let queue = idle(2);
-        assert!(queue.give_way(0));
-        assert!(!queue.give_way(1), "the last one is asked all the same");
+        assert!(queue.yield_to_others(0));
+        assert!(!queue.yield_to_others(1), "the last one is asked all the same");
     }
 }

@@ -1,18 +1,21 @@
-//! Group commit with one key-service: calls that come while a frame is under way leave together in the next one.
+//! Group commit with one key-service: calls that come while a frame is in flight leave together in the next one.
 //!
-//! An idle gateway waits for nothing, a busy one sends frames of many. Calls of a session that breaks or falls silent
-//! are sent again by another: all of them are idempotent. One that fell silent is heard on, and asked again once it
-//! has answered.
+//! An idle gateway waits for nothing, a busy one sends large frames. Calls of a session that breaks or falls silent are sent
+//! again by another: all of them are idempotent. A silent session gets new frames once it has answered.
 
 use std::{sync::Arc, time::Duration};
 
-use shared::rpc::{
-    CALL_DEADLINE, PresentToken,
-    v1::{self, answer, key_service_client::KeyServiceClient},
+use shared::{
+    backoff::Backoff,
+    clock::Clock,
+    rpc::{
+        Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock,
+        v1::{self, key_service_client::KeyServiceClient},
+    },
 };
 use tokio::{
     sync::mpsc,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
@@ -22,192 +25,240 @@ use tonic::{
 };
 
 use super::{
-    queue::{Pending, Queue, Work},
-    wishes::Wishes,
+    orphans::Orphans,
+    queue::{Answered, Pending, Queue, Work},
 };
 
-/// How long a connection may take to come about.
+/// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The first pause after a session that failed; it doubles up to [`LONGEST_PAUSE`].
+/// The first pause after a session that failed.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Short, so that the gateway heals within a second of its key-service.
+/// The longest: short, so that the gateway heals within a second of its key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// After so long without an answer, calls are sent to another key-service as well. Frames are answered within
 /// milliseconds; and where all are slow, since their store is, the others have most of the callers' deadline left.
-const SILENCE: Duration = Duration::from_millis(500);
-/// How long a key-service that does not reach the store is spared, where there is another: longer than a caller pauses
-/// before it asks again, so that it meets the other.
-const RELUCTANCE: Duration = Duration::from_secs(1);
-/// How long a key-service that is back may take to carry out what it was sent before it went away.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const HEDGE_AFTER: Duration = Duration::from_millis(500);
+/// The time that a key-service that does not reach the store gets no calls, where there is another: longer than a caller pauses
+/// before its next attempt, so that the attempt meets the other.
+const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
 /// HTTP/2 pings on an idle session, so that a peer that vanished is noticed before a request needs it.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// What a session is kept with, and for whom.
-pub(super) struct Post {
-    /// Its number in the queue.
-    pub(super) number: usize,
-    /// Where the key-service is.
-    pub(super) endpoint: Endpoint,
-    /// What lets us in.
-    pub(super) token: PresentToken,
-    /// Where calls come from.
-    pub(super) queue: Arc<Queue>,
-    /// Who is told of holds that nobody may want.
-    pub(super) wishes: Arc<Wishes>,
+/// A key-service.
+pub(super) enum Peer {
+    /// In another process.
+    Remote { endpoint: Box<Endpoint>, token: PresentToken },
+    /// In this process.
+    Local(Arc<dyn KeyService>),
 }
 
-impl Post {
+impl Peer {
+    /// A key-service in another process; its connection is kept alive.
+    pub(super) fn remote(endpoint: Endpoint, token: PresentToken) -> Self {
+        let endpoint =
+            endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
+        Self::Remote { endpoint: Box::new(endpoint), token }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Remote { endpoint, .. } => endpoint.uri().to_string(),
+            Self::Local(_) => "in this process".to_owned(),
+        }
+    }
+}
+
+/// Connection settings and dependencies of one session task.
+pub(super) struct SessionTask {
+    /// The session's number in the queue.
+    pub(super) number: usize,
+    /// The key-service.
+    pub(super) peer: Peer,
+    /// The source of calls.
+    pub(super) queue: Arc<Queue>,
+    /// The authorizations of unknown outcome.
+    pub(super) orphans: Arc<Orphans>,
+    /// The source of jitter.
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl SessionTask {
     /// Keeps a session open until the queue is closed.
-    pub(super) async fn keep(self) {
-        // Authorizations that an earlier session left unanswered: one frame's at most.
-        let mut lost = Vec::new();
-        let mut pause = FIRST_PAUSE;
+    pub(super) async fn run(self) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !self.queue.is_closed() {
             let mut frame = Frame::default();
             let ended = match self.open().await {
                 Ok(mut session) => {
-                    tracing::debug!(endpoint = %self.endpoint.uri(), "session with the key-service opened");
-                    pause = FIRST_PAUSE;
-                    self.doubt(std::mem::take(&mut lost));
+                    tracing::debug!(peer = self.peer.name(), "session with the key-service opened");
+                    backoff.reset();
                     session.run(&self, &mut frame).await
                 }
                 Err(status) => Err(status),
             };
             let Err(status) = ended else { return };
-            lost.extend(frame.unanswered());
-            self.queue.step_back(self.number, frame.to_hand_on());
-            tracing::warn!(endpoint = %self.endpoint.uri(), error = status.message(), "no session with the key-service");
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.queue.requeue(self.number, frame.to_hand_on());
+            tracing::warn!(
+                peer = self.peer.name(),
+                error = status.message(),
+                "no session with the key-service"
+            );
+            sleep(backoff.pause(&*self.clock)).await;
         }
     }
 
     async fn open(&self) -> Result<Session, Status> {
+        let (endpoint, token) = match &self.peer {
+            Peer::Remote { endpoint, token } => (endpoint, token),
+            Peer::Local(service) => return Ok(Session::Local(service.clone())),
+        };
         let opening = async {
-            let channel = self.endpoint.connect().await;
+            let channel = endpoint.connect().await;
             let channel =
                 channel.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
-                KeyServiceClient::with_interceptor(channel, self.token.clone());
-            // One frame is under way at a time, so that a bound of one is never waited for.
+                KeyServiceClient::with_interceptor(channel, token.clone());
+            // One frame is in flight at a time, so that a bound of one is never waited for.
             let (frames, outgoing) = mpsc::channel(1);
-            let answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
-            Ok(Session { frames, answers, next_id: 0 })
+            let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
+            let first = answers.message().await?.ok_or_else(closed)?;
+            let clock = SessionClock::observed(Instant::now(), first.clock_ms);
+            Ok(Session::Remote(Box::new(RemoteSession { frames, answers, clock, next_id: 0 })))
         };
         timeout(CONNECT_DEADLINE, opening)
             .await
             .map_err(|_| Status::deadline_exceeded("no connection in time"))?
     }
 
-    /// Holds may come of these whose grants nobody will hear of.
-    fn doubt(&self, lost: Vec<Arc<Pending>>) {
-        if lost.is_empty() {
-            return;
-        }
-        let wishes = self.wishes.clone();
-        tokio::spawn(async move {
-            sleep(AFTERMATH).await;
-            for pending in lost {
-                wishes.doubt(&pending);
-            }
-        });
-    }
-
-    /// Delivers an answer. Of one that is not taken, a hold may be left.
-    fn deliver(&self, pending: &Arc<Pending>, response: answer::Response, late: bool) {
+    /// Delivers an answer. A hold that an answer opened for no waiting caller is an orphan.
+    fn deliver(&self, pending: &Pending, answered: Answered, hedged: bool) {
+        let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
         // A late failure says nothing: another key-service has been asked since.
-        let failed = matches!(response, answer::Response::Failure(_));
-        if (late && failed) || pending.answer(response).is_err() {
-            self.wishes.doubt(pending);
+        let delivered = !(hedged && answered.is_err()) && pending.answer(answered).is_ok();
+        if let (Call::Authorize(authorize), true, false) = (&*pending.call, opened, delivered) {
+            self.orphans.add(authorize);
         }
     }
 }
 
-/// What a session's calls are reached with, as every key-service is.
-pub(super) fn patient(endpoint: Endpoint) -> Endpoint {
-    endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true)
+/// An open session.
+enum Session {
+    Remote(Box<RemoteSession>),
+    Local(Arc<dyn KeyService>),
 }
 
-/// An open stream of frames.
-struct Session {
+/// A stream of frames with another process.
+struct RemoteSession {
     frames: mpsc::Sender<v1::SessionRequest>,
     answers: Streaming<v1::SessionResponse>,
+    clock: SessionClock,
     next_id: u64,
 }
 
-/// The calls of the frame that is under way.
+/// The calls of the frame that is in flight.
 #[derive(Default)]
 struct Frame {
-    /// Those after it have the ids that follow.
+    /// The id of the first call; the others follow.
     first_id: u64,
-    /// `None` where the answer has come.
+    /// `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
-    /// They have been given to others, since no answer came.
-    late: bool,
+    /// Its calls were handed on to other sessions, since no answer came.
+    hedged: bool,
     /// A call failed since the store cannot be reached.
-    failed: bool,
+    store_failed: bool,
 }
 
 impl Session {
-    /// Sends frame after frame; `Ok` when nobody asks any more, an error when the session broke.
-    async fn run(&mut self, post: &Post, frame: &mut Frame) -> Result<(), Status> {
+    /// Sends frame after frame; `Ok` when the queue is closed, an error when the session broke.
+    async fn run(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
         loop {
-            let calls = match post.queue.take(post.number) {
-                Work::Calls(calls) => calls,
+            let calls = match task.queue.take(task.number) {
+                Work::Frame(calls) => calls,
                 Work::End => return Ok(()),
                 Work::Wait => {
                     tokio::select! {
-                        () = post.queue.woken(post.number) => continue,
-                        ended = self.answers.message() => return Err(ended.err().unwrap_or_else(closed)),
+                        () = task.queue.woken(task.number) => continue,
+                        status = self.broken() => return Err(status),
                     }
                 }
             };
-            self.exchange(post, calls, frame).await?;
-            if frame.failed && post.queue.give_way(post.number) {
+            metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+            for pending in &calls {
+                pending.count_copy();
+            }
+            match self {
+                Self::Remote(session) => session.exchange(task, calls, frame).await?,
+                Self::Local(service) => exchange_in_process(&**service, task, calls, frame).await,
+            }
+            if frame.store_failed && task.queue.yield_to_others(task.number) {
                 // Another key-service may still reach the store.
-                sleep(RELUCTANCE).await;
+                sleep(STORE_FAILURE_PENALTY).await;
             }
         }
     }
 
-    /// Sends one frame and hears all of its answers. What is unanswered when it breaks stays in the frame.
+    /// Returns when an idle session breaks.
+    async fn broken(&mut self) -> Status {
+        match self {
+            Self::Remote(session) => session.answers.message().await.err().unwrap_or_else(closed),
+            Self::Local(_) => std::future::pending().await,
+        }
+    }
+}
+
+async fn exchange_in_process(
+    service: &dyn KeyService,
+    task: &SessionTask,
+    calls: Vec<Arc<Pending>>,
+    frame: &mut Frame,
+) {
+    *frame = Frame::new(0, Vec::new());
+    let answers = service.handle(calls.iter().map(|pending| (*pending.call).clone()).collect()).await;
+    for (pending, answered) in calls.iter().zip(answers) {
+        task.deliver(pending, answered, false);
+    }
+}
+
+impl RemoteSession {
+    /// Sends one frame and reads all of its answers. What is unanswered when the session breaks stays in the frame.
     async fn exchange(
         &mut self,
-        post: &Post,
+        task: &SessionTask,
         calls: Vec<Arc<Pending>>,
         frame: &mut Frame,
     ) -> Result<(), Status> {
-        metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         let first_id = self.next_id;
-        let message = |(id, pending): (u64, &Arc<Pending>)| {
-            pending.leave();
-            v1::Call { id, request: Some(pending.request.clone()) }
+        let message = |(id, pending): (u64, &Arc<Pending>)| v1::Call {
+            id,
+            request: Some(pending.call.to_message(self.clock)),
         };
         let request = v1::SessionRequest { calls: (first_id..).zip(&calls).map(message).collect() };
         *frame = Frame::new(first_id, calls);
         self.next_id += frame.left as u64;
         self.frames.send(request).await.map_err(|_| closed())?;
-        if let Ok(heard) = timeout(SILENCE, self.hear(post, frame)).await {
-            return heard;
+        if let Ok(read) = timeout(HEDGE_AFTER, self.read_answers(task, frame)).await {
+            return read;
         }
         metrics::counter!("gateway_silent_frames_total").increment(1);
-        tracing::warn!(endpoint = %post.endpoint.uri(), "the key-service is silent; asking another one");
-        post.queue.step_back(post.number, frame.to_hand_on());
-        frame.late = true;
-        timeout(CALL_DEADLINE.saturating_sub(SILENCE), self.hear(post, frame))
+        tracing::warn!(peer = task.peer.name(), "the key-service is silent; asking another one");
+        task.queue.requeue(task.number, frame.to_hand_on());
+        frame.hedged = true;
+        timeout(CALL_DEADLINE.saturating_sub(HEDGE_AFTER), self.read_answers(task, frame))
             .await
             .map_err(|_| Status::deadline_exceeded("a frame was not answered"))?
     }
 
-    async fn hear(&mut self, post: &Post, frame: &mut Frame) -> Result<(), Status> {
+    async fn read_answers(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
         while frame.left > 0 {
-            let answers = self.answers.message().await?.ok_or_else(closed)?.answers;
+            let v1::SessionResponse { answers, clock_ms } =
+                self.answers.message().await?.ok_or_else(closed)?;
+            self.clock = self.clock.or(SessionClock::observed(Instant::now(), clock_ms));
             for v1::Answer { id, response } in answers {
                 if let (Some(pending), Some(response)) = (frame.answered(id), response) {
-                    frame.failed |= is_about_the_store(&response);
-                    post.deliver(&pending, response, frame.late);
+                    let answered = Answer::from_message(response, &pending.call);
+                    frame.store_failed |= answered.as_ref().is_err_and(|e| e.code == Code::Unavailable);
+                    task.deliver(&pending, answered, frame.hedged);
                 }
             }
         }
@@ -218,7 +269,13 @@ impl Session {
 impl Frame {
     fn new(first_id: u64, calls: Vec<Arc<Pending>>) -> Self {
         let left = calls.len();
-        Self { first_id, calls: calls.into_iter().map(Some).collect(), left, late: false, failed: false }
+        Self {
+            first_id,
+            calls: calls.into_iter().map(Some).collect(),
+            left,
+            hedged: false,
+            store_failed: false,
+        }
     }
 
     /// Takes out the call of this id, unless it was answered.
@@ -229,18 +286,13 @@ impl Frame {
         Some(pending)
     }
 
-    fn unanswered(&self) -> impl Iterator<Item = Arc<Pending>> {
-        self.calls.iter().flatten().cloned()
-    }
-
-    /// What others have to be asked; nothing where they were.
+    /// The calls that other sessions have to carry out; none if they have them already.
     fn to_hand_on(&self) -> Vec<Arc<Pending>> {
-        if self.late { Vec::new() } else { self.unanswered().filter(|call| call.is_wanted()).collect() }
+        if self.hedged {
+            return Vec::new();
+        }
+        self.calls.iter().flatten().filter(|call| call.is_wanted()).cloned().collect()
     }
-}
-
-fn is_about_the_store(response: &answer::Response) -> bool {
-    matches!(response, answer::Response::Failure(failure) if Code::from(failure.code) == Code::Unavailable)
 }
 
 fn closed() -> Status {

@@ -1,4 +1,4 @@
-//! Sessions with key-services that answer, fall silent, fail and break as they are told.
+//! Sessions with key-services that answer, fall silent, fail and break as a test asks them to.
 
 use std::{
     net::SocketAddr,
@@ -13,15 +13,26 @@ use futures_util::{Stream, StreamExt, future::join_all, stream};
 use shared::{
     clock::System,
     ids::{AccountId, GenerationId, KeyId},
-    rpc::v1::key_service_server::{KeyService, KeyServiceServer},
+    rpc::v1::{
+        self, answer, call,
+        key_service_server::{KeyService, KeyServiceServer},
+        release_request::Target,
+    },
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    task::JoinHandle,
+    time::Instant,
+};
 use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use super::*;
+use crate::hold::Holds;
 
-/// What all key-services of a test share: the open holds.
+/// The open holds, which all key-services of a test share.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Vec<String>>>);
 
@@ -32,7 +43,7 @@ impl Ledger {
 
     /// Waits until so many holds are open.
     async fn comes_to(&self, holds: usize) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(15);
         while self.open() != holds {
             assert!(Instant::now() < deadline, "{} holds are open, not {holds}", self.open());
             sleep(Duration::from_millis(10)).await;
@@ -40,15 +51,15 @@ impl Ledger {
     }
 }
 
-/// A key-service of which a test says what it does.
+/// A key-service that a test controls.
 #[derive(Clone)]
 struct Fake {
     ledger: Ledger,
     account: String,
     key: String,
-    /// While it hangs, what is sent to it waits and is carried out afterwards.
+    /// While it hangs, calls wait, and are carried out afterwards unless they are too late.
     hangs: watch::Sender<bool>,
-    /// Carries out what it is asked, and says that it failed.
+    /// Carries out its calls, and answers that they failed.
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
     frames: Arc<AtomicUsize>,
@@ -80,8 +91,12 @@ impl Fake {
         (address, tokio::spawn(async move { serving.await.unwrap() }))
     }
 
-    fn carry_out(&self, request: call::Request) -> answer::Response {
+    fn carry_out(&self, request: call::Request, clock_ms: u64) -> answer::Response {
         let done = match request {
+            call::Request::Authorize(asked) if asked.valid_until_ms < clock_ms => {
+                let code = Code::DeadlineExceeded as i32;
+                return answer::Response::Failure(v1::Failure { code, message: "too late".into() });
+            }
             call::Request::Authorize(_) if self.refuses.load(Ordering::SeqCst) => {
                 let refusal = v1::Refusal::SpendReserved.into();
                 let result = Some(v1::authorize_response::Result::Refusal(refusal));
@@ -93,12 +108,17 @@ impl Fake {
                     holds.push(asked.generation_id);
                 }
                 let (account_id, key_id) = (self.account.clone(), self.key.clone());
-                let grant = v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000 };
+                let price = Some(v1::Price { input: 1, cached_input: 1, output: 1 });
+                let grant = v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000, price };
                 let result = Some(v1::authorize_response::Result::Grant(grant));
                 answer::Response::Authorize(v1::AuthorizeResponse { result })
             }
-            call::Request::Release(v1::ReleaseRequest { hold }) => {
-                self.ledger.0.lock().unwrap().retain(|id| *id != hold.as_ref().unwrap().generation_id);
+            call::Request::Release(v1::ReleaseRequest { target }) => {
+                let released = match target.unwrap() {
+                    Target::Hold(hold) => hold.generation_id,
+                    Target::Unknown(unknown) => unknown.generation_id,
+                };
+                self.ledger.0.lock().unwrap().retain(|id| *id != released);
                 answer::Response::Release(v1::ReleaseResponse {})
             }
             call::Request::Authenticate(_) => {
@@ -124,18 +144,21 @@ impl KeyService for Fake {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let frames = stream::unfold((request.into_inner(), self.clone()), async |(mut frames, fake)| {
+        let state = (request.into_inner(), self.clone(), Instant::now());
+        let frames = stream::unfold(state, async |(mut frames, fake, opened)| {
             let frame = frames.message().await.ok()??;
             fake.frames.fetch_add(1, Ordering::SeqCst);
             fake.hangs.subscribe().wait_for(|hangs| !hangs).await.unwrap();
+            let clock_ms = u64::try_from(opened.elapsed().as_millis()).unwrap();
             let answer = |call: v1::Call| v1::Answer {
                 id: call.id,
-                response: Some(fake.carry_out(call.request.unwrap())),
+                response: Some(fake.carry_out(call.request.unwrap(), clock_ms)),
             };
             let answers = frame.calls.into_iter().map(answer).collect();
-            Some((Ok(v1::SessionResponse { answers }), (frames, fake)))
+            Some((Ok(v1::SessionResponse { answers, clock_ms }), (frames, fake, opened)))
         });
-        Ok(Response::new(frames.boxed()))
+        let first = v1::SessionResponse { answers: Vec::new(), clock_ms: 0 };
+        Ok(Response::new(stream::iter([Ok(first)]).chain(frames).boxed()))
     }
 
     async fn authenticate(
@@ -165,8 +188,14 @@ impl KeyService for Fake {
     }
 }
 
-/// Handles on sessions with these, the first of which is preferred.
+/// A handle on sessions with these, the first of which is preferred.
 async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
+    let (keys, _, serving) = keys_and_holds(fakes).await;
+    (keys, serving)
+}
+
+/// The same, with the holds whose heartbeat releases orphans.
+async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     let (mut addresses, mut serving) = (Vec::new(), Vec::new());
     for fake in fakes {
         let (address, server) = fake.serve().await;
@@ -174,16 +203,19 @@ async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
         serving.push(server);
     }
     let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
-    let keys = connect(Endpoints { addresses, token });
+    let keys = connect(Peers::Remote { addresses, token }, Arc::new(System));
+    let slots = Arc::new(Semaphore::new(1));
+    let holds = Holds::new(keys.clone(), slots, None, TaskTracker::new());
+    tokio::spawn(holds.clone().heartbeat(CancellationToken::new()));
     // All sessions are open by then.
     while keys.0.queue.idle() < fakes.len() {
         sleep(Duration::from_millis(5)).await;
     }
-    (keys, serving)
+    (keys, holds, serving)
 }
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> HoldRequest {
+    HoldRequest {
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),
@@ -205,44 +237,60 @@ async fn a_silent_key_service_is_left_for_another_within_a_second() {
     assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
     let began = Instant::now();
     let second = keys.authorize(ask()).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_millis(200), "once it is known, nobody waits for it");
+    assert!(began.elapsed() < Duration::from_millis(200), "once its silence is known, no call waits for it");
     assert_eq!(ledger.open(), 2);
 
     silent.hangs.send_replace(false);
     for grant in [first, second] {
-        keys.release(&grant.hold).await.unwrap();
+        keys.release(Release::Hold(grant.hold)).await.unwrap();
     }
     ledger.comes_to(0).await;
 }
 
 #[tokio::test]
-async fn a_hold_that_is_released_before_a_late_copy_opens_it_again_is_released_once_more() {
+async fn a_hold_that_a_late_copy_opens_again_after_its_release_is_released_once_more() {
     let ledger = Ledger::default();
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
-    keys.release(&grant.hold).await.unwrap();
+    keys.release(Release::Hold(grant.hold)).await.unwrap();
     assert_eq!(ledger.open(), 0);
     silent.hangs.send_replace(false);
-    sleep(Duration::from_millis(200)).await;
+    ledger.comes_to(1).await;
     ledger.comes_to(0).await;
 }
 
 #[tokio::test]
-async fn a_running_hold_is_not_taken_for_one_without_a_use() {
+async fn a_copy_that_comes_after_its_deadline_opens_no_hold() {
     let ledger = Ledger::default();
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
-    keys.authorize(ask()).await.unwrap().unwrap();
+    let grant = keys.authorize(ask()).await.unwrap().unwrap();
+    keys.release(Release::Hold(grant.hold)).await.unwrap();
+    sleep(AUTHORIZE_DEADLINE).await;
     silent.hangs.send_replace(false);
-    sleep(Duration::from_millis(500)).await;
-    assert_eq!(ledger.open(), 1, "its late copy has been granted, and it runs");
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(ledger.open(), 0);
 }
 
 #[tokio::test]
-async fn what_one_refused_and_another_granted_late_is_not_held() {
+async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
+    let ledger = Ledger::default();
+    let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
+    let (keys, holds, _serving) = keys_and_holds(&[&silent, &other]).await;
+    silent.hangs.send_replace(true);
+    let slot = holds.reserve().unwrap();
+    let grant = keys.authorize(ask()).await.unwrap().unwrap();
+    let _running = holds.open(grant, 10, Instant::now(), slot);
+    silent.hangs.send_replace(false);
+    sleep(AUTHORIZE_DEADLINE + Duration::from_secs(4)).await;
+    assert_eq!(ledger.open(), 1);
+}
+
+#[tokio::test]
+async fn a_late_grant_after_a_refusal_is_released() {
     let ledger = Ledger::default();
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&silent, &other]).await;
@@ -256,7 +304,7 @@ async fn what_one_refused_and_another_granted_late_is_not_held() {
 }
 
 #[tokio::test]
-async fn a_hold_whose_opening_only_failed_in_the_telling_is_found_or_released() {
+async fn a_hold_that_was_opened_although_the_answer_was_a_failure_is_found_or_released() {
     let ledger = Ledger::default();
     let only = Fake::new(&ledger);
     let (keys, _serving) = keys(&[&only]).await;
@@ -265,12 +313,12 @@ async fn a_hold_whose_opening_only_failed_in_the_telling_is_found_or_released() 
         sleep(Duration::from_millis(300)).await;
         only.fails.store(false, Ordering::SeqCst);
     });
-    keys.release(&found.unwrap().unwrap().hold).await.unwrap();
+    keys.release(Release::Hold(found.unwrap().unwrap().hold)).await.unwrap();
     assert_eq!(ledger.open(), 0, "a hiccup is not felt");
 
     only.fails.store(true, Ordering::SeqCst);
     let given_up = keys.authorize(ask()).await;
-    assert!(matches!(given_up, Err(Unavailable::Failed { .. })), "{given_up:?}");
+    assert!(matches!(given_up, Err(Unavailable::Failed(_))), "{given_up:?}");
     assert_eq!(ledger.open(), 1);
     only.fails.store(false, Ordering::SeqCst);
     ledger.comes_to(0).await;
@@ -289,7 +337,7 @@ async fn a_call_that_is_dropped_leaves_no_hold() {
 }
 
 #[tokio::test]
-async fn whoever_loses_its_store_is_left_for_another_that_reaches_it() {
+async fn a_key_service_without_its_store_is_left_for_one_that_reaches_it() {
     let ledger = Ledger::default();
     let (failing, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&failing, &other]).await;
@@ -301,7 +349,7 @@ async fn whoever_loses_its_store_is_left_for_another_that_reaches_it() {
 }
 
 #[tokio::test]
-async fn what_a_broken_session_leaves_is_answered_by_another_at_once() {
+async fn calls_of_a_broken_session_are_answered_by_another_at_once() {
     let ledger = Ledger::default();
     let (broken, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, mut serving) = keys(&[&broken, &other]).await;
@@ -323,7 +371,7 @@ async fn what_a_broken_session_leaves_is_answered_by_another_at_once() {
 }
 
 #[tokio::test]
-async fn under_load_every_key_service_has_its_part_and_while_idle_one_does_it_all() {
+async fn under_load_every_key_service_has_its_share_and_one_serves_an_idle_gateway() {
     let ledger = Ledger::default();
     let (first, second) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&first, &second]).await;

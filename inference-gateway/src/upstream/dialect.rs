@@ -3,18 +3,18 @@
 
 use shared::catalog::UpstreamKind;
 
-use crate::domain::chat::Progress;
+use crate::domain::chat::ProgressReports;
 
 /// What a kind of server can be asked beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     /// How a stream tells what was used so far, so that one that is left is billed exactly.
-    pub(super) progress: Progress,
+    pub(super) progress: ProgressReports,
     /// Where it counts a prompt's tokens.
     pub(super) counter: Counter,
-    /// Whether its cache of prompts is kept apart by a `cache_salt`.
+    /// True if its cache of prompts is kept apart by a `cache_salt`.
     pub(super) salted: bool,
-    /// Whether the usage of a whole answer with several choices counts the first of them alone.
+    /// True if the usage of a whole answer with several choices counts the first of them alone.
     pub(super) usage_of_first_choice: bool,
 }
 
@@ -32,11 +32,19 @@ pub(super) enum Counter {
 }
 
 impl Counter {
-    /// Whether it counts what images become.
+    /// Returns whether its count includes the tokens of images.
     pub(super) const fn counts_images(self) -> bool {
         match self {
             Self::InputTokens => true,
             Self::None | Self::BesideV1 | Self::UnderV1 => false,
+        }
+    }
+
+    /// Returns whether its count includes the description of tools.
+    pub(super) const fn counts_tools(self) -> bool {
+        match self {
+            Self::InputTokens | Self::BesideV1 => true,
+            Self::None | Self::UnderV1 => false,
         }
     }
 }
@@ -44,7 +52,7 @@ impl Counter {
 impl Dialect {
     /// Any server of the API: what is not promised is not asked for, since strict ones refuse what they do not know.
     const OPENAI: Self = Self {
-        progress: Progress::None,
+        progress: ProgressReports::None,
         counter: Counter::None,
         salted: false,
         usage_of_first_choice: false,
@@ -53,17 +61,17 @@ impl Dialect {
     /// vLLM. Says `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the prompt
     /// of a stream that is left is billed as not cached.
     const VLLM: Self =
-        Self { progress: Progress::Usage, counter: Counter::BesideV1, salted: true, ..Self::OPENAI };
+        Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, salted: true, ..Self::OPENAI };
 
     /// SGLang. Says what was cached only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
     /// refuse a chat, which then has no exact count.
     const SGLANG: Self =
-        Self { progress: Progress::Usage, counter: Counter::UnderV1, salted: true, ..Self::OPENAI };
+        Self { progress: ProgressReports::Usage, counter: Counter::UnderV1, salted: true, ..Self::OPENAI };
 
     /// llama.cpp's server. Counts each choice by itself, and in a whole answer only the first. Its cache is a slot's own
     /// and cannot be kept apart.
     const LLAMA_CPP: Self = Self {
-        progress: Progress::Timings,
+        progress: ProgressReports::Timings,
         counter: Counter::InputTokens,
         usage_of_first_choice: true,
         ..Self::OPENAI
@@ -74,7 +82,8 @@ impl Dialect {
     const OLLAMA: Self = Self::OPENAI;
 
     /// The model inside the `faregate` binary.
-    const BUILTIN: Self = Self { progress: Progress::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
+    const BUILTIN: Self =
+        Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 
     /// What this kind can be asked.
     pub(super) const fn of(kind: UpstreamKind) -> Self {

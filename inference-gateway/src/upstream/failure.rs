@@ -20,7 +20,7 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Nobody listens there. Another one may be tried.
     Unreachable(String),
     /// It hung up before an answer. Another one may be tried.
@@ -36,8 +36,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the same request may succeed at another upstream. After a timeout the client has waited long enough.
-    pub const fn elsewhere(&self) -> bool {
+    /// Returns whether the same request may succeed at another upstream. After a timeout the client has waited long enough.
+    pub(crate) const fn elsewhere(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded | Self::Broken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
@@ -45,22 +45,23 @@ impl Failure {
     }
 
     /// What it says of the upstream's health.
-    pub const fn outcome(&self) -> Outcome {
+    pub(crate) const fn outcome(&self) -> Outcome {
         match self {
-            Self::Unreachable(_) | Self::HungUp(_) | Self::Timeout | Self::Broken(_) => Outcome::Failed,
+            Self::Unreachable(_) => Outcome::Unreachable,
+            Self::HungUp(_) | Self::Timeout | Self::Broken(_) => Outcome::Failed,
             Self::Overloaded => Outcome::Overloaded,
             // It is well enough to judge requests.
             Self::Refused(_) => Outcome::Served,
         }
     }
 
-    /// Whether the prompt, with the output that was asked for, did not fit the upstream's context.
-    pub fn is_too_long(&self) -> bool {
+    /// Returns whether the prompt, with the output that was asked for, did not fit the upstream's context.
+    pub(crate) fn is_too_long(&self) -> bool {
         matches!(self, Self::Refused(error) if error.code == Code::ContextLengthExceeded)
     }
 
     /// A name for metrics.
-    pub const fn kind(&self) -> &'static str {
+    pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
             Self::HungUp(_) => "hung_up",
@@ -124,7 +125,7 @@ pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &s
 }
 
 /// Understands an error event of a stream.
-pub fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
+pub(crate) fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
     of_complaint(complaint, complaint.status_in_stream(), upstream_model)
 }
 

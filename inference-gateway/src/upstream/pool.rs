@@ -1,23 +1,32 @@
 //! The upstreams of one model: which of them serves a request, and how each is doing.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use http::Uri;
-use shared::{catalog::Model, config::ConfigError};
+use shared::{
+    catalog::{Catalog, Model},
+    config::ConfigError,
+};
 use tokio::time::{Duration, Instant};
 
-use super::{HttpClient, Upstream};
+use super::Upstream;
 use crate::domain::routing::{self, Candidate, Health, Outcome};
 
+/// The upstreams of every model, by its id. Shared by all workers, so that all see one state of each.
+pub(crate) type Pools = HashMap<String, Pool>;
+
 /// The upstreams of one model.
-pub struct Pool {
+pub(crate) struct Pool {
     members: Vec<Arc<Member>>,
     /// Requests placed so far: what decides between equals.
     turns: AtomicU64,
-    /// What times are since.
+    /// The origin of all times.
     began: Instant,
 }
 
@@ -28,19 +37,24 @@ struct Member {
     health: Mutex<Health>,
 }
 
-/// A request that is under way at an upstream; counted there until it is dropped.
-pub struct Running {
+/// A request in flight at an upstream; counted there until it is dropped.
+pub(crate) struct Running {
     member: Arc<Member>,
-    /// What times are since.
+    /// The origin of all times.
     began: Instant,
 }
 
 impl Pool {
-    /// The upstreams of a model of the catalogue; `builtin` is where the built-in model listens, if it runs.
-    pub fn new(model: &Model, client: &HttpClient, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+    /// The pools of a catalogue; `builtin` is the address of the built-in model, if it runs.
+    pub(crate) fn all(catalog: &Catalog, builtin: Option<&Uri>) -> Result<Pools, ConfigError> {
+        let pool = |model: &Model| Ok((model.id.clone(), Self::new(model, builtin)?));
+        catalog.models.iter().map(pool).collect()
+    }
+
+    fn new(model: &Model, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let member = |upstream: &shared::catalog::Upstream| {
             let weight = upstream.weight;
-            let upstream = Upstream::new(upstream, client, builtin)?;
+            let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, health) = (AtomicU64::new(0), Mutex::default());
             Ok(Arc::new(Member { upstream, weight, in_flight, health }))
         };
@@ -48,9 +62,19 @@ impl Pool {
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
     }
 
+    /// Returns whether the streams of every upstream show the tokens generated so far, so that a stream may hold by grants.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.members.iter().all(|member| member.upstream.shows_progress())
+    }
+
+    /// Tokens that a template of theirs adds to a prompt beyond the usual, at most.
+    pub(crate) fn prompt_overhead(&self) -> u64 {
+        self.members.iter().map(|member| member.upstream.prompt_overhead()).max().unwrap_or(0)
+    }
+
     /// The upstream for a request, other than the one that was `tried`; `None` if there is no other. `affinity` is what it
     /// has in common with requests that the upstream may have read before.
-    pub fn choose(&self, affinity: Option<u64>, tried: Option<&Running>) -> Option<Running> {
+    pub(crate) fn choose(&self, affinity: Option<u64>, tried: Option<&Running>) -> Option<Running> {
         let now = self.began.elapsed();
         let candidates: Vec<_> = self.members.iter().map(|member| member.candidate(now)).collect();
         let tried = tried.and_then(|tried| self.members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
@@ -63,13 +87,13 @@ impl Pool {
 }
 
 impl Running {
-    /// Who serves it.
-    pub fn upstream(&self) -> &Upstream {
+    /// The upstream.
+    pub(crate) fn upstream(&self) -> &Upstream {
         &self.member.upstream
     }
 
-    /// Tells what the request showed of its upstream.
-    pub fn tell(&self, outcome: Outcome) {
+    /// Notes the outcome, which the upstream's health depends on.
+    pub(crate) fn note(&self, outcome: Outcome) {
         let now = self.began.elapsed();
         let (before, after) = self.member.change(|health| health.after(outcome, now));
         match (before.is_set_aside(), after.is_set_aside()) {

@@ -1,6 +1,10 @@
 //! The commands that read the books: `journal export`, `usage` and `audit`.
 
-use std::io::{BufWriter, Write};
+use std::{
+    io::{BufWriter, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
@@ -11,11 +15,11 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{table, told, write_json};
+use super::{against, table, told, write_json};
 use crate::{
     domain::{
         audit::{Audit, Figure, Wrong},
-        ledger::{Ending, Settlement},
+        ledger::{Ending, Entry, Settlement},
         usage::{Counts, Day},
     },
     management::Management,
@@ -23,20 +27,23 @@ use crate::{
 };
 
 /// Entries in memory at a time while a journal is exported: some 200 KiB.
-const EXPORTED_AT_ONCE: usize = 500;
+pub(super) const EXPORTED_AT_ONCE: usize = 500;
 
 /// Days that usage is listed for unless another day is named, today included.
 const DAYS: i64 = 30;
 /// Most days of one listing, which is in memory as a whole.
 const MOST_DAYS: i64 = 366;
 
-/// What may be done with the journal.
+/// Commands on the journal.
 #[derive(Debug, Subcommand)]
 pub enum Journal {
     /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
     ///
-    /// To go on later, pass the last `seq` with --after. A generation whose capture came after its hold had expired
-    /// comes again under a new `seq`, and then replaces what was said of it before: import entries by `generation_id`.
+    /// To go on later, pass the last `seq` with --after. Entries never change. A capture that comes after its hold had
+    /// expired is a correction: one more entry of the same `generation_id`, whose `charged` and tokens replace those of the
+    /// entry before. So either import entries by `generation_id`, the later one over the earlier one, and add up `charged`;
+    /// or keep all of them and add up `charged_change`, which is below zero where something was given back. `key_used` is
+    /// the balance of the key after the entry.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -47,7 +54,7 @@ pub enum Journal {
     },
 }
 
-/// What usage to list.
+/// The usage to list.
 #[derive(Args, Debug)]
 pub struct Usage {
     /// The account's name
@@ -67,13 +74,23 @@ pub struct Usage {
     json: bool,
 }
 
-/// What books to prove.
+/// The books to prove.
 #[derive(Args, Debug)]
 pub struct AuditOf {
     /// The account's name [default: all accounts]
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// As a JSON array of accounts
+    /// Compare the journal with an upstream's own record of what it served, in place of proving sums
+    ///
+    /// JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served), and `prompt_tokens`
+    /// and `completion_tokens`. A line without a generation is found by its time and equal tokens. Generations that were
+    /// billed between the first and the last line, and are in none, are listed as billed and not served.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Seconds by which an upstream's times may be off
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "against")]
+    tolerance: u32,
+    /// As JSON: an array of accounts, or the comparison
     #[arg(long)]
     json: bool,
 }
@@ -93,7 +110,7 @@ pub(super) async fn journal(
             tracing::warn!(
                 account,
                 up_to = page.gone_until,
-                "the store has dropped entries that were not exported yet; only their sums by key remain"
+                "the store has dropped entries that were not exported yet"
             );
         }
         for entry in &page.entries {
@@ -151,13 +168,17 @@ pub(super) async fn audit(
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let AuditOf { account, json } = command;
+    let AuditOf { account, against, tolerance, json } = command;
     if let Some(name) = &account {
         // A name that is not there is a mistake, not an account without faults.
         management.account(name).await.map_err(told)?;
     }
     let accounts = management.accounts().await?.into_iter();
     let accounts = accounts.filter(|a| account.as_ref().is_none_or(|name| a.name == *name));
+    if let Some(file) = against {
+        let tolerance = Duration::from_secs(tolerance.into());
+        return against::run(&file, accounts.collect(), tolerance, json, management, out).await;
+    }
     let mut audits = Vec::new();
     for account in accounts {
         if let Some(audit) = management.audit(account.id).await? {
@@ -189,13 +210,16 @@ fn day(text: &str) -> Result<Day, String> {
     Day::parse(text).ok_or_else(|| "must be a date such as 2026-11-21".into())
 }
 
-/// What is wrong, and by how much.
+/// The wrong figure, and by how much it is wrong.
 fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     let (whose, proof) = match figure {
+        Figure::Entry(key, number) => {
+            (format!("{key} used after journal entry {number}"), "the entries before it add up to")
+        }
         Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
         Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
-        Figure::Credit => ("credit".to_owned(), "deposits less charges are"),
+        Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
     };
     let off = off_by(*recorded, *proven);
     format!("{whose} is {recorded} USD, but {proof} {proven} USD (off by {off} USD)")
@@ -222,11 +246,13 @@ struct EntryLine<'a> {
     estimated: bool,
     ending: &'static str,
     at: Timestamp,
+    charged_change: NanoUsd,
+    key_used: NanoUsd,
 }
 
 impl<'a> EntryLine<'a> {
     fn of(entry: &'a JournalEntry) -> Self {
-        let JournalEntry { number, generation, settlement } = entry;
+        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
         let Settlement { key, ref model, usage, cost, charged, ending, estimated, at } = *settlement;
         Self {
             seq: *number,
@@ -245,6 +271,8 @@ impl<'a> EntryLine<'a> {
                 Ending::Expired => "expired",
             },
             at,
+            charged_change: *delta,
+            key_used: *used_after,
         }
     }
 }

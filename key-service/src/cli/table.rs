@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// What stands between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
 /// Writes a table with a head.

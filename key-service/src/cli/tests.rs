@@ -13,7 +13,7 @@ use crate::{
         Created, KeyDraft,
         testing::{BEGIN, Office},
     },
-    store::{Store, suite::Fault},
+    store::{Ledger as _, suite::Fault},
 };
 
 /// A binary as the two that have these commands are.
@@ -23,7 +23,7 @@ struct Binary {
     command: Option<Command>,
 }
 
-/// What the command prints, or what it complains about.
+/// The output of the command, or its error.
 async fn say(office: &Office, line: &[&str]) -> Result<String, String> {
     let parsed = Binary::try_parse_from([&["faregate"], line].concat()).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
@@ -113,12 +113,13 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
         least: NanoUsd::from_usd(usd),
         enough: NanoUsd::from_usd(usd),
         most: NanoUsd::from_usd(usd),
-        lease_until: now,
+        lease_ticks: 7,
     };
     let usage = shared::tokens::Usage { prompt: 12, cached: 2, completion: 5 };
     let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001) };
     let generation = GenerationId::new(now, [1; 10]);
-    let capture = Ledger::Capture { key: key.id, generation, total, estimated: true };
+    let model = "Model Flash".into();
+    let capture = Ledger::Capture { key: key.id, generation, model, total, estimated: true };
     let commands = vec![hold(1, 3), hold(2, 2), capture];
     office.store.execute(account, commands, now).await.unwrap();
     (account, key.id)
@@ -135,7 +136,7 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
         "{{\"seq\":1,\"generation_id\":\"{generation}\",\"key_id\":\"{key}\",\"model\":\"Model Flash\",\
          \"prompt_tokens\":12,\"cached_tokens\":2,\"completion_tokens\":5,\"cost\":3.000000001,\
          \"charged\":3.000000001,\"shortfall\":0,\"estimated\":true,\"ending\":\"captured\",\
-         \"at\":\"{BEGIN}\"}}\n"
+         \"at\":\"{BEGIN}\",\"charged_change\":3.000000001,\"key_used\":3.000000001}}\n"
     );
     assert_eq!(lines, expected);
     assert_eq!(say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap(), "");
@@ -220,6 +221,67 @@ async fn an_audit_says_in_a_line_that_all_is_well_and_else_what_is_not() {
 }
 
 #[tokio::test]
+async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
+    let office = Office::open();
+    busy_account(&office).await;
+    let now = office.clock.now();
+    let (billed, lost) = (GenerationId::new(now, [1; 10]), GenerationId::new(now, [8; 10]));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let audit = ["audit", "--against", path];
+    let write = |lines: &[String]| std::fs::write(path, lines.join("\n")).unwrap();
+    let line = |who: &str, prompt: u64, completion: u64| {
+        format!("{{{who},\"prompt_tokens\":{prompt},\"completion_tokens\":{completion}}}")
+    };
+    let id = |id: GenerationId| format!("\"id\":\"{id}\"");
+
+    write(&[line(&id(billed), 12, 5)]);
+    let equal = "served: requests 1, prompt tokens 12, completion tokens 5\n\
+                 billed: requests 1, prompt tokens 12, completion tokens 5\n";
+    assert_eq!(say(&office, &audit).await.unwrap(), equal);
+    // The upstream's own id and its time, four seconds off.
+    write(&[line("\"id\":\"chatcmpl-7\",\"time\":\"2026-11-20T04:11:09.678+02:00\"", 12, 5), String::new()]);
+    assert_eq!(say(&office, &audit).await.unwrap(), equal);
+    let strict = say(&office, &[&audit[..], &["--tolerance", "3"]].concat()).await.unwrap_err();
+    assert!(strict.contains("differences: 1") || strict.contains("differences: 2"), "{strict}");
+
+    write(&[line(&id(lost), 3, 4), line(&id(billed), 12, 9)]);
+    let mut out = Vec::new();
+    let parsed = Binary::try_parse_from([&["faregate"], &audit[..]].concat()).unwrap();
+    let failed = run(parsed.command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    assert_eq!(failed.to_string(), "the journal differs from the upstream's record (differences: 2)");
+    let said = String::from_utf8(out).unwrap();
+    let expected = format!(
+        "served, not billed: {lost}: prompt 3, completion 4\n\
+         billed differently: {billed}: served prompt 12, completion 9; billed prompt 12, completion 5 (estimated)\n\
+         served: requests 2, prompt tokens 15, completion tokens 13\n\
+         billed: requests 1, prompt tokens 12, completion tokens 5\n"
+    );
+    assert_eq!(said, expected);
+
+    write(&[line("\"time\":\"2026-11-20T02:11:05Z\"", 1, 1)]);
+    let mut out = Vec::new();
+    let parsed = Binary::try_parse_from([&["faregate"], &audit[..], &["--json"]].concat()).unwrap();
+    run(parsed.command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    let json: Value = serde_json::from_slice(&out).unwrap();
+    let kinds: Vec<_> = json["differences"].as_array().unwrap().iter().map(|d| d["kind"].clone()).collect();
+    assert_eq!(kinds, ["not_billed", "not_served"]);
+    assert_eq!((&json["equal"], &json["differences"][1]["charged"]), (&false.into(), &3.000_000_001.into()));
+
+    for (nonsense, complaint) in [
+        ("{}", "line 1"),
+        ("\n\n{\"id\":\"gen_1\",\"prompt_tokens\":1,\"completion_tokens\":1}", "line 3"),
+        ("{\"time\":\"noon\",\"prompt_tokens\":1,\"completion_tokens\":1}", "`time`"),
+    ] {
+        write(&[nonsense.to_owned()]);
+        let said = say(&office, &audit).await.unwrap_err();
+        assert!(said.contains("--against") && said.contains(complaint), "{said}");
+    }
+    let missing = say(&office, &["audit", "--against", "/nowhere"]).await.unwrap_err();
+    assert!(missing.contains("/nowhere"), "{missing}");
+}
+
+#[tokio::test]
 async fn a_mistake_names_its_flag_and_changes_nothing() {
     let office = Office::open();
     let (_, _) = office.account("acme").await;
@@ -257,7 +319,7 @@ async fn a_mistake_names_its_flag_and_changes_nothing() {
 async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
     let office = Office::open();
     office.account("acme").await;
-    office.store.fail_after(1);
+    office.store.outage.fail_after(1);
     let complaint =
         say(&office, &["credits", "add", "--account", "acme", "--amount", "1"]).await.unwrap_err();
     assert!(complaint.contains("unavailable") && complaint.contains("accounts list"), "{complaint}");

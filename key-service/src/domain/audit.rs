@@ -1,4 +1,4 @@
-//! Whether the books of an account add up: what is recorded against what entries, holds and deposits prove.
+//! Audit of an account: recorded figures against those that entries, holds and deposits prove.
 
 use std::collections::HashMap;
 
@@ -6,59 +6,64 @@ use shared::{ids::KeyId, money::NanoUsd};
 
 use super::ledger::{Account, Key};
 
-/// Adds up the books of one account. A store feeds it every entry of the journal, then every key, then the account.
+/// Adds up the books of one account. A store feeds it every entry of the journal in the order of their numbers, then
+/// every key, then the account.
 ///
-/// What is compared must be of one moment: a key's figures with the charges that were fed until then. It keeps a sum per
+/// Compared figures must be of one moment: a key's with the entries that were fed until then. It keeps one balance per
 /// key, however long the journal is.
-#[derive(Debug, Default)]
-pub struct Auditor {
-    charges: HashMap<KeyId, Charges>,
-    charged: i128,
+#[derive(Debug)]
+pub(crate) struct Auditor {
+    /// The journal still has its first entries.
+    complete: bool,
+    balances: HashMap<KeyId, Balance>,
     entries: u64,
     keys: u64,
+    used: i128,
     wrong: Vec<Wrong>,
 }
 
-/// What the journal says that a key was charged.
-#[derive(Debug, Default)]
-struct Charges {
-    sum: i128,
-    /// Whether the key itself was seen.
+/// The running balance of a key after the last entry so far.
+#[derive(Debug)]
+struct Balance {
+    used: NanoUsd,
+    /// The key itself was fed.
     known: bool,
 }
 
-/// What an audit found.
+/// Findings of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// Entries of the journal that were read one by one.
+    /// Entries of the journal that were read.
     pub entries: u64,
     /// Keys that were checked.
     pub keys: u64,
-    /// Where the books do not add up; empty where they do.
+    /// Figures that do not add up; empty where all do.
     pub wrong: Vec<Wrong>,
 }
 
 /// A figure that is not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Which figure.
+    /// The figure.
     pub figure: Figure,
-    /// What is recorded.
+    /// Its recorded value.
     pub recorded: NanoUsd,
-    /// What the entries, holds and deposits add up to.
+    /// The value that entries, holds and deposits add up to.
     pub proven: NanoUsd,
 }
 
 /// A figure that can be proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// A key's `used`: the sum of its charges in the journal. Zero is recorded for a key that does not exist.
+    /// The balance of a key after the entry of this number: the balance before and the entry's change.
+    Entry(KeyId, u64),
+    /// A key's `used`: the balance after its last entry. Zero is recorded for a key that does not exist.
     Used(KeyId),
     /// A key's `held`: the sum of its open holds.
     KeyHeld(KeyId),
     /// The account's `held`: the sum of all open holds.
     Held,
-    /// The account's credit: its deposits less all charges.
+    /// The account's credit: its deposits less what all keys used.
     Credit,
 }
 
@@ -66,70 +71,82 @@ impl Figure {
     /// The figure's name, as reports have it.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Entry(..) => "used_after",
             Self::Used(_) => "used",
             Self::KeyHeld(_) | Self::Held => "held",
             Self::Credit => "credit",
         }
     }
 
-    /// Whose it is; `None` where it is the account's.
+    /// The key that it belongs to; `None` where it is the account's.
     pub const fn key(self) -> Option<KeyId> {
         match self {
-            Self::Used(key) | Self::KeyHeld(key) => Some(key),
+            Self::Entry(key, _) | Self::Used(key) | Self::KeyHeld(key) => Some(key),
             Self::Held | Self::Credit => None,
         }
     }
 }
 
 impl Auditor {
-    /// An entry of the journal.
-    pub fn entry(&mut self, key: KeyId, charged: NanoUsd) {
-        self.entries += 1;
-        self.archived(key, charged);
+    /// An audit of a journal; `complete` says that it has no entries dropped at its beginning.
+    pub(crate) fn new(complete: bool) -> Self {
+        Self { complete, balances: HashMap::new(), entries: 0, keys: 0, used: 0, wrong: Vec::new() }
     }
 
-    /// The sum of entries that the journal no longer has.
-    pub fn archived(&mut self, key: KeyId, charged: NanoUsd) {
-        let charged = i128::from(charged.nanos());
-        self.charges.entry(key).or_default().sum += charged;
-        self.charged += charged;
+    /// An entry of the journal: its number, key, change, and the key's balance after it.
+    pub(crate) fn entry(&mut self, number: u64, key: KeyId, delta: NanoUsd, used_after: NanoUsd) {
+        self.entries += 1;
+        let before = self.balances.insert(key, Balance { used: used_after, known: false });
+        let before = before.map(|balance| balance.used).or(self.complete.then_some(NanoUsd::ZERO));
+        if let Some(before) = before {
+            let proven = i128::from(before.nanos()) + i128::from(delta.nanos());
+            self.compare(Figure::Entry(key, number), used_after, proven);
+        }
     }
 
     /// A key, and the sum of its open holds.
-    pub fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
-        let charges = self.charges.entry(id).or_default();
-        charges.known = true;
-        let proven = charges.sum;
+    pub(crate) fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
         self.keys += 1;
-        self.compare(Figure::Used(id), key.used, proven);
+        let proven = match self.balances.get_mut(&id) {
+            Some(balance) => {
+                balance.known = true;
+                balance.used
+            }
+            None if self.complete => NanoUsd::ZERO,
+            // All of its entries were dropped.
+            None => key.used,
+        };
+        self.used += i128::from(proven.nanos());
+        self.compare(Figure::Used(id), key.used, i128::from(proven.nanos()));
         self.compare(Figure::KeyHeld(id), key.held, i128::from(holds.nanos()));
     }
 
-    /// Keys that were charged, and that nobody has seen so far.
-    pub fn unknown(&self) -> impl Iterator<Item = KeyId> {
-        self.charges.iter().filter(|(_, charges)| !charges.known).map(|(id, _)| *id)
+    /// Keys that have entries and were not fed so far.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = KeyId> {
+        self.balances.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
     /// The account, the sum of its open holds, and its deposits: the end.
-    pub fn account(
+    pub(crate) fn account(
         mut self,
         account: Account,
         holds: NanoUsd,
         deposits: impl Iterator<Item = NanoUsd>,
     ) -> Audit {
-        let unknown: Vec<_> = self.unknown().map(|id| (id, self.charges[&id].sum)).collect();
-        for (id, charged) in unknown {
-            self.compare(Figure::Used(id), NanoUsd::ZERO, charged);
+        let unknown: Vec<_> = self.unknown().map(|id| (id, self.balances[&id].used)).collect();
+        for (id, used) in unknown {
+            self.used += i128::from(used.nanos());
+            self.compare(Figure::Used(id), NanoUsd::ZERO, i128::from(used.nanos()));
         }
         self.compare(Figure::Held, account.held, i128::from(holds.nanos()));
         let deposited: i128 = deposits.map(|amount| i128::from(amount.nanos())).sum();
-        self.compare(Figure::Credit, account.credit, deposited - self.charged);
+        self.compare(Figure::Credit, account.credit, deposited - self.used);
         Audit { entries: self.entries, keys: self.keys, wrong: self.wrong }
     }
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
         if i128::from(recorded.nanos()) != proven {
-            // What no amount can say is said as the nearest one: it is wrong all the same.
+            // A sum beyond every amount is reported as the nearest one: it is wrong all the same.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
             self.wrong.push(Wrong { figure, recorded, proven: NanoUsd::from_nanos(proven) });
@@ -140,7 +157,7 @@ impl Auditor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ledger::script::key;
+    use crate::domain::ledger::histories::key;
 
     fn nanos(n: i64) -> NanoUsd {
         NanoUsd::from_nanos(n)
@@ -150,43 +167,75 @@ mod tests {
         Key { used: nanos(used), held: nanos(held), ..Key::default() }
     }
 
-    /// Two keys that were charged 5 + 2 and 3, of a deposit of 100; the first holds 9.
+    /// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.
     fn audit(first: &Key, second: &Key, account: Account) -> Audit {
-        let mut auditor = Auditor::default();
-        auditor.archived(key(1), nanos(5));
-        auditor.entry(key(2), nanos(3));
-        auditor.entry(key(1), nanos(2));
+        let mut auditor = Auditor::new(true);
+        for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
+            auditor.entry(number, key(id), nanos(delta), nanos(used_after));
+        }
         auditor.key(key(1), first, nanos(9));
         auditor.key(key(2), second, nanos(0));
         auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
     }
 
-    const SOUND: Account = Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9) };
+    const SOUND: Account = Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4 };
+
+    fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
+        Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) }
+    }
 
     #[test]
     fn books_that_add_up_are_sound() {
-        let sound = Audit { entries: 2, keys: 2, wrong: Vec::new() };
+        let sound = Audit { entries: 4, keys: 2, wrong: Vec::new() };
         assert_eq!(audit(&spent(7, 9), &spent(3, 0), SOUND), sound);
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_it_should_be() {
-        let wrong =
-            |figure, recorded, proven| Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) };
+    fn a_wrong_figure_is_named_with_its_proven_value() {
         let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
         assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::KeyHeld(key(2)), 1, 0)]);
-        let account = Account { credit: nanos(91), held: nanos(0) };
+        let account = Account { credit: nanos(91), held: nanos(0), tick: 4 };
         let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
         assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
     }
 
     #[test]
-    fn charges_of_a_key_that_is_not_there_are_found() {
-        let mut auditor = Auditor::default();
-        auditor.entry(key(1), nanos(4));
+    fn a_missing_entry_breaks_the_chain_of_balances() {
+        let mut auditor = Auditor::new(true);
+        auditor.entry(1, key(1), nanos(5), nanos(5));
+        auditor.entry(3, key(1), nanos(2), nanos(10));
+        auditor.key(key(1), &spent(10, 0), nanos(0));
+        let account = Account { credit: nanos(90), ..Account::default() };
+        let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
+        assert_eq!(found, [wrong(Figure::Entry(key(1), 3), 10, 7)]);
+    }
+
+    #[test]
+    fn a_journal_without_its_beginning_proves_the_rest() {
+        let books = |complete| {
+            let mut auditor = Auditor::new(complete);
+            auditor.entry(8, key(1), nanos(5), nanos(25));
+            auditor.key(key(1), &spent(25, 0), nanos(0));
+            auditor.key(key(2), &spent(30, 0), nanos(0));
+            let account = Account { credit: nanos(45), ..Account::default() };
+            auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
+        };
+        assert_eq!(books(false), []);
+        let unproven = [
+            wrong(Figure::Entry(key(1), 8), 25, 5),
+            wrong(Figure::Used(key(2)), 30, 0),
+            wrong(Figure::Credit, 45, 75),
+        ];
+        assert_eq!(books(true), unproven);
+    }
+
+    #[test]
+    fn entries_of_a_key_that_does_not_exist_are_found() {
+        let mut auditor = Auditor::new(true);
+        auditor.entry(1, key(1), nanos(4), nanos(4));
         assert_eq!(auditor.unknown().collect::<Vec<_>>(), [key(1)]);
-        let account = Account { credit: nanos(6), held: nanos(0) };
+        let account = Account { credit: nanos(6), ..Account::default() };
         let found = auditor.account(account, nanos(0), [nanos(10)].into_iter()).wrong;
-        assert_eq!(found, [Wrong { figure: Figure::Used(key(1)), recorded: nanos(0), proven: nanos(4) }]);
+        assert_eq!(found, [wrong(Figure::Used(key(1)), 0, 4)]);
     }
 }

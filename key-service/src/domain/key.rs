@@ -14,9 +14,9 @@ use super::ledger;
 pub struct ApiKey {
     /// Its identifier; keys sort by it in the order of their creation.
     pub id: KeyId,
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub label: String,
-    /// What may be shown of its plaintext.
+    /// The part of its plaintext that may be shown.
     pub hint: String,
     /// When it was made.
     pub created_at: Timestamp,
@@ -27,11 +27,11 @@ pub struct ApiKey {
 /// A key to be made.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Who owns it.
+    /// Its owner.
     pub account: AccountId,
     /// The key, not used yet.
     pub key: ApiKey,
-    /// What is stored of its plaintext.
+    /// The digest of its plaintext.
     pub digest: Digest,
 }
 
@@ -63,6 +63,7 @@ impl Status {
 }
 
 /// A change to a key: outer `None` leaves the field, inner `None` clears it.
+#[expect(clippy::option_option, reason = "a patch leaves a field as it is, clears it, or sets it")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPatch {
     /// A new label.

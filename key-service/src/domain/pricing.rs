@@ -1,4 +1,4 @@
-//! What tokens cost, rounded up once, and how many tokens an amount pays for.
+//! The cost of tokens, rounded up once, and the tokens that an amount pays for.
 
 use shared::{catalog::Price, money::NanoUsd, tokens::Usage};
 
@@ -7,7 +7,7 @@ const TOKENS_PER_PRICE: i128 = 1_000_000;
 
 /// `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`, or [`NanoUsd::MAX`] where that is
 /// less: nothing costs more than an account can ever own.
-pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
+pub(crate) fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let cached = usage.cached.min(usage.prompt);
     let scaled = times(usage.prompt - cached, price.input)
         .saturating_add(times(cached, price.cached_input))
@@ -16,13 +16,13 @@ pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
 }
 
 /// The most that a prompt and so much output can cost, whatever of the prompt turns out to be cached.
-pub fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
+pub(crate) fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
     round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.output)))
 }
 
 /// The most output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; all of `wanted` if
 /// they are.
-pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, wanted: u64) -> u64 {
+pub(crate) fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, wanted: u64) -> u64 {
     let rest = i128::from(amount.nanos()) * TOKENS_PER_PRICE - times(prompt, dearer_input(price));
     if rest < 0 {
         return 0;

@@ -1,17 +1,17 @@
-//! What a key used of a model on a day: counters that grow with every settlement.
+//! Counters of the use that a key makes of a model on a day, changed by every settlement.
 
 use std::fmt;
 
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
-use super::ledger::{Record, Settlement};
+use super::ledger::{Entry, Record, Settlement};
 
 /// Most tokens of a kind that one request adds: a million times what any model takes. What an upstream claims beyond
 /// that is nonsense, and would drown what others counted.
-pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
+pub(crate) const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
 /// Where every counter stops: the largest integer that stores whose numbers are doubles (Lua inside Redis) hold exactly.
-pub const COUNTED: u64 = (1 << 53) - 1;
+pub(crate) const COUNTED: u64 = (1 << 53) - 1;
 
 /// Milliseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -20,27 +20,27 @@ const DAY: i64 = 24 * 60 * 60 * 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(i64);
 
-/// What was counted. No counter passes [`COUNTED`].
+/// Counters. None passes [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Generations that were billed, those that cost nothing included.
     pub requests: u64,
     /// Their tokens.
     pub usage: Usage,
-    /// What was charged for them.
+    /// Charged for them. Below zero on a day whose corrections gave back more than was billed.
     pub charged: NanoUsd,
 }
 
-/// What a step of a generation adds, and to which counters.
+/// An addition to the counters of a key, a model and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Added {
+pub(crate) struct Added {
     /// The key that paid.
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
     /// The day on which it was billed.
     pub day: Day,
-    /// How much.
+    /// The addition.
     pub counts: Counts,
 }
 
@@ -88,36 +88,33 @@ impl Counts {
                 cached: stopped(self.usage.cached, other.usage.cached),
                 completion: stopped(self.usage.completion, other.usage.completion),
             },
-            charged: NanoUsd::from_nanos(stopped(nanos(self.charged), nanos(other.charged)).cast_signed()),
+            charged: NanoUsd::from_nanos(
+                self.charged.nanos().saturating_add(other.charged.nanos()).min(COUNTED.cast_signed()),
+            ),
         }
     }
 }
 
-/// What the step from one record of a generation to the next adds to the counters; nothing unless it billed something
-/// new. A first settlement counts a request. A late capture adds what its expiry had not counted, on its own day;
-/// tokens that expiry counted too many stay counted.
-pub fn added(before: &Record, after: &Record) -> Option<Added> {
-    let Record::Closed(settled) = after else { return None };
-    let counts = match before {
-        Record::Closed(earlier) if earlier == settled => return None,
+/// The change of the counters by an entry of the journal; `before` is what was recorded of the generation. A first
+/// settlement counts a request. The correction of an expiry counts on its own day: the charge may be below zero, and
+/// tokens that the expiry counted too many stay counted.
+pub(crate) fn added(before: &Record, entry: &Entry) -> Added {
+    let usage = counted(&entry.settlement);
+    let (requests, usage) = match before {
         Record::Closed(earlier) => {
-            let (before, after) = (counted(earlier), counted(settled));
-            Counts {
-                requests: 0,
-                usage: Usage {
-                    prompt: after.prompt.saturating_sub(before.prompt),
-                    cached: after.cached.saturating_sub(before.cached),
-                    completion: after.completion.saturating_sub(before.completion),
-                },
-                charged: settled.charged.left_after(earlier.charged),
-            }
+            let earlier = counted(earlier);
+            let more = Usage {
+                prompt: usage.prompt.saturating_sub(earlier.prompt),
+                cached: usage.cached.saturating_sub(earlier.cached),
+                completion: usage.completion.saturating_sub(earlier.completion),
+            };
+            (0, more)
         }
-        Record::None | Record::Open(_) | Record::Deposited(_) => {
-            Counts { requests: 1, usage: counted(settled), charged: settled.charged }
-        }
+        Record::None | Record::Open(_) | Record::Deposited(_) => (1, usage),
     };
-    let Settlement { key, ref model, at, .. } = *settled;
-    Some(Added { key, model: model.clone(), day: Day::of(at), counts })
+    let Settlement { key, ref model, at, .. } = entry.settlement;
+    let counts = Counts { requests, usage, charged: entry.delta };
+    Added { key, model: model.clone(), day: Day::of(at), counts }
 }
 
 fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
@@ -132,20 +129,16 @@ fn stopped(a: u64, b: u64) -> u64 {
     a.saturating_add(b).min(COUNTED)
 }
 
-fn nanos(amount: NanoUsd) -> u64 {
-    u64::try_from(amount.nanos()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::ledger::{
         Ending,
-        script::{START, key},
+        histories::{START, key},
     };
 
-    fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Record {
-        Record::Closed(Settlement {
+    fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
+        Settlement {
             key: key(1),
             model: "Model Flash".into(),
             usage: Usage { prompt, cached: 0, completion },
@@ -154,34 +147,33 @@ mod tests {
             ending,
             estimated: false,
             at: START,
-        })
+        }
     }
 
-    fn counts(before: &Record, after: &Record) -> Option<(u64, u64, u64, i64)> {
-        let Counts { requests, usage, charged } = added(before, after)?.counts;
-        Some((requests, usage.prompt, usage.completion, charged.nanos()))
-    }
-
-    #[test]
-    fn a_settlement_counts_a_request_and_its_repetition_nothing() {
-        let captured = settled(10, 5, 7, Ending::Captured);
-        assert_eq!(counts(&Record::None, &captured), Some((1, 10, 5, 7)));
-        assert_eq!(counts(&captured, &captured), None);
-        assert_eq!(counts(&captured, &Record::None), None);
-        assert_eq!(counts(&Record::None, &Record::Deposited(NanoUsd::MAX)), None);
+    fn counts(before: &Record, settlement: Settlement, delta: i64) -> (u64, u64, u64, i64) {
+        let delta = NanoUsd::from_nanos(delta);
+        let Counts { requests, usage, charged } =
+            added(before, &Entry { settlement, delta, used_after: NanoUsd::MAX }).counts;
+        (requests, usage.prompt, usage.completion, charged.nanos())
     }
 
     #[test]
-    fn a_late_capture_adds_what_is_missing_and_takes_nothing_away() {
-        let expired = settled(10, 5, 7, Ending::Expired);
-        assert_eq!(counts(&expired, &settled(10, 9, 11, Ending::Captured)), Some((0, 0, 4, 4)));
-        assert_eq!(counts(&expired, &settled(8, 9, 7, Ending::Captured)), Some((0, 0, 4, 0)));
+    fn a_settlement_counts_a_request() {
+        assert_eq!(counts(&Record::None, settled(10, 5, 7, Ending::Captured), 7), (1, 10, 5, 7));
+    }
+
+    #[test]
+    fn a_correction_counts_its_change() {
+        let expired = Record::Closed(settled(10, 5, 7, Ending::Expired));
+        assert_eq!(counts(&expired, settled(10, 9, 11, Ending::Captured), 4), (0, 0, 4, 4));
+        assert_eq!(counts(&expired, settled(8, 9, 2, Ending::Captured), -5), (0, 0, 4, -5));
     }
 
     #[test]
     fn nonsense_is_counted_up_to_a_bound_and_counters_stop_at_theirs() {
-        let absurd = added(&Record::None, &settled(u64::MAX, 1, NanoUsd::MAX.nanos(), Ending::Captured));
-        let absurd = absurd.unwrap().counts;
+        let settlement = settled(u64::MAX, 1, NanoUsd::MAX.nanos(), Ending::Captured);
+        let entry = Entry { settlement, delta: NanoUsd::MAX, used_after: NanoUsd::MAX };
+        let absurd = added(&Record::None, &entry).counts;
         assert_eq!(absurd.usage.prompt, COUNTED_PER_REQUEST);
         let twice = absurd.plus(absurd);
         assert_eq!((twice.requests, twice.charged.nanos()), (2, COUNTED.cast_signed()));

@@ -1,4 +1,4 @@
-//! What a client says about a key: read from the body of a request, checked before anything is done.
+//! The fields of a key in the body of a request, checked before anything is done.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ const MAX_BODY: usize = 64 << 10;
 /// RFC 7396, which every PATCH here is.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// What the client calls this attempt to make a key.
+/// The client's name for this attempt to make a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The key that a client asks for.

@@ -1,4 +1,4 @@
-//! The edge from what management refuses to what clients hear.
+//! The edge from management's refusals to the errors that clients see.
 
 use shared::{
     error::{ApiError, Code},
@@ -35,7 +35,7 @@ impl From<Error<Refusal>> for ApiError {
     }
 }
 
-/// What the client hears; a failure's cause is for the log alone.
+/// The error that the client sees; a failure's cause is for the log alone.
 fn said<R: Into<ApiError>>(error: Error<R>) -> ApiError {
     match error {
         Error::Refused(refused) => refused.into(),

@@ -27,7 +27,7 @@ const STREAMED_PAGE: usize = 500;
 pub(super) async fn respond(api: Api, account: AccountId, query: ListQuery) -> Result<Response, ApiError> {
     let ListQuery { limit, after, order, status } = query;
     let listing = Listing { after, order, status, limit: limit.unwrap_or(STREAMED_PAGE) };
-    // The first page is read before the status is sent: what is refused, or fails already, is told as an error.
+    // The first page is read before the status is sent: a refusal or an early failure is answered as an error.
     let page = api.management.list(account, listing).await?;
     let mut json = ListJson::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
@@ -53,7 +53,7 @@ fn unwritable(error: &serde_json::Error) -> ApiError {
 #[error("the listing broke off")]
 struct Broken;
 
-/// What is still to be sent.
+/// The rest of a listing, still to be sent.
 struct Rest {
     management: Arc<Management>,
     account: AccountId,

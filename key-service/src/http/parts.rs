@@ -1,4 +1,4 @@
-//! What is read from the head of a request before its body.
+//! The parts of a request's head that are read before its body.
 
 use std::convert::Infallible;
 

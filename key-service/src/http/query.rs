@@ -10,14 +10,14 @@ use shared::{
 
 use crate::{domain::key::Status, management::KeyRefused, store::Order};
 
-/// What a listing was asked for.
+/// The parameters of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListQuery {
     /// The size of the page; `None` is all keys.
     pub(super) limit: Option<usize>,
     /// Only keys behind this one.
     pub(super) after: Option<KeyId>,
-    /// Which end comes first.
+    /// The end that comes first.
     pub(super) order: Order,
     /// Only keys of this status.
     pub(super) status: Option<Status>,

@@ -1,4 +1,4 @@
-//! What only the operator does: accounts, their credit, and the management keys that govern them.
+//! The operator's own use-cases: accounts, their credit, and the management keys that govern them.
 
 use shared::{
     clock::random_bytes,
@@ -14,7 +14,7 @@ use crate::{
     store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, Unavailable},
 };
 
-/// Why something was not done to an account.
+/// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountRefused {
     /// There is an account of this name.

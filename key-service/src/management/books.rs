@@ -1,4 +1,4 @@
-//! What an operator reads of the books: the journal, what was used, and whether everything adds up.
+//! The books as an operator reads them: the journal, the counters of usage, and the audit.
 
 use std::ops::RangeInclusive;
 
@@ -21,7 +21,7 @@ impl Management {
         self.store.journal(account, after, limit).await
     }
 
-    /// What was counted on these days, of all of the account's keys or of one.
+    /// The counters of these days, of all of the account's keys or of one.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -31,7 +31,7 @@ impl Management {
         self.store.usage(account, days, key).await
     }
 
-    /// Whether the account's books add up. `None` where there is no such account.
+    /// Audits the account's books. `None` where there is no such account.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
         self.store.audit(account).await
     }

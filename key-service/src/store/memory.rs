@@ -10,14 +10,16 @@ use std::{
 use async_trait::async_trait;
 use shared::{
     digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    rpc::Principal,
     time::Timestamp,
 };
 
-use self::book::{AccountBook, Books, Promise};
+use self::book::{AccountBook, Promise, Shelf};
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
-    Order, Outcomes, Owner, Page, Store, Unavailable, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHold, DueHolds, Holders, Idempotency,
+    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Order, Outcomes, Page, Skew,
+    Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
@@ -26,21 +28,29 @@ use crate::domain::{
     usage::Day,
 };
 
+/// Due holds on a page.
+const DUE_AT_ONCE: usize = 512;
+
 /// A store in memory: for tests, and as the plainest reading of what a store is.
 #[derive(Debug, Default)]
-pub struct Memory {
-    books: Mutex<Books>,
+pub(crate) struct Memory {
+    books: Mutex<Shelf>,
+    #[cfg(test)]
+    pub(crate) outage: super::suite::Outage,
 }
 
 impl Memory {
     /// An empty store.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// A panic elsewhere cannot have left the books half written: the ledger decides before anything is changed.
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
+    fn books(&self) -> Result<MutexGuard<'_, Shelf>, Unavailable> {
+        #[cfg(test)]
+        self.outage.pass()?;
+        Ok(self.books.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -48,106 +58,77 @@ impl Memory {
 impl Memory {
     /// Writes past the ledger.
     pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
-        self.books().accounts.get_mut(&account).unwrap().doctor(fault);
+        self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
     }
 }
 
 #[async_trait]
-impl Store for Memory {
+impl Ledger for Memory {
     async fn execute(
         &self,
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Unavailable> {
-        Ok(match self.books().accounts.get_mut(&account) {
+        Ok(match self.books()?.accounts.get_mut(&account) {
             Some(book) => commands.iter().map(|command| book.apply(command, now)).collect(),
             None => commands.iter().map(|_| Err(Refused::UnknownKey)).collect(),
         })
     }
 
-    async fn due_holds(&self, now: Timestamp, limit: usize) -> Result<Vec<DueHold>, Unavailable> {
-        let mut due = Vec::new();
-        for (account, book) in &self.books().accounts {
-            for (id, record) in &book.records {
-                if let (RecordId::Generation(generation), Record::Open(hold)) = (id, record)
-                    && hold.lease_until <= now
-                {
-                    let hold_due = DueHold { account: *account, key: hold.key, generation: *generation };
-                    due.push((hold.lease_until, hold_due));
-                }
+    async fn accounts_with_holds(&self) -> Holders {
+        match self.books() {
+            Ok(books) => {
+                let holding = books.accounts.iter().filter(|(_, book)| book.has_holds());
+                Holders { accounts: holding.map(|(id, _)| *id).collect(), missing: None }
             }
+            Err(unavailable) => Holders { accounts: Vec::new(), missing: Some(unavailable) },
         }
-        due.sort_by_key(|(lease_until, hold)| (*lease_until, hold.account, hold.generation));
-        Ok(due.into_iter().take(limit).map(|(_, hold)| hold).collect())
     }
 
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Owner>, Unavailable> {
-        Ok(self.books().credentials.get(&digest).copied())
-    }
-
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
-        let mut books = self.books();
-        if let Some((id, _)) = books.accounts.iter().find(|(_, book)| book.name == account.name) {
-            return Ok(*id == account.id);
-        }
-        books.accounts.insert(account.id, AccountBook::new(account));
-        Ok(true)
-    }
-
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
-        let summary = |(id, book): (&AccountId, &AccountBook)| AccountSummary {
-            id: *id,
-            name: book.name.clone(),
-            credit: book.money.credit,
-            held: book.money.held,
-            keys: book.keys.len() as u64,
-            created_at: book.created_at,
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+        let behind: Option<GenerationId> = after.and_then(|Cursor(last)| last.parse().ok());
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(DueHolds::default()) };
+        let due = |(id, record): (&RecordId, &Record)| match (id, record) {
+            (RecordId::Generation(generation), Record::Open(hold)) if hold.lease_until <= book.money.tick => {
+                Some(DueHold { key: hold.key, generation: *generation })
+            }
+            _ => None,
         };
-        Ok(self.books().accounts.iter().map(summary).collect())
+        let mut holds: Vec<_> = book.records.iter().filter_map(due).collect();
+        holds.retain(|hold| behind.is_none_or(|behind| hold.generation > behind));
+        holds.sort_by_key(|hold| hold.generation);
+        let more = holds.len() > DUE_AT_ONCE;
+        holds.truncate(DUE_AT_ONCE);
+        let next = holds.last().filter(|_| more).map(|hold| Cursor(hold.generation.to_string()));
+        Ok(DueHolds { holds, next })
     }
 
-    async fn create_management_key(&self, new: NewManagementKey) -> Result<(), Unavailable> {
-        let mut books = self.books();
-        let id = new.key.id;
-        books.account(new.account)?.management_keys.entry(id).or_insert(new.key);
-        books.credentials.insert(new.digest, Owner::ManagementKey(new.account, id));
-        Ok(())
+    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+        Ok(None)
     }
 
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
-        let books = self.books();
-        let keys = books.accounts.get(&account).map(|book| book.management_keys.values().cloned().collect());
-        Ok(keys.unwrap_or_default())
+    async fn ping(&self) -> Result<(), Unavailable> {
+        self.books().map(drop)
     }
+}
 
-    async fn management_key(
-        &self,
-        account: AccountId,
-        id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
-        Ok(self.books().accounts.get(&account).and_then(|book| book.management_keys.get(&id)).cloned())
+#[async_trait]
+impl Credentials for Memory {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
+        Ok(self.books()?.credentials.get(&digest).copied())
     }
+}
 
-    async fn revoke_management_key(
-        &self,
-        id: ManagementKeyId,
-        now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
-        let mut books = self.books();
-        let found = books.accounts.values_mut().find_map(|book| book.management_keys.get_mut(&id));
-        Ok(found.map(|key| {
-            key.revoked_at.get_or_insert(now);
-            key.clone()
-        }))
-    }
-
+#[async_trait]
+impl Keys for Memory {
     async fn create_key(
         &self,
         new: NewKey,
         idempotency: Option<Idempotency>,
     ) -> Result<Created, Unavailable> {
-        let mut books = self.books();
+        let mut books = self.books()?;
         let book = books.account(new.account)?;
         if let Some(attempt) = idempotency {
             if let Some(created) = book.promised(&new.key, &attempt) {
@@ -159,16 +140,16 @@ impl Store for Memory {
         }
         let id = new.key.id;
         let key = book.keys.entry(id).or_insert(new.key).clone();
-        books.credentials.insert(new.digest, Owner::ApiKey(new.account, id));
+        books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
         Ok(Created::New(key))
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
-        Ok(self.books().accounts.get(&account).and_then(|book| book.keys.get(&id)).cloned())
+        Ok(self.books()?.accounts.get(&account).and_then(|book| book.keys.get(&id)).cloned())
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
-        let books = self.books();
+        let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
         let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(match page.order {
@@ -188,13 +169,17 @@ impl Store for Memory {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-    ) -> Result<Option<Result<ApiKey, AlreadyRevoked>>, Unavailable> {
-        let mut books = self.books();
+    ) -> Result<Updated, Unavailable> {
+        let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
-        Ok(found.map(|key| {
-            *key = key.clone().updated(&patch)?;
-            Ok(key.clone())
-        }))
+        let Some(key) = found else { return Ok(Updated::NotFound) };
+        Ok(match key.clone().updated(&patch) {
+            Ok(updated) => {
+                key.clone_from(&updated);
+                Updated::Key(updated)
+            }
+            Err(AlreadyRevoked) => Updated::Revoked,
+        })
     }
 
     async fn revoke_key(
@@ -203,21 +188,83 @@ impl Store for Memory {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, Unavailable> {
-        let mut books = self.books();
+        let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
         Ok(found.map(|key| {
             *key = key.clone().revoked(now);
             key.clone()
         }))
     }
+}
 
+#[async_trait]
+impl Accounts for Memory {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
+        let mut books = self.books()?;
+        if let Some((id, _)) = books.accounts.iter().find(|(_, book)| book.name == account.name) {
+            return Ok(*id == account.id);
+        }
+        books.accounts.insert(account.id, AccountBook::new(account));
+        Ok(true)
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+        let summary = |(id, book): (&AccountId, &AccountBook)| AccountSummary {
+            id: *id,
+            name: book.name.clone(),
+            credit: book.money.credit,
+            held: book.money.held,
+            keys: book.keys.len() as u64,
+            created_at: book.created_at,
+        };
+        Ok(self.books()?.accounts.iter().map(summary).collect())
+    }
+
+    async fn create_management_key(&self, new: NewManagementKey) -> Result<(), Unavailable> {
+        let mut books = self.books()?;
+        let id = new.key.id;
+        books.account(new.account)?.management_keys.entry(id).or_insert(new.key);
+        books.credentials.insert(new.digest, Principal::ManagementKey(new.account, id));
+        Ok(())
+    }
+
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+        let books = self.books()?;
+        let keys = books.accounts.get(&account).map(|book| book.management_keys.values().cloned().collect());
+        Ok(keys.unwrap_or_default())
+    }
+
+    async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<Option<ManagementKey>, Unavailable> {
+        Ok(self.books()?.accounts.get(&account).and_then(|book| book.management_keys.get(&id)).cloned())
+    }
+
+    async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<Option<ManagementKey>, Unavailable> {
+        let mut books = self.books()?;
+        let found = books.accounts.values_mut().find_map(|book| book.management_keys.get_mut(&id));
+        Ok(found.map(|key| {
+            key.revoked_at.get_or_insert(now);
+            key.clone()
+        }))
+    }
+}
+
+#[async_trait]
+impl Books for Memory {
     async fn journal(
         &self,
         account: AccountId,
         after: u64,
         limit: usize,
     ) -> Result<JournalPage, Unavailable> {
-        let books = self.books();
+        let books = self.books()?;
         let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));
         Ok(JournalPage { entries: entries.unwrap_or_default(), gone_until: 0 })
     }
@@ -228,14 +275,10 @@ impl Store for Memory {
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable> {
-        Ok(self.books().accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
+        Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
-        Ok(self.books().accounts.get(&account).map(AccountBook::audit))
-    }
-
-    async fn ping(&self) -> Result<(), Unavailable> {
-        Ok(())
+        Ok(self.books()?.accounts.get(&account).map(AccountBook::audit))
     }
 }

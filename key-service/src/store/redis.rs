@@ -6,28 +6,29 @@
 //! What survives depends on how Redis writes its append-only file. With `appendfsync always` whatever was answered
 //! does. With `everysec` and a server that has `WAITAOF` (7.2) deposits, captures and changes of keys are answered when
 //! they are on disk as far as the server knows (some confirm too early), up to a second later. With `everysec` and an
-//! older server up to two seconds are lost with the machine, which a warning says at start. What a failover to a replica
-//! loses is what had not reached the replica.
+//! older server up to two seconds are lost, with the machine or with Redis alone where its disk is slow, which a warning
+//! says at start. What a failover to a replica loses is what had not reached the replica.
 
 mod accounts;
 mod admission;
 mod audit;
-mod barrier;
+mod batch;
+mod client;
 mod connection;
-mod fields;
-mod fold;
+mod durability;
 mod holders;
 mod journal;
+mod key_space;
 mod keys;
-mod link;
 mod management_keys;
-mod marks;
-mod names;
+mod records;
+mod schema;
 mod script;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod watermark;
 
 use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -37,6 +38,7 @@ use shared::{
     clock::{Clock, random_bytes},
     digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId},
+    rpc::Principal,
     time::Timestamp,
 };
 use tokio::{task::JoinHandle, time::interval};
@@ -44,48 +46,49 @@ use tokio::{task::JoinHandle, time::interval};
 #[cfg(test)]
 pub(super) use self::script::LEDGER;
 use self::{
-    admission::Sync,
-    barrier::Barrier,
+    batch::{Batch, Kept},
+    client::Client,
     connection::Source,
-    fold::{Fold, Kept},
-    holders::Holders,
-    link::Link,
-    marks::Marks,
-    names::Names,
+    durability::DurabilityWait,
+    holders::AccountIndex,
+    key_space::KeySpace,
     script::Scripts,
+    watermark::Watermark,
 };
-pub use self::{
-    settings::{Address, InvalidAddress, Settings},
+pub(crate) use self::{
+    settings::{Address, Settings},
     tls::Certificates,
 };
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
-    Outcomes, Owner, Page, Store, Unavailable, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHolds, Holders, Idempotency,
+    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Outcomes, Page, Skew,
+    Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewKey},
     ledger::Command,
     usage::Day,
 };
 
-/// How often the store is told that it was seen. A store that forgot a minute is noticed this much later at worst.
+/// Interval of the marks in the store. One that forgot a minute is noticed this much later at worst.
 const MARKED_EVERY: Duration = Duration::from_secs(5);
 
 /// A store in Redis.
-pub struct Redis {
-    link: Arc<Link>,
-    names: Names,
+pub(crate) struct Redis {
+    client: Arc<Client>,
+    key_space: KeySpace,
     scripts: Scripts,
-    holders: Holders,
-    barrier: Barrier,
+    index: AccountIndex,
+    durability: DurabilityWait,
+    clock: Arc<dyn Clock>,
     kept: Kept,
     marking: JoinHandle<()>,
 }
 
 /// The store cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] io::Error),
@@ -101,33 +104,27 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and makes sure that this Redis keeps what it is told and remembers what it was told.
-    pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let names = Names::new(&settings.prefix);
+    /// Connects, and makes sure that this Redis keeps what is written to it and has not forgotten what was. One that still
+    /// loads its data is waited for by the calls.
+    pub(crate) async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
-        let marks = Marks::open(names.clone(), &settings.data_dir, directory)?;
+        let watermark = Watermark::open(key_space.clone(), &settings.data_dir, directory)?;
         let source = Source::new(&settings.address, &settings.certificates)?;
-        let link = Arc::new(Link::connect(source, settings.volatile_allowed, marks).await?);
-        match link.sync().await {
-            Sync::BeforeAnswering => {}
-            Sync::Awaited => tracing::warn!(
-                "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
-                 early: set appendfsync to always (it is quicker, too)"
-            ),
-            Sync::Behind => {
-                tracing::warn!(
-                    "Redis may lose up to two seconds with its machine: set appendfsync to always"
-                );
-            }
+        let (volatile, names) = (settings.volatile_allowed, key_space.clone());
+        let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
+        let client = Arc::new(client);
+        if client.is_up().await {
+            client.mark(clock.now()).await?;
         }
-        link.mark(clock.now()).await?;
         Ok(Self {
-            marking: tokio::spawn(mark(Arc::clone(&link), clock)),
-            link,
-            names,
+            marking: tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))),
+            client,
+            key_space,
             scripts: Scripts::new(),
-            holders: Holders::new(),
-            barrier: Barrier::new(),
+            index: AccountIndex::new(Arc::clone(&clock)),
+            durability: DurabilityWait::new(),
+            clock,
             kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
         })
     }
@@ -143,13 +140,30 @@ impl Redis {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        self.holders.list(&self.link, &self.names, account, commands).await?;
-        let (link, ledger, names, kept) = (&self.link, &self.scripts.ledger, &self.names, self.kept);
-        let outcomes = Fold { link, ledger, names, kept, account, now }.execute(commands).await?;
+        let (client, key_space) = (&self.client, &self.key_space);
+        self.index.list(client, key_space, account, commands).await?;
+        let (ledger, kept) = (&self.scripts.ledger, self.kept);
+        let outcomes = Batch { client, ledger, key_space, kept, account, now }.execute(commands).await?;
         if commands.iter().any(must_survive) {
             self.confirm_account(account).await?;
         }
         Ok(outcomes)
+    }
+
+    /// Our clock less that of the server that differs most.
+    async fn skew(&self) -> RedisResult<Skew> {
+        let asked = self.clock.now();
+        let answers = self.client.ask_masters(cmd("TIME")).await?;
+        let ours = i64::midpoint(asked.millis(), self.clock.now().millis());
+        let mut most = Skew { millis: 0 };
+        for answer in answers {
+            let (seconds, micros): (i64, i64) = ::redis::from_redis_value(answer)?;
+            let millis = ours.saturating_sub(seconds.saturating_mul(1000).saturating_add(micros / 1000));
+            if millis.unsigned_abs() > most.millis.unsigned_abs() {
+                most = Skew { millis };
+            }
+        }
+        Ok(most)
     }
 }
 
@@ -159,25 +173,27 @@ impl Drop for Redis {
     }
 }
 
-/// Tells the store every few seconds that it was seen.
-async fn mark(link: Arc<Link>, clock: Arc<dyn Clock>) {
+/// Marks the store every few seconds as seen.
+async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     let mut ticks = interval(MARKED_EVERY);
     ticks.tick().await; // the first is at once, and that was done already
     loop {
         ticks.tick().await;
-        if let Err(e) = link.mark(clock.now()).await {
+        if let Err(e) = client.mark(clock.now()).await {
             tracing::error!(error = %e, "cannot note that Redis was seen");
         }
     }
 }
 
-/// Whether the answer tells someone that money has moved. A hold that is lost with its Redis has moved none.
+/// Whether the answer says that money has moved. A hold that is lost with its Redis has moved none.
 fn must_survive(command: &Command) -> bool {
     match command {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => true,
-        Command::Check { .. } | Command::Hold { .. } | Command::Extend { .. } | Command::Release { .. } => {
-            false
-        }
+        Command::Tick { .. }
+        | Command::Check { .. }
+        | Command::Hold { .. }
+        | Command::Extend { .. }
+        | Command::Release { .. } => false,
     }
 }
 
@@ -193,7 +209,7 @@ impl From<RedisError> for Unavailable {
 }
 
 #[async_trait]
-impl Store for Redis {
+impl Ledger for Redis {
     async fn execute(
         &self,
         account: AccountId,
@@ -203,14 +219,69 @@ impl Store for Redis {
         Ok(self.apply(account, &commands, now).await?)
     }
 
-    async fn due_holds(&self, now: Timestamp, limit: usize) -> Result<Vec<DueHold>, Unavailable> {
-        Ok(holders::due(&self.link, &self.names, &self.scripts.forget_holder, now, limit).await?)
+    async fn accounts_with_holds(&self) -> Holders {
+        self.index.accounts(&self.client, &self.key_space).await
     }
 
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Owner>, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+        Ok(holders::due(&self.client, &self.key_space, account, after).await?)
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+        Ok(Some(self.skew().await?))
+    }
+
+    async fn ping(&self) -> Result<(), Unavailable> {
+        Ok(self.client.ask(&cmd("PING")).await?)
+    }
+}
+
+#[async_trait]
+impl Credentials for Redis {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
         Ok(self.owner(&digest).await?)
     }
+}
 
+#[async_trait]
+impl Keys for Redis {
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Created, Unavailable> {
+        self.make_key(&key, idempotency.as_ref()).await?.ok_or_else(|| no_account(key.account))
+    }
+
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
+        Ok(self.read_key(account, id).await?)
+    }
+
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
+        Ok(self.read_keys(account, page).await?)
+    }
+
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Updated, Unavailable> {
+        Ok(self.change_key(account, id, &patch).await?)
+    }
+
+    async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, Unavailable> {
+        Ok(self.end_key(account, id, now).await?)
+    }
+}
+
+#[async_trait]
+impl Accounts for Redis {
     async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
         Ok(self.make_account(&account).await?)
     }
@@ -242,41 +313,10 @@ impl Store for Redis {
     ) -> Result<Option<ManagementKey>, Unavailable> {
         Ok(self.end_management_key(id, now).await?)
     }
+}
 
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Created, Unavailable> {
-        self.make_key(&key, idempotency.as_ref()).await?.ok_or_else(|| no_account(key.account))
-    }
-
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
-        Ok(self.read_key(account, id).await?)
-    }
-
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
-        Ok(self.read_keys(account, page).await?)
-    }
-
-    async fn update_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-    ) -> Result<Option<Result<ApiKey, AlreadyRevoked>>, Unavailable> {
-        Ok(self.change_key(account, id, &patch).await?)
-    }
-
-    async fn revoke_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable> {
-        Ok(self.end_key(account, id, now).await?)
-    }
-
+#[async_trait]
+impl Books for Redis {
     async fn journal(
         &self,
         account: AccountId,
@@ -297,9 +337,5 @@ impl Store for Redis {
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
         Ok(self.audited(account).await?)
-    }
-
-    async fn ping(&self) -> Result<(), Unavailable> {
-        Ok(self.link.ask(&cmd("PING")).await?)
     }
 }

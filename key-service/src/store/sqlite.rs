@@ -19,32 +19,38 @@ use std::{
 };
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use shared::{
     digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId},
+    rpc::Principal,
     time::Timestamp,
 };
 
-pub use self::file::OpenError;
+pub(crate) use self::file::OpenError;
 use self::{
     reader::Readers,
     tables::{accounts, journal, keys, management_keys, records, usage},
     writer::Writer,
 };
 use super::{
-    AccountSummary, Created, DueHold, Idempotency, JournalPage, ManagementKey, NewAccount, NewManagementKey,
-    Outcomes, Owner, Page, Store, Unavailable, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHolds, Holders, Idempotency,
+    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Outcomes, Page, Skew,
+    Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewKey},
     ledger::Command,
     usage::Day,
 };
 
+/// Due holds on a page.
+const DUE_AT_ONCE: usize = 512;
+
 /// A store in a file. Dropping it finishes what is queued and closes the file.
-pub struct Sqlite {
-    // Dropped first: whoever closes the file last folds the write-ahead log into it, and that is the writer's work.
+pub(crate) struct Sqlite {
+    // Dropped first: the last connection to close folds the write-ahead log into the file, and that is the writer's work.
     readers: Readers,
     writer: Writer,
     path: PathBuf,
@@ -52,20 +58,20 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens the file, makes it where there is none, and brings its tables up to date.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         let readers = Readers::open(path)?;
         Ok(Self { readers, writer, path: path.to_owned() })
     }
 }
 
-/// What callers hear of a failure of SQLite.
+/// A failure of SQLite as callers see it.
 fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable(error.to_string())
 }
 
 #[async_trait]
-impl Store for Sqlite {
+impl Ledger for Sqlite {
     async fn execute(
         &self,
         account: AccountId,
@@ -75,14 +81,77 @@ impl Store for Sqlite {
         self.writer.execute(account, commands, now).await
     }
 
-    async fn due_holds(&self, now: Timestamp, limit: usize) -> Result<Vec<DueHold>, Unavailable> {
-        self.readers.read(move |connection| records::due(connection, now, limit)).await
+    async fn accounts_with_holds(&self) -> Holders {
+        match self.readers.read(records::holders).await {
+            Ok(accounts) => Holders { accounts, missing: None },
+            Err(unavailable) => Holders { accounts: Vec::new(), missing: Some(unavailable) },
+        }
     }
 
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Owner>, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+        let behind = after.and_then(|Cursor(last)| last.parse().ok());
+        let due = move |connection: &Connection| records::due(connection, account, behind, DUE_AT_ONCE);
+        let holds = self.readers.read(due).await?;
+        let full = holds.len() == DUE_AT_ONCE;
+        let next = holds.last().filter(|_| full).map(|hold| Cursor(hold.generation.to_string()));
+        Ok(DueHolds { holds, next })
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+        Ok(None)
+    }
+
+    async fn ping(&self) -> Result<(), Unavailable> {
+        self.readers.read(file::ping).await
+    }
+}
+
+#[async_trait]
+impl Credentials for Sqlite {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
         self.readers.read(move |connection| accounts::owner(connection, &digest)).await
     }
+}
 
+#[async_trait]
+impl Keys for Sqlite {
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Created, Unavailable> {
+        self.writer.write(move |connection| keys::create(connection, &key, idempotency.as_ref())).await
+    }
+
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
+        self.readers.read(move |connection| keys::get(connection, account, id)).await
+    }
+
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
+        self.readers.read(move |connection| keys::list(connection, account, page)).await
+    }
+
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Updated, Unavailable> {
+        self.writer.write(move |connection| keys::update(connection, account, id, &patch)).await
+    }
+
+    async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, Unavailable> {
+        self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
+    }
+}
+
+#[async_trait]
+impl Accounts for Sqlite {
     async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
         self.writer.write(move |connection| accounts::create(connection, &account)).await
     }
@@ -114,41 +183,10 @@ impl Store for Sqlite {
     ) -> Result<Option<ManagementKey>, Unavailable> {
         self.writer.write(move |connection| management_keys::revoke(connection, id, now)).await
     }
+}
 
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Created, Unavailable> {
-        self.writer.write(move |connection| keys::create(connection, &key, idempotency.as_ref())).await
-    }
-
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
-        self.readers.read(move |connection| keys::get(connection, account, id)).await
-    }
-
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
-        self.readers.read(move |connection| keys::list(connection, account, page)).await
-    }
-
-    async fn update_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-    ) -> Result<Option<Result<ApiKey, AlreadyRevoked>>, Unavailable> {
-        self.writer.write(move |connection| keys::update(connection, account, id, &patch)).await
-    }
-
-    async fn revoke_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable> {
-        self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
-    }
-
+#[async_trait]
+impl Books for Sqlite {
     async fn journal(
         &self,
         account: AccountId,
@@ -170,9 +208,5 @@ impl Store for Sqlite {
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
         audit::run(&self.path, account).await
-    }
-
-    async fn ping(&self) -> Result<(), Unavailable> {
-        self.readers.read(file::ping).await
     }
 }

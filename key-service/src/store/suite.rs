@@ -1,13 +1,17 @@
-//! What every store must do: the same cases against each of them.
+//! The contract of a store: the same cases against each of them.
 
 mod accounts;
 mod books;
 pub(super) mod in_redis;
 mod keys;
+mod leases;
 mod listing;
 mod mutations;
+mod outage;
 pub(super) mod servers;
 mod spending;
+
+pub(crate) use outage::Outage;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,12 +25,12 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use super::{NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
+use super::{DueHold, NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
 use crate::domain::{
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress, Refused,
-        script::{START, deposit},
+        histories::{START, deposit},
     },
 };
 
@@ -45,10 +49,18 @@ macro_rules! contract {
                 }
                 books::{
                     entries_come_in_the_order_of_settlement,
-                    a_late_capture_moves_its_entry_to_the_end,
+                    a_correction_is_an_entry_of_its_own,
                     usage_is_counted_by_day_key_and_model,
                     books_are_sound_at_every_moment,
                     doctored_books_are_found,
+                }
+                leases::{
+                    holds_are_due_when_the_ledger_has_counted_their_lease,
+                    an_extension_counts_from_the_tick_it_comes_at,
+                    of_many_ticks_at_once_one_counts,
+                    accounts_with_holds_are_listed,
+                    a_hold_opened_again_for_another_key_is_due_once,
+                    due_holds_are_read_page_by_page,
                 }
                 keys::{
                     a_key_comes_back_as_it_was_made,
@@ -67,14 +79,15 @@ macro_rules! contract {
                 spending::{
                     an_unknown_account_is_refused_everything,
                     no_commands_have_no_outcomes,
-                    holds_are_due_when_their_lease_is_over_and_the_oldest_come_first,
                     the_largest_numbers_come_back,
                     holds_at_once_never_pass_the_limit,
                     holds_at_once_never_pass_the_credit,
                     a_capture_sent_by_many_at_once_is_billed_once,
                     changes_at_once_lose_no_money,
                     it_answers_a_ping,
-                    a_generation_held_again_for_another_key_is_due_once,
+                    a_capture_without_a_hold_is_billed_once,
+                    a_capture_of_a_forgotten_age_is_recorded_as_shortfall,
+                    a_capture_after_an_expiry_replaces_its_bill,
                 }
             }
 
@@ -114,7 +127,7 @@ pub(crate) trait Subject: Sized {
     async fn interrupt(&mut self) {}
 }
 
-/// What an audit has to find.
+/// A fault for an audit to find.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The key's `used` is one too much.
@@ -218,7 +231,7 @@ pub(super) fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-fn nanos(n: i64) -> NanoUsd {
+pub(crate) fn nanos(n: i64) -> NanoUsd {
     NanoUsd::from_nanos(n)
 }
 
@@ -228,14 +241,14 @@ fn digest(of: &str) -> Digest {
 
 /// The account of this number.
 async fn open_account(store: &dyn Store, n: u8) -> AccountId {
-    let id = ledger::script::account(n);
+    let id = ledger::histories::account(n);
     let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
     assert!(store.create_account(new).await.unwrap());
     id
 }
 
 /// The same, with credit.
-pub(super) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
+pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
     let command = Command::Deposit { id: deposit(0), amount: nanos(credit) };
     let outcome = Ok(Outcome::Deposited(nanos(credit)));
@@ -246,7 +259,7 @@ pub(super) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> 
 /// A key of this number, to be made.
 fn new_key(account: AccountId, n: u8) -> NewKey {
     let key = ApiKey {
-        id: ledger::script::key(n),
+        id: ledger::histories::key(n),
         label: format!("Key {n}"),
         hint: format!("fg_api_{n}…"),
         created_at: after(n.into()),
@@ -256,22 +269,50 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
 }
 
 /// A key that may spend this much.
-pub(super) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
+pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
     new.key.spend.limit = limit.map(nanos);
     store.create_key(new, None).await.unwrap();
-    ledger::script::key(n)
+    ledger::histories::key(n)
 }
 
-pub(super) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_until: Timestamp) -> Command {
+pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
     let amount = nanos(amount);
     let model = "Model Flash".into();
-    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_until }
+    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_ticks }
 }
 
-pub(super) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
+pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage { prompt: 1, cached: 0, completion: cost.unsigned_abs() };
-    Command::Capture { key, generation, total: Progress { usage, cost: nanos(cost) }, estimated: false }
+    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost) });
+    Command::Capture { key, generation, model, total, estimated: false }
+}
+
+/// Lets lease time pass: so many ticks.
+pub(super) async fn tick(store: &dyn Store, account: AccountId, ticks: u64) {
+    let mut seen = None;
+    for _ in 0..=ticks {
+        let Ok(Outcome::Ticked(tick)) = execute_one(store, account, Command::Tick { seen }).await else {
+            panic!("the account has no lease time")
+        };
+        seen = Some(tick);
+    }
+}
+
+/// All due holds of the account, in the order of their generations.
+pub(super) async fn due_holds(store: &dyn Store, account: AccountId) -> Vec<DueHold> {
+    let (mut due, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.due_holds(account, after).await.unwrap();
+        due.extend(page.holds);
+        after = page.next;
+        if after.is_none() {
+            // A store may list a hold again that others changed meanwhile.
+            due.sort_by_key(|hold: &DueHold| hold.generation);
+            due.dedup();
+            return due;
+        }
+    }
 }
 
 async fn execute_one(store: &dyn Store, account: AccountId, command: Command) -> Result<Outcome, Refused> {
@@ -280,6 +321,6 @@ async fn execute_one(store: &dyn Store, account: AccountId, command: Command) ->
     outcomes.remove(0)
 }
 
-pub(super) async fn spend(store: &dyn Store, account: AccountId, key: KeyId) -> ledger::Key {
+pub(crate) async fn spend(store: &dyn Store, account: AccountId, key: KeyId) -> ledger::Key {
     store.key(account, key).await.unwrap().unwrap().spend
 }

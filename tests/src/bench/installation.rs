@@ -60,7 +60,7 @@ impl Installation {
                 Deployment::Services { gateways: each, key_services: each, redis: Form::AsInstalled }
             }
         };
-        let processes = deployment.start(data.path(), env).await;
+        let processes = deployment.start(data.path(), env, &[]).await;
         let operator = processes.operator();
         operator.cli(&["credits", "add", "--account", ACCOUNT, "--amount", CREDIT]);
         let management_key =
@@ -98,7 +98,7 @@ impl Installation {
 
     /// Its processes, those that clients speak to first.
     pub(super) fn parts(&self) -> Vec<Part> {
-        let Processes { gateways, key_services, redis } = &self.processes;
+        let Processes { gateways, key_services, redis, clocks: _ } = &self.processes;
         let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
         let key_services =
             key_services.iter().map(|service| Part { name: "key-service", pid: service.pid() });

@@ -28,7 +28,7 @@ use crate::{harness::FLASH, upstream::Script};
 /// Requests of one connection in one measurement, at most.
 const MOST_REQUESTS: u32 = 200_000;
 /// Time that any answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Streams that are opened together: all of them at once would measure the crowd at the door.
 const OPENED_TOGETHER: usize = 50;
 /// Bytes that a read may bring.
@@ -187,6 +187,16 @@ struct Connection {
     answer: Vec<u8>,
 }
 
+/// Reads a stream until its connection is dropped.
+fn drain(mut connection: Connection) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            connection.answer.clear();
+            connection.read().await;
+        }
+    })
+}
+
 impl Connection {
     async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("the server accepts connections");
@@ -306,14 +316,9 @@ impl Held {
                 while memmem::find(&connection.answer, b"\"content\":\" ").is_none() {
                     connection.read().await;
                 }
-                tokio::spawn(async move {
-                    loop {
-                        connection.answer.clear();
-                        connection.read().await;
-                    }
-                })
+                connection
             });
-            held.0.extend(join_all(opening).await);
+            held.0.extend(join_all(opening).await.into_iter().map(drain));
             // One batch after the other, so that their tokens come at different moments.
             sleep(
                 pace * u32::try_from(OPENED_TOGETHER).expect("it is small")

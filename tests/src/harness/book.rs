@@ -111,6 +111,13 @@ impl Book {
         Entry(line)
     }
 
+    /// The tags of all requests of this key.
+    pub(super) fn tags_of(&self, key: &str) -> Vec<String> {
+        let entries = self.entries.lock().unwrap();
+        let lines = entries.iter().map(|line| line.lock().unwrap());
+        lines.filter(|line| line.key == key).map(|line| line.tag.clone()).collect()
+    }
+
     /// The process at this address is about to be killed.
     pub(super) fn crashed(&self, address: &str) {
         for line in &*self.entries.lock().unwrap() {

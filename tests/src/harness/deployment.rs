@@ -1,11 +1,15 @@
 //! Which processes make up an installation, and how they find each other.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::{
     ACCOUNT, FIRST_CREDIT,
     redis::{Form, Redis},
     server::{Server, Settings},
+    wall_clock::WallClock,
 };
 
 /// What the services hash keys with, and what they know each other by.
@@ -51,20 +55,35 @@ pub(crate) struct Processes {
     pub(crate) key_services: Vec<Server>,
     /// None where the store is no process.
     pub(crate) redis: Option<Redis>,
+    /// The clocks of the key-services, where each has one of its own.
+    pub(crate) clocks: Vec<WallClock>,
 }
 
 impl Deployment {
-    /// Starts the processes, with the account of a first run. Each has a folder in `data` and this environment.
-    pub(crate) async fn start(self, data: &Path, env: Vec<(&'static str, String)>) -> Processes {
+    /// Starts the processes, with the account of a first run. Each has a folder in `data` and this environment, and each
+    /// key-service the clock of its number, in seconds ahead of the machine's, if there is one.
+    pub(crate) async fn start(
+        self,
+        data: &Path,
+        env: Vec<(&'static str, String)>,
+        clocks: &[i64],
+    ) -> Processes {
         match self {
             Self::AllInOne => Processes {
                 gateways: vec![Server::start(&Settings::all_in_one(data, env)).await],
                 key_services: Vec::new(),
                 redis: None,
+                clocks: Vec::new(),
             },
             Self::Services { gateways, key_services, redis } => {
                 let redis = Redis::start(redis, &data.join("redis")).await;
-                services(data, &env, gateways, key_services, redis).await
+                let clock = |(number, seconds): (usize, &i64)| {
+                    let clock = WallClock::new(&folder(data, "key-service", number));
+                    clock.set(*seconds);
+                    clock
+                };
+                let clocks = clocks.iter().enumerate().map(clock).collect();
+                services(data, &env, gateways, key_services, redis, clocks).await
             }
         }
     }
@@ -83,17 +102,18 @@ async fn services(
     gateways: usize,
     key_services: usize,
     redis: Redis,
+    clocks: Vec<WallClock>,
 ) -> Processes {
     let settings = |program: &'static str, number: usize, own: Vec<(&'static str, String)>| {
-        let data = data.join(format!("{program}-{number}"));
-        fs::create_dir_all(&data).unwrap();
+        let data = folder(data, program, number);
         let token = ("FAREGATE_INTERNAL_TOKEN", INTERNAL_TOKEN.to_owned());
         let env = env.iter().cloned().chain([token]).chain(own).collect();
         Settings { program, data, env }
     };
     let of_key_service = |number| {
-        let pepper = ("FAREGATE_PEPPER", PEPPER.to_owned());
-        settings("key-service", number, vec![pepper, ("FAREGATE_STORE", redis.url())])
+        let mut own = vec![("FAREGATE_PEPPER", PEPPER.to_owned()), ("FAREGATE_STORE", redis.url())];
+        own.extend(clocks.get(number).into_iter().flat_map(WallClock::env));
+        settings("key-service", number, own)
     };
     of_key_service(0).cli(&["accounts", "create", "--name", ACCOUNT, "--credit", FIRST_CREDIT]);
     let mut behind = Vec::new();
@@ -113,5 +133,12 @@ async fn services(
         ];
         before.push(Server::start(&settings("inference-gateway", number, urls)).await);
     }
-    Processes { gateways: before, key_services: behind, redis: Some(redis) }
+    Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
+}
+
+/// The folder of a process, which is made where it is missing.
+fn folder(data: &Path, program: &str, number: usize) -> PathBuf {
+    let folder = data.join(format!("{program}-{number}"));
+    fs::create_dir_all(&folder).unwrap();
+    folder
 }

@@ -191,6 +191,11 @@ impl Server {
         signal(self.pid(), "INT");
     }
 
+    /// Asks it to end, as a supervisor does.
+    pub fn terminate(&self) {
+        signal(self.pid(), "TERM");
+    }
+
     /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
     pub fn hang(&self) {
         signal(self.pid(), "STOP");

@@ -108,8 +108,12 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(asked: &Asked<'_>, script: Script) -> Self {
+    fn new(asked: &Asked<'_>, mut script: Script) -> Self {
         let (length, shortened) = asked.length(&script);
+        if script.event_tokens > 1 {
+            // The last event brings what there is.
+            script.completion_tokens = script.completion_tokens.min(length);
+        }
         let honest = match (shortened, script.tool_calls) {
             (true, _) => "length",
             (false, 0) => "stop",
@@ -220,6 +224,7 @@ fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
     let tail = match fault {
         Fault::CutBeforeUsage => vec![Step::Fault],
         Fault::NoDone => usage.into_iter().collect(),
+        Fault::StallBeforeDone => usage.into_iter().chain([Step::Fault]).collect(),
         _ => usage.into_iter().chain([Step::Done]).collect(),
     };
     Box::new(roles.chain(tokens(0..length)).chain(finishes).chain(tail))
@@ -237,21 +242,34 @@ struct Streaming {
 impl Streaming {
     /// The next piece of the stream; `None` at its end.
     async fn next(&mut self) -> Option<io::Result<String>> {
-        let Some(step) = self.steps.next() else {
-            self.running.end(End::Finished);
-            return None;
-        };
+        loop {
+            let Some(step) = self.steps.next() else {
+                self.running.end(End::Finished);
+                return None;
+            };
+            let piece = self.step(step).await?;
+            // An empty piece would end the body.
+            if piece.as_ref().is_ok_and(String::is_empty) {
+                continue;
+            }
+            return Some(piece);
+        }
+    }
+
+    /// One step; an empty piece where it sends nothing.
+    async fn step(&mut self, step: Step) -> Option<io::Result<String>> {
         match step {
-            Step::Role { choice } => Some(Ok(self.events.role(choice, self.continuous()))),
+            Step::Role { choice } => Some(Ok(self.events.role(choice, &self.plan.script, self.continuous()))),
             Step::Token { choice, index } => Some(Ok(self.token(choice, index).await)),
             Step::Fault => self.fault().await,
             Step::Finish { choice } => {
-                Some(Ok(self.events.finish(choice, &self.plan.finish, self.continuous())))
+                let Plan { script, finish, .. } = &self.plan;
+                Some(Ok(self.events.finish(choice, script, finish, self.continuous())))
             }
             Step::Usage => {
                 let told = self.plan.told(self.generated)?;
                 self.running.serve(self.plan.served(self.generated), Some(told));
-                Some(Ok(self.events.usage(told)))
+                Some(Ok(self.events.usage(&self.plan.script, told)))
             }
             Step::Done => {
                 self.running.end(End::Finished);
@@ -264,7 +282,7 @@ impl Streaming {
         if choice == 0 && index > 0 {
             sleep_ms(self.plan.script.pace_ms).await;
         }
-        self.generated += 1;
+        self.generated += self.plan.script.weight(self.plan.script.token(index));
         let told = self.continuous();
         self.running.serve(self.plan.served(self.generated), told);
         let style = self.plan.script.style;
@@ -278,6 +296,10 @@ impl Streaming {
         self.steps = Box::new(std::iter::empty());
         match self.plan.script.fault {
             Fault::Stall { .. } => pending().await,
+            Fault::StallBeforeDone => {
+                self.running.end(End::Finished);
+                pending().await
+            }
             Fault::Nonsense { .. } => {
                 self.running.end(End::Failed);
                 Some(Ok(self.events.data("<html>this is no event</html>")))

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::script::{Script, Usage};
 
 /// Requests remembered, at most: a test that sends more has lost its way.
-const MOST_RECORDS: usize = 20_000;
+const MOST_RECORDS: usize = 200_000;
 
 /// A chat request and what came of it.
 #[derive(Clone, Debug)]

@@ -30,11 +30,17 @@ impl Events {
     }
 
     /// The first chunk of a choice.
-    pub(super) fn role(&self, choice: u64, usage: Option<Usage>) -> String {
-        self.chunk(choice, r#""role":"assistant","content":"""#, None, None, usage)
+    pub(super) fn role(&self, choice: u64, script: &Script, usage: Option<Usage>) -> String {
+        self.chunk(
+            choice,
+            r#""role":"assistant","content":"""#,
+            None,
+            None,
+            usage.map(|usage| (script, usage)),
+        )
     }
 
-    /// A token of a choice.
+    /// A token of a choice; empty where it is not sent, or only with a later one.
     pub(super) fn token(
         &self,
         choice: u64,
@@ -47,6 +53,14 @@ impl Events {
             if self.style.repeats_calls { self.call_of(call) } else { r#""function":{"#.to_owned() }
         };
         let token = script.token(index);
+        let words = match token {
+            Token::Reasoning(_) if script.hidden_reasoning => return String::new(),
+            Token::Text(index) => match script.event(index) {
+                Some(words) => words,
+                None => return String::new(),
+            },
+            Token::Reasoning(_) | Token::Tool { .. } => String::new(),
+        };
         let mut delta = String::with_capacity(64);
         if self.style.role_everywhere {
             delta.push_str(r#""role":"assistant","#);
@@ -56,9 +70,7 @@ impl Events {
             Token::Reasoning(index) => {
                 write!(delta, r#""{}":"{}""#, self.style.reasoning.name(), word(index))
             }
-            Token::Text(index) => {
-                write!(delta, r#""{}":{}"#, script.text_field(), Value::from(script.word(index)))
-            }
+            Token::Text(_) => write!(delta, r#""{}":{}"#, script.text_field(), Value::from(words)),
             Token::Tool { call, part: 0 } => {
                 write!(delta, r#""tool_calls":[{{"index":{call},{}"arguments":""}}}}]"#, self.call_of(call))
             }
@@ -66,24 +78,24 @@ impl Events {
                 delta,
                 r#""tool_calls":[{{"index":{call},{}"arguments":{}}}}}]"#,
                 repeated(call),
-                Value::from(if part == 1 { ARGUMENTS.0 } else { ARGUMENTS.1 })
+                Value::from(if part == 1 { ARGUMENTS.0.to_owned() } else { last_arguments(script) })
             ),
         };
         let logprobs = match token {
             Token::Text(index) => self.alternatives.map(|most| logprobs(script, [script.word(index)], most)),
             Token::Reasoning(_) | Token::Tool { .. } => None,
         };
-        self.chunk(choice, &delta, logprobs, finish, usage)
+        self.chunk(choice, &delta, logprobs, finish, usage.map(|usage| (script, usage)))
     }
 
     /// The last chunk of a choice.
-    pub(super) fn finish(&self, choice: u64, reason: &str, usage: Option<Usage>) -> String {
-        self.chunk(choice, "", None, Some(reason), usage)
+    pub(super) fn finish(&self, choice: u64, script: &Script, reason: &str, usage: Option<Usage>) -> String {
+        self.chunk(choice, "", None, Some(reason), usage.map(|usage| (script, usage)))
     }
 
     /// The chunk that says the usage and nothing else.
-    pub(super) fn usage(&self, usage: Usage) -> String {
-        format!("data: {}],\"usage\":{}}}{}", self.head, usage_json(usage, self.style), self.gap())
+    pub(super) fn usage(&self, script: &Script, usage: Usage) -> String {
+        format!("data: {}],\"usage\":{}}}{}", self.head, usage_json(usage, script), self.gap())
     }
 
     /// A line that is no event.
@@ -102,7 +114,7 @@ impl Events {
         delta: &str,
         logprobs: Option<Value>,
         finish: Option<&str>,
-        usage: Option<Usage>,
+        usage: Option<(&Script, Usage)>,
     ) -> String {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
@@ -118,11 +130,11 @@ impl Events {
             Some(reason) => write!(out, r#""finish_reason":"{reason}"}}]"#),
             None => write!(out, r#""finish_reason":null}}]"#),
         };
-        if let Some(usage) = usage {
+        if let Some((script, usage)) = usage {
             let _ = if self.style.timings {
                 write!(out, r#","timings":{}"#, timings_json(usage))
             } else {
-                write!(out, r#","usage":{}"#, usage_json(usage, self.style))
+                write!(out, r#","usage":{}"#, usage_json(usage, script))
             };
         }
         let _ = write!(out, "}}{}", self.gap());
@@ -141,6 +153,12 @@ impl Events {
 
 /// The arguments of every tool call, in the pieces they come in.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
+
+/// The last piece of a call's arguments, as long as the script wants it.
+fn last_arguments(script: &Script) -> String {
+    let more = "x".repeat(usize::try_from(script.tool_bytes).expect("it is a length"));
+    format!("\"{more}{}", &ARGUMENTS.1[1..])
+}
 
 /// The probabilities of these tokens, and of so many alternatives to each, with members that no API has.
 fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
@@ -178,7 +196,7 @@ pub(super) fn whole(
         "system_fingerprint": "fp_scripted", "choices": choices,
     });
     if let Some(usage) = usage {
-        answer["usage"] = serde_json::from_str(&usage_json(usage, script.style)).unwrap();
+        answer["usage"] = serde_json::from_str(&usage_json(usage, script)).unwrap();
     }
     answer.to_string()
 }
@@ -200,7 +218,7 @@ fn message(script: &Script, length: u64) -> Value {
     if calls > 0 {
         let call = |index| {
             let id = script.style.call_ids.member(index);
-            let arguments = Value::from(format!("{}{}", ARGUMENTS.0, ARGUMENTS.1));
+            let arguments = Value::from(format!("{}{}", ARGUMENTS.0, last_arguments(script)));
             let call = format!(
                 r#"{{{id}"type":"function","function":{{"name":"lookup","arguments":{arguments}}}}}"#
             );
@@ -221,15 +239,21 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-fn usage_json(usage: Usage, style: Style) -> String {
+fn usage_json(usage: Usage, script: &Script) -> String {
     let Usage { prompt, cached, completion } = usage;
-    let details = if style.no_cached_tokens {
-        String::new()
-    } else {
-        format!(r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#)
-    };
+    let style = script.style;
+    let mut details = String::new();
+    if !style.no_cached_tokens {
+        details = format!(r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#);
+    }
+    let beside = if style.reasoning_beside { script.reasoning_tokens.min(completion) } else { 0 };
+    if beside > 0 {
+        // Writing to a string cannot fail.
+        let _ = write!(details, r#","completion_tokens_details":{{"reasoning_tokens":{beside}}}"#);
+    }
     format!(
-        r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}{details}}}"#,
+        r#"{{"prompt_tokens":{prompt},"completion_tokens":{},"total_tokens":{}{details}}}"#,
+        completion - beside,
         prompt.saturating_add(completion)
     )
 }

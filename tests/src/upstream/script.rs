@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 /// How the upstream answers one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about an upstream")]
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
@@ -23,6 +24,10 @@ pub struct Script {
     pub completion_tokens: u64,
     /// The first so many of them are reasoning.
     pub reasoning_tokens: u64,
+    /// Reasoning is generated and counted, but not sent.
+    pub hidden_reasoning: bool,
+    /// Tokens of text that each event of a stream brings; 0 is one.
+    pub event_tokens: u64,
     /// Said instead of the usual words, eight characters a token; `completion_tokens` then follows from it.
     pub says: String,
     /// Says its text as a refusal.
@@ -31,6 +36,8 @@ pub struct Script {
     pub tool_calls: u64,
     /// What it does instead once a tool has answered the last user message.
     pub then: Option<Box<Script>>,
+    /// Bytes that the arguments of each call have more; all of them come in one event, and count as a token for four.
+    pub tool_bytes: u64,
     /// Generates to the end whatever `max_tokens` says.
     pub ignores_max_tokens: bool,
     /// Milliseconds before the response's head.
@@ -59,10 +66,13 @@ impl Default for Script {
             context: None,
             completion_tokens: 5,
             reasoning_tokens: 0,
+            hidden_reasoning: false,
+            event_tokens: 0,
             says: String::new(),
             refuses: false,
             tool_calls: 0,
             then: None,
+            tool_bytes: 0,
             ignores_max_tokens: false,
             head_after_ms: 0,
             pace_ms: 0,
@@ -149,6 +159,8 @@ pub enum Fault {
     NoFinishReason,
     /// Everything but `[DONE]`.
     NoDone,
+    /// Everything but `[DONE]`, for which the connection stays open.
+    StallBeforeDone,
 }
 
 impl Fault {
@@ -166,7 +178,8 @@ impl Fault {
             | Self::StallBeforeHead
             | Self::CutBeforeUsage
             | Self::NoFinishReason
-            | Self::NoDone => None,
+            | Self::NoDone
+            | Self::StallBeforeDone => None,
         }
     }
 }
@@ -232,6 +245,8 @@ pub struct Style {
     pub reasoning: ReasoningField,
     /// Puts the last token on the finish chunk, as vLLM may.
     pub text_on_finish: bool,
+    /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
+    pub reasoning_beside: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
     /// Sends a comment before every token.
@@ -377,9 +392,26 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
+    /// The words of the event that ends with the text's so-and-so-many-th token; `None` where the event goes on.
+    pub(super) fn event(&self, index: u64) -> Option<String> {
+        let tokens = self.event_tokens.max(1);
+        let last = self.completion_tokens.saturating_sub(self.reasoning_tokens + 1);
+        let begins = index - index % tokens;
+        let ends = index + 1 == begins + tokens || index >= last;
+        ends.then(|| (begins..=index).map(|index| self.word(index)).collect())
+    }
+
     /// The text's first so many tokens.
     pub(super) fn words(&self, tokens: u64) -> String {
         (0..tokens).map(|index| self.word(index)).collect()
+    }
+
+    /// Tokens that one counts as: those of a tool call have weight where its arguments are long.
+    pub(super) fn weight(&self, token: Token) -> u64 {
+        match token {
+            Token::Tool { part: 2, .. } => 1 + self.tool_bytes / 4,
+            Token::Reasoning(_) | Token::Text(_) | Token::Tool { .. } => 1,
+        }
     }
 
     /// Tokens each choice would generate.

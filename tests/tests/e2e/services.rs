@@ -15,9 +15,12 @@ use tokio::time::sleep;
 
 use crate::caps;
 
+mod clocks;
 mod cluster;
 mod outages;
+mod random_faults;
 mod secured;
+mod spool;
 mod spread;
 
 /// A revocation ends streams within five seconds; the rest is for slow machines.

@@ -283,5 +283,6 @@ async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
 
     assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
     let took = stack.server().peak_memory() - before;
-    assert!(took < 4 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
+    // Freed pages count until the allocator gives them back.
+    assert!(took < 6 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
 }

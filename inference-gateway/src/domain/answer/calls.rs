@@ -70,7 +70,7 @@ pub(super) struct Piece {
     pub(super) index: u64,
     /// The id that is to be sent.
     pub(super) id: PieceId,
-    /// Whether its name is to be sent.
+    /// True if its name is to be sent.
     pub(super) name_is_new: bool,
 }
 

@@ -2,7 +2,7 @@
 
 /// Why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
+pub(crate) enum FinishReason {
     /// The model was done, or met a stop sequence.
     Stop,
     /// The limit of its output was reached.
@@ -15,10 +15,10 @@ pub enum FinishReason {
 
 impl FinishReason {
     /// Every reason there is.
-    pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
+    pub(crate) const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
 
     /// The reason as clients read it.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",

@@ -87,7 +87,7 @@ impl<'a> Said<'a> {
         self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref())
     }
 
-    /// Whether nothing at all is said, not even an empty text.
+    /// Returns whether nothing at all is said, not even an empty text.
     pub(super) fn is_nothing(&self) -> bool {
         self.texts().next().is_none() && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
     }

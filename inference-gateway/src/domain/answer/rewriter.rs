@@ -17,7 +17,7 @@ const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 
 /// Turns an upstream's chunks into ours. Whatever the upstream does, the client sees for each choice: first its role,
 /// then what is generated, then one finish reason, and nothing after it.
-pub struct Rewriter {
+pub(crate) struct Rewriter {
     generation: GenerationId,
     /// How each chunk begins.
     head: Bytes,
@@ -48,7 +48,7 @@ enum Progress {
 
 impl Rewriter {
     /// A stream of which nothing was written.
-    pub fn new(generation: Generation<'_>, include_usage: bool) -> Self {
+    pub(crate) fn new(generation: Generation<'_>, include_usage: bool) -> Self {
         let mut head = BytesMut::from("data: ");
         generation.write("chat.completion.chunk", &mut head);
         put(&mut head, r#","choices":["#);
@@ -58,7 +58,7 @@ impl Rewriter {
     }
 
     /// Writes what a chunk adds; nothing, where it adds nothing.
-    pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
         let empty = out.len();
@@ -77,14 +77,14 @@ impl Rewriter {
         }
     }
 
-    /// Whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
-    pub fn is_finished(&self) -> bool {
+    /// Returns whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
+    pub(crate) fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
         any(Progress::Finished) && !any(Progress::Open)
     }
 
     /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
-    pub fn cut(&mut self, out: &mut BytesMut) {
+    pub(crate) fn cut(&mut self, out: &mut BytesMut) {
         if self.choices.is_empty() {
             self.choices.push(State::default());
         }
@@ -107,7 +107,7 @@ impl Rewriter {
 
     /// Ends the stream: its usage, if that was asked for, and `[DONE]`. `cost` is what was billed; `None` where that is
     /// not known yet.
-    pub fn done(&self, usage: Reported, cost: Option<NanoUsd>, out: &mut BytesMut) {
+    pub(crate) fn done(&self, usage: Reported, cost: Option<NanoUsd>, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.head);
             put(out, r#"],"usage":"#);
@@ -119,7 +119,7 @@ impl Rewriter {
 
     /// Ends a stream that failed. SDKs take a stream that merely stops for a finished one, and what follows an error
     /// for its cure, so this is its last event.
-    pub fn error(error: &ApiError, out: &mut BytesMut) {
+    pub(crate) fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());
         put(out, "\n\n");

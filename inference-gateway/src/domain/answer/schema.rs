@@ -9,10 +9,10 @@ use shared::{ids::GenerationId, money::NanoUsd};
 use super::FinishReason;
 
 /// A whole answer.
-pub struct Completion;
+pub(crate) struct Completion;
 
 /// One event of a streamed answer.
-pub struct Chunk;
+pub(crate) struct Chunk;
 
 impl JsonSchema for Completion {
     fn schema_name() -> Cow<'static, str> {

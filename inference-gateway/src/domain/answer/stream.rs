@@ -10,7 +10,7 @@ use super::{
 use crate::domain::{chat::MAX_CHOICES, complaint::Complaint};
 
 /// One event of an upstream's stream.
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
     /// The upstream failed; what it says of it.
@@ -20,15 +20,15 @@ pub enum Event<'a> {
 }
 
 /// A piece of the answer, borrowed from its event.
-pub struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     /// What was used so far, or in all, if the upstream says so.
-    pub usage: Option<Reported>,
+    pub(crate) usage: Option<Reported>,
     /// What one choice used so far, if the upstream says that: its place, and the prompt with its own output.
-    pub choice_usage: Option<(usize, Reported)>,
+    pub(crate) choice_usage: Option<(usize, Reported)>,
     /// Bytes of what was generated, as JSON spells it: what an estimate of its tokens starts from.
-    pub text_bytes: u64,
+    pub(crate) text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
-    pub outputs: u64,
+    pub(crate) outputs: u64,
     pub(super) choices: Vec<Choice<'a>>,
 }
 
@@ -67,7 +67,7 @@ struct RawChoice<'a> {
 
 impl<'a> Event<'a> {
     /// Reads the payload of an event.
-    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
         if payload.trim_ascii() == b"[DONE]" {
             return Ok(Self::Done);
         }
@@ -114,13 +114,13 @@ impl<'a> Chunk<'a> {
         Self { usage: usage.and_then(Reported::read), choice_usage, text_bytes, outputs, choices }
     }
 
-    /// Whether something was generated.
-    pub const fn has_output(&self) -> bool {
+    /// Returns whether something was generated.
+    pub(crate) const fn has_output(&self) -> bool {
         self.outputs > 0
     }
 
     /// Why choices end with this chunk, if any do.
-    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
+    pub(crate) fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
         self.choices.iter().filter_map(|choice| choice.finish)
     }
 }

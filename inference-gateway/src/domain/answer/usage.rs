@@ -7,34 +7,15 @@ use shared::{json::RawValue, money::NanoUsd, tokens::Usage};
 use super::{put, put_number};
 
 /// A number of tokens that no context window comes near: larger ones are mistakes, and sums of smaller ones never overflow.
-/// What is possible for one request is told by [`Plausible`].
 const ABSURD_TOKENS: u64 = 1 << 32;
 
-/// What an upstream says was used.
+/// The usage that an upstream reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
+pub(crate) struct Reported {
     /// What is billed.
-    pub tokens: Usage,
+    pub(crate) tokens: Usage,
     /// Of the completion's tokens, those that were thoughts.
-    pub reasoning: u64,
-}
-
-/// The most that one request can use. An upstream that says more has not counted: one mistake of it must not empty an
-/// account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plausible {
-    /// Tokens of the prompt: the model's context window.
-    pub prompt: u64,
-    /// Output tokens of all choices: the model's most of each. Not what the request asks for, as an upstream that ignores
-    /// its limit has still generated what it says.
-    pub completion: u64,
-}
-
-impl Plausible {
-    /// Whether so much can have been used.
-    pub const fn allows(&self, usage: Usage) -> bool {
-        usage.prompt <= self.prompt && usage.completion <= self.completion
-    }
+    pub(crate) reasoning: u64,
 }
 
 #[derive(Deserialize)]
@@ -88,8 +69,10 @@ impl Reported {
         let raw: RawUsage<'_> = serde_json::from_str(usage.get()).ok()?;
         // No template renders a prompt of nothing: who says so has not counted.
         let prompt = count(raw.prompt_tokens).filter(|prompt| *prompt > 0)?;
-        let rest_of_total = || count(raw.total_tokens)?.checked_sub(prompt);
-        let completion = count(raw.completion_tokens).or_else(rest_of_total)?;
+        let rest_of_total = count(raw.total_tokens).and_then(|total| total.checked_sub(prompt));
+        let stated = count(raw.completion_tokens).or(rest_of_total)?;
+        // Some report reasoning beside the completion: the total has it all.
+        let completion = rest_of_total.map_or(stated, |rest| rest.max(stated));
         let cached = [
             details(raw.prompt_tokens_details).cached_tokens,
             raw.prompt_cache_hit_tokens,
@@ -97,11 +80,20 @@ impl Reported {
         ];
         let cached = cached.into_iter().find_map(count).unwrap_or(0);
         let reasoning = count(details(raw.completion_tokens_details).reasoning_tokens);
-        let reasoning = reasoning.or_else(|| count(raw.reasoning_tokens)).unwrap_or(0);
+        let reasoning =
+            reasoning.or_else(|| count(raw.reasoning_tokens)).unwrap_or(0).max(completion - stated);
         Some(Self {
             tokens: Usage { prompt, cached: cached.min(prompt), completion },
             reasoning: reasoning.min(completion),
         })
+    }
+
+    /// The last `usage` in the end of a body that is not read whole.
+    pub(crate) fn find_last(end: &[u8]) -> Option<Self> {
+        let name = memchr::memmem::rfind(end, br#""usage""#)?;
+        let value = end[name + r#""usage""#.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Box<RawValue>>();
+        Self::read(&values.next()?.ok()?)
     }
 
     /// Reads `timings`, which tell the same of one choice.
@@ -190,6 +182,13 @@ mod tests {
             ),
             (r#"{"prompt_tokens":12,"completion_tokens":5,"cached_tokens":8}"#, (12, 8, 5, 0)),
             (r#"{"prompt_tokens":12,"total_tokens":17}"#, (12, 0, 5, 0)),
+            // Reasoning beside the completion, as xAI reports it.
+            (r#"{"prompt_tokens":12,"completion_tokens":1,"total_tokens":399}"#, (12, 0, 387, 386)),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":1,"total_tokens":399,"completion_tokens_details":{"reasoning_tokens":386}}"#,
+                (12, 0, 387, 386),
+            ),
+            (r#"{"prompt_tokens":12,"completion_tokens":5,"total_tokens":7}"#, (12, 0, 5, 0)),
             (r#"{"prompt_tokens":12,"completion_tokens":null,"total_tokens":17}"#, (12, 0, 5, 0)),
             (r#"{"prompt_tokens":1,"completion_tokens":0,"unknown":[{}]}"#, (1, 0, 0, 0)),
         ] {
@@ -241,18 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_to_the_model_can_use_is_not_plausible() {
-        let plausible = Plausible { prompt: 100, completion: 20 };
-        for (prompt, completion, allowed) in [(100, 20, true), (101, 1, false), (1, 21, false)] {
-            assert_eq!(
-                plausible.allows(Usage { prompt, cached: 0, completion }),
-                allowed,
-                "{prompt} {completion}"
-            );
-        }
-    }
-
-    #[test]
     fn timings_tell_what_a_choice_has_used_so_far() {
         let read = |timings: &str| {
             let raw: &RawValue = serde_json::from_str(timings).unwrap();
@@ -273,6 +260,14 @@ mod tests {
         ] {
             assert_eq!(read(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn usage_is_found_at_the_end_of_a_body() {
+        let end = br#""}],"usage" : {"prompt_tokens":12,"completion_tokens":60000}, "id": "x"}"#;
+        assert_eq!(Reported::find_last(end).unwrap().tokens.completion, 60_000);
+        assert_eq!(Reported::find_last(br#"{"usage": {"prompt_tok"#), None);
+        assert_eq!(Reported::find_last(b"{}"), None);
     }
 
     #[test]

@@ -17,11 +17,11 @@ use crate::domain::chat::MAX_CHOICES;
 const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from its body.
-pub struct Completion<'a> {
+pub(crate) struct Completion<'a> {
     /// What was used, if the upstream says so.
-    pub usage: Option<Reported>,
+    pub(crate) usage: Option<Reported>,
     /// Bytes of all that was generated, as JSON spells it: what an estimate of its tokens starts from.
-    pub text_bytes: u64,
+    pub(crate) text_bytes: u64,
     choices: Vec<(Choice<'a>, FinishReason)>,
     length: usize,
 }
@@ -50,7 +50,7 @@ struct Choice<'a> {
 impl<'a> Completion<'a> {
     /// Reads a `chat.completion`; blanks in front of it, which some upstreams send to keep connections alive, are
     /// passed over.
-    pub fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
         let raw: Raw<'_> = serde_json::from_slice(body)?;
         if raw.error.is_some() {
             return Err(Nonsense::Error);
@@ -74,7 +74,7 @@ impl<'a> Completion<'a> {
 
     /// What was used, where the upstream says it of the first choice alone: that the others took as many tokens for as many
     /// bytes is an estimate.
-    pub fn usage_of_all(&self) -> Option<Reported> {
+    pub(crate) fn usage_of_all(&self) -> Option<Reported> {
         let mut usage = self.usage?;
         let first = self.choices.first().map_or(0, |(choice, _)| choice.message.text_bytes());
         if first > 0 {
@@ -83,13 +83,8 @@ impl<'a> Completion<'a> {
         Some(usage)
     }
 
-    /// Why each choice ended.
-    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
-        self.choices.iter().map(|(_, reason)| *reason)
-    }
-
     /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
-    pub fn write(&self, generation: Generation<'_>, usage: Reported, cost: Option<NanoUsd>) -> Bytes {
+    pub(crate) fn write(&self, generation: Generation<'_>, usage: Reported, cost: Option<NanoUsd>) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
         generation.write("chat.completion", &mut out);
         put(&mut out, r#","choices":["#);

@@ -25,7 +25,7 @@ const PER_PREAMBLE: u64 = 512;
 const PER_TOOL: u64 = 64;
 
 /// Bytes of text that are about one token.
-pub const BYTES_PER_TOKEN: u64 = 4;
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 /// Spaces that templates indent JSON by, per level.
 const INDENT: u64 = 4;
@@ -46,7 +46,7 @@ pub(super) struct Shown {
     bytes: u64,
     /// Tokens of the template's own, at most.
     markers: u64,
-    /// Whether tools, or the shape of an answer, have to be explained.
+    /// True if tools, or the shape of an answer, have to be explained.
     preamble: bool,
     /// Images, which no text shows.
     pub(super) images: u64,
@@ -85,14 +85,20 @@ impl Shown {
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// The most tokens that the prompt can have. No more than the context window, as an upstream refuses what is longer.
-    pub(super) fn bound(&self, model: &Model) -> u64 {
-        self.most(model).min(model.context_window)
+    /// Returns whether tools, or the shape of an answer, are explained to the model.
+    pub(super) const fn has_preamble(&self) -> bool {
+        self.preamble
     }
 
-    /// What to bill of the prompt where nobody counted it: a token of text is about [`BYTES_PER_TOKEN`] bytes.
+    /// The most tokens that the prompt can have. It may exceed the catalogue's context window: an upstream whose window is
+    /// larger takes such a prompt, and all of it has to be covered.
+    pub(super) fn bound(&self, model: &Model) -> u64 {
+        self.most(model)
+    }
+
+    /// The tokens of the prompt to bill if no count is to be had: a token of text is about [`BYTES_PER_TOKEN`] bytes.
     pub(super) fn estimate(&self, model: &Model) -> u64 {
-        self.most(model).div_ceil(BYTES_PER_TOKEN).min(model.context_window)
+        self.most(model).div_ceil(BYTES_PER_TOKEN)
     }
 
     fn most(&self, model: &Model) -> u64 {
@@ -153,29 +159,56 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
     Ok(bytes)
 }
 
-/// The bytes that NFC adds to a text, at most.
+/// The bytes that Unicode normalisation (NFC or NFKC, as tokenizers apply it) adds to a text, at most.
 fn growth(text: &str) -> u64 {
     if text.is_ascii() {
         return 0;
     }
-    let added = |c: char| match c {
+    text.chars().map(added_by_composition_or_compatibility).sum()
+}
+
+/// The bytes that one character may add. The ranges are those of Unicode 14, joined where characters between them are rare.
+const fn added_by_composition_or_compatibility(c: char) -> u64 {
+    match c {
+        '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,
         // A mark may come between a letter and its accent, which is then written apart; so is the stroke of ⫝̸.
-        '\u{300}'..='\u{36f}' | '\u{2adc}' => 2,
-        // Letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC takes apart.
-        '\u{958}'..='\u{95f}'
+        '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
+        // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC takes apart.
+        '\u{a0}'..='\u{be}'
+        | '\u{37a}'..='\u{385}'
+        | '\u{958}'..='\u{95f}'
         | '\u{9dc}'..='\u{9df}'
         | '\u{a33}'
         | '\u{a36}'
         | '\u{a59}'..='\u{a5e}'
         | '\u{b5c}'..='\u{b5d}'
+        | '\u{e33}'
+        | '\u{eb3}'
+        | '\u{edc}'..='\u{edd}'
         | '\u{f43}'..='\u{fb9}'
+        | '\u{2150}'..='\u{2189}'
+        | '\u{309b}'..='\u{309f}'
+        | '\u{30ff}'
+        | '\u{327c}'..='\u{327d}'
+        | '\u{32c0}'..='\u{32ff}'
         | '\u{fa6c}'..='\u{fad7}'
-        | '\u{fb1d}'..='\u{fb4e}' => 3,
-        // Notes of music.
+        | '\u{fb1d}'..='\u{fb4e}'
+        | '\u{fbdd}'..='\u{fdc7}' => 3,
+        '\u{13f}'..='\u{149}'
+        | '\u{1c4}'..='\u{1c6}'
+        | '\u{2d8}'..='\u{2dd}'
+        | '\u{247d}'..='\u{2487}'
+        | '\u{fb13}'..='\u{fb17}'
+        | '\u{fb4f}'
+        | '\u{fe71}'..='\u{fefc}' => 1,
+        '\u{3200}'..='\u{3243}' | '\u{fdf0}'..='\u{fdf9}' | '\u{1f12a}'..='\u{1f248}' => 5,
+        // Notes of music; quadruple primes and integrals; squared words; Arabic ligatures of a whole phrase.
         '\u{1d15e}'..='\u{1d1c0}' => 8,
+        '\u{2057}' | '\u{2a0c}' => 9,
+        '\u{3300}'..='\u{33fe}' => 15,
+        '\u{fdfa}'..='\u{fdfc}' => 30,
         _ => 0,
-    };
-    text.chars().map(added).sum()
+    }
 }
 
 #[cfg(test)]
@@ -268,6 +301,9 @@ mod tests {
             ("\u{344}", 4),
             ("é\u{323}", 5),
             ("\u{2adc}", 5),
+            ("\u{fdfa}", 33),
+            ("\u{3316}", 18),
+            ("\u{2057}", 12),
         ] {
             assert!(text.len() as u64 + growth(text) >= composed, "{text:?}");
         }

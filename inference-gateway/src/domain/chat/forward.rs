@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::{catalog::LimitParam, error::ApiError};
+use shared::{catalog::LimitParam, error::ApiError, tokens::Usage};
 
 use super::{bound::Shown, read::Value};
-use crate::domain::answer::Plausible;
 
-/// How an upstream is asked to tell, with every chunk of a stream, what was used so far.
+/// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It cannot.
+pub(crate) enum ProgressReports {
+    /// It does not report them.
     None,
     /// By `continuous_usage_stats`: as `usage`.
     Usage,
@@ -19,42 +18,45 @@ pub enum Progress {
     Timings,
 }
 
-/// What one upstream is told beyond what the client asked for.
+/// The members of a request that depend on the upstream it is sent to.
 #[derive(Clone, Copy, Debug)]
-pub struct Address<'a> {
+pub(crate) struct UpstreamParams<'a> {
     /// The name that it knows the model by.
-    pub model: &'a str,
-    /// What it calls the limit of its output.
-    pub limit_param: LimitParam,
-    /// What one choice may generate; `None` leaves it to the upstream, which stops where its context ends.
-    pub max_tokens: Option<u64>,
-    /// How it tells what was used so far.
-    pub progress: Progress,
-    /// What keeps the account's part of its cache apart, where it can.
-    pub cache_salt: Option<&'a str>,
+    pub(crate) model: &'a str,
+    /// The name of its limit of output.
+    pub(crate) limit_param: LimitParam,
+    /// Tokens that one choice may generate; `None` leaves it to the upstream, which stops where its context ends.
+    pub(crate) max_tokens: Option<u64>,
+    /// The form of its progress reports.
+    pub(crate) progress: ProgressReports,
+    /// Keeps the account's part of its cache apart, where it can.
+    pub(crate) cache_salt: Option<&'a str>,
 }
 
 /// A request that is checked against its model and ready to be sent.
 #[derive(Clone)]
-pub struct Forward {
-    /// Whether the answer is wanted as a stream.
-    pub stream: bool,
-    /// Whether a stream ends with its usage.
-    pub include_usage: bool,
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
+pub(crate) struct Forward {
+    /// True if the answer is wanted as a stream.
+    pub(crate) stream: bool,
+    /// True if a stream ends with its usage.
+    pub(crate) include_usage: bool,
     /// Output tokens wanted of each choice: what the request says, or the model's most.
-    pub max_tokens: u64,
-    /// Whether the request said it.
-    pub limited: bool,
+    pub(crate) max_tokens: u64,
+    /// True if the request said it.
+    pub(crate) limited: bool,
     /// Choices wanted, 1 to 8.
-    pub n: u64,
+    pub(crate) n: u64,
     /// Tokens of the images in the prompt, at most.
-    pub image_tokens: u64,
-    /// Tokens of the prompt, at most.
-    pub prompt_bound: u64,
-    /// Tokens of the prompt, where nobody counted them.
-    pub prompt_estimate: u64,
-    /// The most that an upstream can truly have used for it.
-    pub plausible: Plausible,
+    pub(crate) image_tokens: u64,
+    /// True if the prompt explains tools to the model, which not every exact count includes.
+    pub(crate) has_tools: bool,
+    /// Tokens of the prompt, at most, but for what an upstream's template adds beyond the usual.
+    pub(crate) prompt_bound: u64,
+    /// Tokens of the prompt, if no exact count is to be had.
+    pub(crate) prompt_estimate: u64,
+    /// The bounds that the catalogue names. A report beyond them is billed as reported, and logged.
+    pub(crate) bounds: Usage,
     /// Where in the rest the messages are that further requests of one conversation begin with too.
     pub(super) opening: Range<usize>,
     /// Everything but the head's members.
@@ -70,7 +72,7 @@ const OPENING_BYTES: usize = 4 << 10;
 
 impl Forward {
     /// The body for one upstream, in two pieces. The first is small; the second is shared by all attempts.
-    pub fn body(&self, to: Address<'_>) -> (Bytes, Bytes) {
+    pub(crate) fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
         head.push_str(&serde_json::Value::from(to.model).to_string());
@@ -87,28 +89,28 @@ impl Forward {
         if self.stream {
             head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
             head.push_str(match to.progress {
-                Progress::Usage => ",\"continuous_usage_stats\":true}",
-                Progress::Timings => "},\"timings_per_token\":true",
-                Progress::None => "}",
+                ProgressReports::Usage => ",\"continuous_usage_stats\":true}",
+                ProgressReports::Timings => "},\"timings_per_token\":true",
+                ProgressReports::None => "}",
             });
         }
         (Bytes::from(head), self.rest.clone())
     }
 
     /// Bytes that it keeps in memory.
-    pub fn prompt_bytes(&self) -> usize {
+    pub(crate) fn prompt_bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// Lets go of the prompt, which nobody is sent any more.
-    pub fn forget_prompt(&mut self) {
+    /// Frees the prompt, which is not sent again.
+    pub(crate) fn forget_prompt(&mut self) {
         self.rest = Bytes::new();
         self.opening = 0..0;
     }
 
-    /// What further requests of the same conversation, and others with the same long beginning, begin with too; `None`
+    /// The prefix that further requests of the same conversation share, and others with the same long beginning; `None`
     /// where the messages are so short that it does not matter which upstream has read them.
-    pub fn opening(&self) -> Option<&[u8]> {
+    pub(crate) fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then(|| &self.rest[self.opening.clone()])
     }
 }

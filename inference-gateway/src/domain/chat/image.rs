@@ -86,7 +86,7 @@ fn jpg_data(url: &str) -> Option<&str> {
     head.eq_ignore_ascii_case(HEAD).then_some(digits)
 }
 
-/// Whether these are digits of base64 alone.
+/// Returns whether these are digits of base64 alone.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
     // Each block is looked at to its end, which compiles to wide instructions.

@@ -15,7 +15,7 @@ use super::{
 /// Output tokens that no request may ask more of; a model's own bound may be lower.
 pub(super) const MAX_TOKENS: i64 = 131_072;
 /// Choices that one request may ask for.
-pub const MAX_CHOICES: u8 = 8;
+pub(crate) const MAX_CHOICES: u8 = 8;
 /// Sequences that may end an answer.
 pub(super) const MAX_STOPS: usize = 4;
 /// Between the likeliest word alone and mere chance.
@@ -60,7 +60,7 @@ pub(super) struct Limit {
     pub(super) name: &'static str,
 }
 
-/// Whether an upstream is sent this parameter from here.
+/// Returns whether an upstream is sent this parameter from here.
 pub(super) fn is_passed_on(name: &str) -> bool {
     PASSED_ON.iter().any(|(known, _)| *known == name)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A chat request as clients spell it. Members that are not described are accepted and dropped.
-pub struct ChatRequest;
+pub(crate) struct ChatRequest;
 
 impl JsonSchema for ChatRequest {
     fn schema_name() -> Cow<'static, str> {

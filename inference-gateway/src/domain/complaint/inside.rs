@@ -39,7 +39,7 @@ const TOKEN_CHARS: usize = 20;
 /// The same of what has letters alone.
 const LETTERS_ONLY_CHARS: usize = 40;
 
-/// Whether these words name an address, a credential, a file or a stack.
+/// Returns whether these words name an address, a credential, a file or a stack.
 pub(super) fn names_inside(message: &str) -> bool {
     let lower = message.to_lowercase();
     TELLTALES.iter().any(|telltale| lower.contains(telltale))
@@ -62,14 +62,14 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Whether it is `name:8000`. What begins with a number is a time or a place in a text.
+/// Returns whether it is `name:8000`. What begins with a number is a time or a place in a text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
         host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
     })
 }
 
-/// Whether it is the name of a host. Places in a request, such as `messages.0.content`, are no hosts.
+/// Returns whether it is the name of a host. Places in a request, such as `messages.0.content`, are no hosts.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }

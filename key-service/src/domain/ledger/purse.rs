@@ -1,17 +1,34 @@
-//! What an account and one of its keys can pay, and how it moves between them, holds and settlements.
+//! The balances of an account and one of its keys, and every movement between them, holds and settlements.
 
-use shared::{money::NanoUsd, time::Timestamp};
+use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};
 
 use super::{Account, Ending, Hold, Key, Progress, Refused, Settlement};
 
-/// The two pots that every payment comes out of.
+/// The use and cost of a generation that is to be billed.
+#[derive(Clone, Copy)]
+pub(super) struct Claim {
+    pub(super) total: Progress,
+    pub(super) estimated: bool,
+    pub(super) ending: Ending,
+    pub(super) at: Timestamp,
+}
+
+impl Claim {
+    /// The bill of which this much could be charged.
+    pub(super) fn settled(self, key: KeyId, model: &str, charged: NanoUsd) -> Settlement {
+        let Self { total: Progress { usage, cost }, estimated, ending, at } = self;
+        Settlement { key, model: model.to_owned(), usage, cost, charged, ending, estimated, at }
+    }
+}
+
+/// The two balances that every payment comes out of.
 pub(super) struct Purse {
     pub(super) account: Account,
     pub(super) key: Key,
 }
 
 impl Purse {
-    /// The order of checks is part of the public contract.
+    /// Refuses a key that may not spend. The order of checks is part of the public contract.
     pub(super) fn may_spend(&self, now: Timestamp) -> Result<(), Refused> {
         let key = &self.key;
         if key.revoked_at.is_some() {
@@ -54,13 +71,12 @@ impl Purse {
         Ok(amount)
     }
 
-    pub(super) fn extend(
-        &mut self,
-        hold: Hold,
-        most: NanoUsd,
-        progress: Progress,
-        lease_until: Timestamp,
-    ) -> Hold {
+    /// The tick at which a lease of so many ticks ends.
+    pub(super) fn lease(&self, ticks: u64) -> u64 {
+        self.account.tick.saturating_add(ticks)
+    }
+
+    pub(super) fn extend(&mut self, hold: Hold, most: NanoUsd, progress: Progress, lease_ticks: u64) -> Hold {
         let more = if self.key.revoked_at.is_some() {
             NanoUsd::ZERO
         } else {
@@ -72,57 +88,47 @@ impl Purse {
         Hold {
             amount: plus(hold.amount, more),
             reported,
-            lease_until: hold.lease_until.max(lease_until),
+            lease_until: hold.lease_until.max(self.lease(lease_ticks)),
             ..hold
         }
     }
 
-    /// Resolves a hold: what it covers is billed from it, what the cost exceeds it by from what else is left.
-    pub(super) fn settle(
-        &mut self,
-        hold: Hold,
-        total: Progress,
-        estimated: bool,
-        ending: Ending,
-        now: Timestamp,
-    ) -> Settlement {
-        let beyond = total.cost.left_after(hold.amount).min(self.available());
-        let charged = plus(total.cost.min(hold.amount), beyond);
+    /// Resolves a hold: the covered part of the cost is billed from it, the rest from what else is available.
+    pub(super) fn settle(&mut self, hold: &Hold, claim: Claim) -> Settlement {
+        let cost = claim.total.cost;
+        let beyond = cost.left_after(hold.amount).min(self.available());
+        let charged = plus(cost.min(hold.amount), beyond);
         self.give_back(hold.amount);
-        self.bill(charged, now);
-        Settlement {
-            key: hold.key,
-            model: hold.model,
-            usage: total.usage,
-            cost: total.cost,
-            charged,
-            ending,
-            estimated,
-            at: now,
-        }
+        self.bill(charged, claim.at);
+        claim.settled(hold.key, &hold.model, charged)
     }
 
-    /// A capture of what is closed already: final if it was captured; what expiry did not bill is billed now.
-    pub(super) fn capture_late(
-        &mut self,
-        settled: Settlement,
-        total: Progress,
-        estimated: bool,
-        now: Timestamp,
-    ) -> Settlement {
+    /// Settles a capture of a closed generation. Final if it was captured; the bill of an expiry is replaced: more is
+    /// billed up to what is available, less is given back.
+    pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured => settled,
             Ending::Expired => {
-                let missing = total.cost.left_after(settled.charged).min(self.available());
-                self.bill(missing, now);
-                let (usage, cost) = (total.usage, total.cost.max(settled.charged));
-                let charged = plus(settled.charged, missing);
-                Settlement { usage, cost, charged, ending: Ending::Captured, estimated, at: now, ..settled }
+                let billable = plus(settled.charged, self.available());
+                // Credit ends at its bound, so what it cannot take back stays billed.
+                let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
+                let charged = claim.total.cost.min(billable).max(kept);
+                self.bill(charged.left_after(settled.charged), claim.at);
+                self.unbill(settled.charged.left_after(charged));
+                let settlement = claim.settled(settled.key, &settled.model, charged);
+                Settlement { cost: settlement.cost.max(charged), ..settlement }
             }
         }
     }
 
-    /// What no hold covers and nobody has spent.
+    /// Bills a cost that no hold covers, up to what is available. Answers the charge.
+    pub(super) fn bill_without_hold(&mut self, claim: Claim) -> NanoUsd {
+        let charged = claim.total.cost.min(self.available());
+        self.bill(charged, claim.at);
+        charged
+    }
+
+    /// The part of limit and credit that is neither used nor held.
     fn available(&self) -> NanoUsd {
         let of_limit =
             self.key.limit.map_or(NanoUsd::MAX, |l| l.left_after(self.key.used).left_after(self.key.held));
@@ -145,6 +151,11 @@ impl Purse {
         if amount > NanoUsd::ZERO {
             self.key.last_used_at = Some(now);
         }
+    }
+
+    fn unbill(&mut self, amount: NanoUsd) {
+        self.account.credit = plus(self.account.credit, amount);
+        self.key.used = self.key.used.left_after(amount);
     }
 }
 

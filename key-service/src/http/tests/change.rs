@@ -9,7 +9,7 @@ use shared::{
 use super::*;
 use crate::{
     domain::ledger::{Command, Progress},
-    store::Store,
+    store::Ledger as _,
 };
 
 impl Desk {
@@ -26,10 +26,11 @@ impl Desk {
             least: cost,
             enough: cost,
             most: cost,
-            lease_until: now,
+            lease_ticks: 7,
         };
         let total = Progress { usage, cost };
-        let capture = Command::Capture { key, generation, total, estimated: false };
+        let model = "Model Flash".into();
+        let capture = Command::Capture { key, generation, model, total, estimated: false };
         let outcomes = self.office.store.execute(self.account, vec![hold, capture], now).await.unwrap();
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     }

@@ -1,4 +1,4 @@
-//! Who may call (contract §3).
+//! Credentials of callers (contract §3).
 
 use super::*;
 use crate::management::testing::BEGIN;

@@ -148,14 +148,14 @@ async fn a_listing_that_breaks_off_does_not_look_complete() {
     desk.fill(MANY).await;
     let request = || desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
     // The credential and the first page are read; the second page is not.
-    desk.office.store.fail_after(2);
+    desk.office.store.outage.fail_after(2);
     let response = desk.app.clone().oneshot(request()).await.unwrap();
     assert_eq!(response.status(), 200);
     assert!(response.into_body().collect().await.is_err());
-    desk.office.store.fail_after(1);
+    desk.office.store.outage.fail_after(1);
     let failed = desk.send(request()).await;
     failed.is_error(503, "service_unavailable", None);
-    desk.office.store.recover();
+    desk.office.store.outage.recover();
     assert_eq!(desk.listed("").await.0.len(), MANY);
 }
 
@@ -164,7 +164,7 @@ async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
     let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
-    desk.office.store.fail_after(2);
+    desk.office.store.outage.fail_after(2);
     let mut body = desk.app.clone().oneshot(request).await.unwrap().into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first.windows(9).filter(|w| w == b"\"api_key\"").count(), 500);
@@ -184,7 +184,7 @@ async fn over_a_socket_a_listing_that_breaks_off_ends_without_its_last_chunk() {
     );
     // The credential, the first page, and for each of two more its cursor and its keys.
     for (answered_calls, whole) in [(6, true), (5, false)] {
-        desk.office.store.fail_after(answered_calls);
+        desk.office.store.outage.fail_after(answered_calls);
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut received = Vec::new();

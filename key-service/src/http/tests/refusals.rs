@@ -174,14 +174,14 @@ async fn a_store_that_is_away_closes_every_door_and_is_not_described() {
     ] {
         // Away from the start, and from just after the credential was checked.
         for calls in [0, 1] {
-            desk.office.store.fail_after(calls);
+            desk.office.store.outage.fail_after(calls);
             let answer = desk.call(method.clone(), path, "{}").await;
             answer.is_error(503, "service_unavailable", None);
             assert_eq!(answer.headers["retry-after"], "2");
             assert!(!answer.text.contains("10.0.0.7"), "{}", answer.text);
         }
     }
-    desk.office.store.recover();
+    desk.office.store.outage.recover();
     assert_eq!(desk.everything().await, before);
 }
 

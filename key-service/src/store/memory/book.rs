@@ -1,4 +1,4 @@
-//! What the store in memory knows, by account.
+//! The contents of the store in memory, by account.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,6 +9,7 @@ use shared::{
     digest::Digest,
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     money::NanoUsd,
+    rpc::Principal,
     time::Timestamp,
 };
 
@@ -18,16 +19,16 @@ use crate::{
     domain::{
         audit::{Audit, Auditor},
         key::ApiKey,
-        ledger::{self, Command, Outcome, Record, RecordId, Refused, State},
+        ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
         usage::{self, Counts, Day},
     },
-    store::{Created, Idempotency, JournalEntry, ManagementKey, NewAccount, Owner, Unavailable, UsageLine},
+    store::{Created, Idempotency, JournalEntry, ManagementKey, NewAccount, Unavailable, UsageLine},
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct Shelf {
     pub(super) accounts: BTreeMap<AccountId, AccountBook>,
-    pub(super) credentials: HashMap<Digest, Owner>,
+    pub(super) credentials: HashMap<Digest, Principal>,
 }
 
 /// Everything of one account.
@@ -39,14 +40,13 @@ pub(super) struct AccountBook {
     pub(super) management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
     pub(super) keys: BTreeMap<KeyId, ApiKey>,
     pub(super) records: HashMap<RecordId, Record>,
-    /// The number of the last entry of the journal.
-    entries: u64,
-    journal: BTreeMap<u64, GenerationId>,
+    /// The entries, numbered from one.
+    journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, KeyId, String), Counts>,
     pub(super) idempotency: HashMap<String, Promise>,
 }
 
-/// What an idempotency key stands for.
+/// The request of an idempotency key, and the key that it made.
 #[derive(Debug)]
 pub(super) struct Promise {
     pub(super) request: Digest,
@@ -54,7 +54,7 @@ pub(super) struct Promise {
     pub(super) expires_at: Timestamp,
 }
 
-impl Books {
+impl Shelf {
     pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, Unavailable> {
         self.accounts.get_mut(&id).ok_or_else(|| Unavailable(format!("there is no account {id}")))
     }
@@ -69,7 +69,6 @@ impl AccountBook {
             management_keys: BTreeMap::new(),
             keys: BTreeMap::new(),
             records: HashMap::new(),
-            entries: 0,
             journal: BTreeMap::new(),
             usage: BTreeMap::new(),
             idempotency: HashMap::new(),
@@ -85,34 +84,40 @@ impl AccountBook {
             record: before.clone(),
         };
         let (after, outcome) = ledger::apply(state, command, now)?;
+        if let (Some(RecordId::Generation(generation)), Some(entry)) =
+            (command.record(), ledger::entry(&before, &after))
+        {
+            self.append(generation, &before, entry);
+        }
         self.money = after.account;
         if let Some(key) = command.key().and_then(|id| self.keys.get_mut(&id)) {
             key.spend = after.key.unwrap_or(key.spend);
         }
-        if let Some(id) = command.record() {
-            self.put(id, &before, after.record);
+        match (command.record(), after.record) {
+            (None, _) => {}
+            (Some(id), Record::None) => {
+                self.records.remove(&id);
+            }
+            (Some(id), record) => {
+                self.records.insert(id, record);
+            }
         }
         Ok(outcome)
     }
 
-    fn put(&mut self, id: RecordId, before: &Record, after: Record) {
-        if let (RecordId::Generation(generation), Some(added)) = (id, usage::added(before, &after)) {
-            if let Record::Closed(_) = before {
-                // Rare enough to look for: only a late capture bills what is in the journal already.
-                self.journal.retain(|_, entry| *entry != generation);
-            }
-            self.entries += 1;
-            self.journal.insert(self.entries, generation);
-            let counts = self.usage.entry((added.day, added.key, added.model)).or_default();
-            *counts = counts.plus(added.counts);
-        }
-        match after {
-            Record::None => self.records.remove(&id),
-            Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => self.records.insert(id, after),
-        };
+    fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
+        let added = usage::added(before, &entry);
+        let counts = self.usage.entry((added.day, added.key, added.model)).or_default();
+        *counts = counts.plus(added.counts);
+        let number = self.journal.last_key_value().map_or(1, |(last, _)| last + 1);
+        self.journal.insert(number, (generation, entry));
     }
 
-    /// What an idempotency key that is still alive says of creating this key.
+    pub(super) fn has_holds(&self) -> bool {
+        self.records.values().any(|record| matches!(record, Record::Open(_)))
+    }
+
+    /// The answer of a living idempotency key to the creation of this key.
     pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
         let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
         if promise.request != attempt.request {
@@ -124,14 +129,12 @@ impl AccountBook {
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
         let behind = self.journal.range((Bound::Excluded(after), Bound::Unbounded)).take(limit);
-        let entry = |(number, generation): (&u64, &GenerationId)| {
-            let Record::Closed(settlement) = self.records.get(&RecordId::Generation(*generation))? else {
-                return None;
-            };
-            let (number, generation, settlement) = (*number, *generation, settlement.clone());
-            Some(JournalEntry { number, generation, settlement })
+        let entry = |(number, (generation, entry)): (&u64, &(GenerationId, Entry))| JournalEntry {
+            number: *number,
+            generation: *generation,
+            entry: entry.clone(),
         };
-        behind.filter_map(entry).collect()
+        behind.map(entry).collect()
     }
 
     pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<KeyId>) -> Vec<UsageLine> {
@@ -150,9 +153,9 @@ impl AccountBook {
     }
 
     pub(super) fn audit(&self) -> Audit {
-        let mut auditor = Auditor::default();
-        for entry in self.entries_behind(0, usize::MAX) {
-            auditor.entry(entry.settlement.key, entry.settlement.charged);
+        let mut auditor = Auditor::new(true);
+        for (number, (_, entry)) in &self.journal {
+            auditor.entry(*number, entry.settlement.key, entry.delta, entry.used_after);
         }
         let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
         for record in self.records.values() {
@@ -179,7 +182,7 @@ impl AccountBook {
                 spend.used = one_more(spend.used);
             }
             Fault::Credit => self.money.credit = one_more(self.money.credit),
-            Fault::LostEntry(lost) => self.journal.retain(|_, generation| *generation != lost),
+            Fault::LostEntry(lost) => self.journal.retain(|_, (generation, _)| *generation != lost),
             Fault::PhantomHold(phantom, like) => {
                 let hold = self.records[&RecordId::Generation(like)].clone();
                 self.records.insert(RecordId::Generation(phantom), hold);

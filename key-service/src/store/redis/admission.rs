@@ -11,7 +11,7 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server tells, when asked, what is on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// Nobody can tell: up to two seconds may be lost with the machine.
+    /// The server cannot tell: up to two seconds may be lost, with the machine or, on a slow disk, with Redis alone.
     Behind,
 }
 
@@ -39,21 +39,29 @@ pub(super) enum NotAdmitted {
     Replica,
 }
 
-/// Asks every master what it is.
-pub(super) async fn admit(
-    connection: &mut Connection,
-    volatile_allowed: bool,
-) -> RedisResult<Result<Sync, NotAdmitted>> {
+/// The verdict on all masters.
+pub(super) enum Admission {
+    Admitted(Sync),
+    /// One of them still loads its data: what it says of itself until then is not so (`aof_enabled:0`).
+    Loading,
+    Refused(NotAdmitted),
+}
+
+/// Asks every master what it is, and judges those that have loaded their data.
+pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -> RedisResult<Admission> {
     let mut weakest = Sync::BeforeAnswering;
     let fsync = slowest_fsync(connection).await;
     for info in connection.ask_masters(cmd("INFO")).await? {
         let info: String = redis::from_redis_value(info)?;
+        if field(&info, "loading") == "1" {
+            return Ok(Admission::Loading);
+        }
         match judge(&info, fsync, volatile_allowed) {
             Ok(sync) => weakest = weakest.max(sync),
-            Err(refused) => return Ok(Err(refused)),
+            Err(refused) => return Ok(Admission::Refused(refused)),
         }
     }
-    Ok(Ok(weakest))
+    Ok(Admission::Admitted(weakest))
 }
 
 /// When a server writes its append-only file to disk: the slowest comes last.
@@ -80,11 +88,14 @@ async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
 }
 
+/// A field of what a server says of itself; empty where it does not say it.
+fn field<'a>(info: &'a str, name: &str) -> &'a str {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim_end()
+}
+
 fn judge(info: &str, fsync: Fsync, volatile_allowed: bool) -> Result<Sync, NotAdmitted> {
-    let field = |name: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.unwrap_or_default().trim_end().to_owned()
-    };
+    let field = |name| field(info, name).to_owned();
     let version = field("redis_version");
     let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
     let major_minor = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -1,69 +1,62 @@
 //! The audit of an account that others go on spending from: looks of a millisecond each, which together are as good as
 //! one of a single moment.
 //!
-//! An entry of the journal never changes, except that a late capture moves it to the end, and that the oldest make room.
-//! So the entries are added up from the oldest on, in pieces, until none is left; and the figures of some keys are read
-//! at the very moment at which no entry is left. Whether an entry that was read moved since, or one that was not read
-//! yet is gone, every look tells: then the audit begins anew.
+//! Entries of the journal are only ever appended, and dropped at its beginning. They are read from the oldest on, in
+//! pieces, until none is left; and the figures of some keys are read at the very moment at which no entry is left. Where
+//! entries were dropped before they were read, the audit begins anew.
 
 use std::{collections::HashMap, io};
 
-use redis::RedisResult;
+use redis::{RedisResult, cmd};
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
 };
 
-use super::{Redis, fields::damaged, script::Arguments};
+use super::{
+    Redis,
+    journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
+    records::{self, Funds, damaged},
+    script::Arguments,
+};
 use crate::{
-    domain::{
-        audit::{Audit, Auditor},
-        ledger,
-    },
+    domain::audit::{Audit, Auditor},
     store::{Order, Page},
 };
 
-/// Entries in one look: a millisecond of Redis.
-const ENTRIES_AT_ONCE: usize = 500;
-/// Keys in one look. Each look adds up the open holds anew, some 2 µs for each of them.
+/// Keys in one look. Each look adds up the open holds anew, about a microsecond for each of them.
 const KEYS_AT_ONCE: usize = 500;
-/// How often an audit begins anew before it gives up: late captures are rare, and the oldest entries make room more
-/// slowly than they are read.
+/// Attempts before an audit gives up: entries are dropped more slowly than they are read.
 const ATTEMPTS: u32 = 10;
 
-/// What came of going through the books once.
+/// The id behind which all additions are.
+const NOTHING_READ: &str = "0-0";
+
+/// Result of going through the books once.
 enum Attempt {
     Done(Option<Audit>),
-    /// What was read is no longer so.
-    Moved,
+    /// Entries were dropped before they were read.
+    Overtaken,
 }
 
-/// An answer of `scripts/audit.lua`.
+/// An answer of `scripts/audit.lua`: entries that were not read yet and, if these are the last, all figures of the moment.
 struct Look {
-    money: ledger::Account,
-    late: u64,
-    gone_until: u64,
-    archive: Vec<(String, i64)>,
-    /// Number, key and charge.
-    entries: Vec<(u64, String, i64)>,
-    more_entries: bool,
-    /// `used` and `held` of each key that was asked for; nothing where there is no such key.
-    keys: Vec<(Option<i64>, Option<i64>)>,
-    holds: HashMap<String, i64>,
+    additions: Vec<Addition>,
+    figures: Option<Figures>,
+}
+
+/// Figures of one moment.
+struct Figures {
+    funds: Funds,
+    /// Balances of each key that was asked for.
+    keys: Vec<Option<Vec<u8>>>,
+    /// Sums of open holds by the bytes of a key's id.
+    holds: HashMap<Vec<u8>, i64>,
     deposits: Vec<i64>,
 }
 
 /// The answer as it comes.
-type Answer = (
-    (i64, i64, u64),
-    u64,
-    Vec<(String, i64)>,
-    Vec<(u64, String, i64)>,
-    u8,
-    Vec<(Option<i64>, Option<i64>)>,
-    Vec<(String, i64)>,
-    Vec<i64>,
-);
+type Answer = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
 
 impl Redis {
     /// `None` where there is no such account.
@@ -71,127 +64,130 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             match self.go_through(account).await? {
                 Attempt::Done(audit) => return Ok(audit),
-                Attempt::Moved => {}
+                Attempt::Overtaken => {}
             }
         }
-        let why = "the journal moves faster than it can be read";
+        let why = "the journal drops entries faster than they can be read";
         Err(io::Error::new(io::ErrorKind::ResourceBusy, why).into())
     }
 
     async fn go_through(&self, account: AccountId) -> RedisResult<Attempt> {
-        let Some(first) = self.look(account, None, &[]).await? else { return Ok(Attempt::Done(None)) };
-        let (late, mut reading) = (first.late, Reading::default());
-        reading.begin(&first)?;
-        let mut after = None;
+        let (mut reading, mut after) = (Reading::begin(1), None);
         loop {
             let page = Page { after, order: Order::Ascending, limit: KEYS_AT_ONCE };
             let keys = self.key_ids(account, page).await?;
-            let look = loop {
-                let look = self.look(account, Some(reading.last), &keys).await?;
-                let look = look.ok_or_else(|| damaged("an account"))?;
-                if look.late != late || look.gone_until > reading.last {
-                    return Ok(Attempt::Moved);
+            let figures = loop {
+                let Some(look) = self.look(account, &reading.last_id, &keys).await? else {
+                    return Ok(Attempt::Done(None));
+                };
+                if reading.last_id == NOTHING_READ
+                    && let Some(first) = look.additions.first()
+                {
+                    reading = Reading::begin(addition_of(first)?.0);
                 }
-                reading.entries(&look)?;
-                if !look.more_entries {
-                    break look;
+                let overtaken = reading.is_overtaken(&look.additions)?;
+                if overtaken && self.first_number(account).await? > reading.next {
+                    return Ok(Attempt::Overtaken);
+                }
+                reading.entries(&look.additions)?;
+                if let Some(figures) = look.figures {
+                    break figures;
                 }
             };
-            reading.keys(&keys, &look)?;
+            reading.keys(&keys, &figures)?;
             after = keys.last().copied().or(after);
             if keys.len() < KEYS_AT_ONCE {
-                return self.finish(account, reading.auditor, &look).await;
+                return self.finish(account, reading.auditor, &figures).await;
             }
         }
     }
 
-    /// A key that was charged and not seen may have been made after its page was read.
-    async fn finish(&self, account: AccountId, auditor: Auditor, look: &Look) -> RedisResult<Attempt> {
+    /// The number of the first entry that the journal still has; one where it has none, as it never drops all.
+    async fn first_number(&self, account: AccountId) -> RedisResult<u64> {
+        let mut question = cmd("XRANGE");
+        question.arg(self.key_space.journal(account)).arg("-").arg("+").arg("COUNT").arg(1);
+        let first: Vec<Addition> = self.client.ask(&question).await?;
+        first.first().map_or(Ok(1), |first| Ok(addition_of(first)?.0))
+    }
+
+    /// A key that has entries and was not seen may have been made after its page was read.
+    async fn finish(&self, account: AccountId, auditor: Auditor, figures: &Figures) -> RedisResult<Attempt> {
         for key in auditor.unknown() {
             if self.read_key(account, key).await?.is_some() {
-                return Ok(Attempt::Moved);
+                return Ok(Attempt::Overtaken);
             }
         }
-        let held = NanoUsd::from_nanos(look.holds.values().sum());
-        let deposits = look.deposits.iter().copied().map(NanoUsd::from_nanos);
-        Ok(Attempt::Done(Some(auditor.account(look.money, held, deposits))))
+        let held = NanoUsd::from_nanos(figures.holds.values().sum());
+        let deposits = figures.deposits.iter().copied().map(NanoUsd::from_nanos);
+        Ok(Attempt::Done(Some(auditor.account(figures.funds.account(), held, deposits))))
     }
 
-    async fn look(
-        &self,
-        account: AccountId,
-        behind: Option<u64>,
-        keys: &[KeyId],
-    ) -> RedisResult<Option<Look>> {
-        let names = &self.names;
+    async fn look(&self, account: AccountId, last_id: &str, keys: &[KeyId]) -> RedisResult<Option<Look>> {
+        let key_space = &self.key_space;
         let mut arguments = Arguments::keys([
-            names.account(account),
-            names.records(account),
-            names.leases(account),
-            names.journal(account),
-            names.archive(account),
-            names.deposits(account),
-        ]);
+            key_space.account(account),
+            key_space.holds(account),
+            key_space.journal(account),
+            key_space.deposits(account),
+        ])
+        .with(last_id)
+        .with(ADDITIONS_AT_ONCE.to_string());
         for key in keys {
-            arguments.key(names.key(account, *key));
+            arguments.value(*key.as_bytes());
         }
-        let behind = behind.map_or_else(String::new, |number| number.to_string());
-        let arguments = arguments.with(behind).with(ENTRIES_AT_ONCE.to_string());
-        let answer: Option<Answer> = self.link.run(&self.scripts.audit, &arguments).await?;
-        Ok(answer.map(Look::from))
+        let answer: Option<redis::Value> = self.client.run(&self.scripts.audit, &arguments).await?;
+        let Some(answer) = answer else { return Ok(None) };
+        let redis::Value::Array(parts) = &answer else { return Err(damaged("the answer to an audit")) };
+        if let [additions] = &parts[..] {
+            let additions = redis::from_redis_value(additions.clone())?;
+            return Ok(Some(Look { additions, figures: None }));
+        }
+        let (additions, funds, keys, holds, deposits): Answer = redis::from_redis_value(answer)?;
+        let funds = Funds::read(&funds.ok_or_else(|| damaged("the funds of an account"))?)?;
+        let holds = holds.into_iter().collect();
+        let figures = Some(Figures { funds, keys, holds, deposits });
+        Ok(Some(Look { additions, figures }))
     }
 }
 
-impl From<Answer> for Look {
-    fn from(answer: Answer) -> Self {
-        let ((credit, held, late), gone_until, archive, entries, more, keys, holds, deposits) = answer;
-        let money = ledger::Account { credit: NanoUsd::from_nanos(credit), held: NanoUsd::from_nanos(held) };
-        let (more_entries, holds) = (more == 1, holds.into_iter().collect());
-        Self { money, late, gone_until, archive, entries, more_entries, keys, holds, deposits }
-    }
-}
-
-/// What was read so far.
-#[derive(Default)]
+/// The entries that were read so far.
 struct Reading {
     auditor: Auditor,
-    /// The number of the last entry.
-    last: u64,
+    /// The number of the next entry.
+    next: u64,
+    /// The id of the last addition.
+    last_id: String,
 }
 
 impl Reading {
-    /// The first look has what is gone already.
-    fn begin(&mut self, look: &Look) -> RedisResult<()> {
-        self.last = look.gone_until;
-        for (key, sum) in &look.archive {
-            self.auditor.archived(parse_key(key)?, NanoUsd::from_nanos(*sum));
-        }
-        self.entries(look)
+    fn begin(first: u64) -> Self {
+        Self { auditor: Auditor::new(first == 1), next: first, last_id: NOTHING_READ.to_owned() }
     }
 
-    fn entries(&mut self, look: &Look) -> RedisResult<()> {
-        for (number, key, charged) in &look.entries {
-            self.last = *number;
-            // An entry whose record is lost proves nothing: its key's figure will not be met.
-            if !key.is_empty() {
-                self.auditor.entry(parse_key(key)?, NanoUsd::from_nanos(*charged));
+    /// Whether entries are missing between the last ones and these.
+    fn is_overtaken(&self, additions: &[Addition]) -> RedisResult<bool> {
+        additions.first().map_or(Ok(false), |first| Ok(addition_of(first)?.0 > self.next))
+    }
+
+    fn entries(&mut self, additions: &[Addition]) -> RedisResult<()> {
+        for addition in additions {
+            let (number, text) = addition_of(addition)?;
+            for read in records::read_entries(number, text)? {
+                let entry = read.entry;
+                self.auditor.entry(read.number, entry.settlement.key, entry.delta, entry.used_after);
+                self.next = read.number + 1;
             }
+            self.last_id.clone_from(&addition.0);
         }
         Ok(())
     }
 
-    fn keys(&mut self, ids: &[KeyId], look: &Look) -> RedisResult<()> {
-        for (id, (used, held)) in ids.iter().zip(&look.keys) {
-            let figure =
-                |figure: Option<i64>| figure.map(NanoUsd::from_nanos).ok_or_else(|| damaged("a key"));
-            let key = ledger::Key { used: figure(*used)?, held: figure(*held)?, ..ledger::Key::default() };
-            let holds = look.holds.get(&id.to_string()).copied().unwrap_or(0);
+    fn keys(&mut self, ids: &[KeyId], figures: &Figures) -> RedisResult<()> {
+        for (id, record) in ids.iter().zip(&figures.keys) {
+            let key = records::read_spend(record.as_deref().ok_or_else(|| damaged("a key"))?)?;
+            let holds = figures.holds.get(&id.as_bytes()[..]).copied().unwrap_or(0);
             self.auditor.key(*id, &key, NanoUsd::from_nanos(holds));
         }
         Ok(())
     }
-}
-
-fn parse_key(text: &str) -> RedisResult<KeyId> {
-    text.parse().map_err(|_| damaged("the key of an entry"))
 }

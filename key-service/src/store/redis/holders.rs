@@ -1,157 +1,158 @@
-//! Which accounts may have open holds: an index that no hold can slip past.
+//! The index of accounts with holds, which no hold can slip past, and the due holds of an account.
 //!
 //! A hold and the index lie in different slots, so they cannot change together. Instead an account is listed *before*
-//! it holds anything, until a while after that hold's lease; and it is forgotten only when it has no holds and that
-//! time has long passed, so that nothing sent while it was listed can still be on its way.
+//! it holds anything, and again every minute in which it does. It is forgotten only when it has no holds and was last
+//! listed so long ago that nothing sent after that can still be on its way.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use quick_cache::sync::Cache;
-use redis::{RedisResult, cmd};
+use redis::{RedisResult, cmd, pipe};
 use shared::{
+    clock::Clock,
     ids::{AccountId, GenerationId, KeyId},
     time::Timestamp,
 };
+use tokio::time::Instant;
 
 use super::{
-    link::Link,
-    names::{Names, PARTS},
+    client::Client,
+    key_space::{KeySpace, PARTS},
+    records::{FUNDS, Funds, Scanned, read_hold},
     script::{Arguments, Lua},
 };
-use crate::{domain::ledger::Command, store::DueHold};
+use crate::{
+    domain::ledger::Command,
+    store::{Cursor, DueHold, DueHolds, Holders, Unavailable},
+};
 
-/// How long beyond a lease an account is listed, so that not every hold has to list it again.
-const LISTED_BEYOND: Duration = Duration::from_mins(1);
-/// How long an account without holds stays listed after that: far more than calls take and clocks differ.
+/// Time after which an account that still opens holds is listed again.
+const LISTED_FOR: Duration = Duration::from_mins(1);
+/// Time after its last listing at which an account without holds is forgotten: far more than that, than calls take, and
+/// than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Accounts that this process remembers having listed; others are listed again.
+/// Accounts of which this process remembers when it listed them; others are listed again.
 const REMEMBERED: usize = 65_536;
-/// Accounts asked for their due holds at once.
+/// Accounts asked for at once whether they still have holds.
 const ASKED_AT_ONCE: usize = 64;
+/// Holds on a page: a fraction of a millisecond of Redis.
+const HOLDS_AT_ONCE: usize = 500;
 
-/// What this process did to the index.
-pub(super) struct Holders {
-    listed: Cache<AccountId, Timestamp>,
+/// The index, and the part of it that this process wrote.
+pub(super) struct AccountIndex {
+    clock: Arc<dyn Clock>,
+    listed: Cache<AccountId, Instant>,
+    forget: Lua,
 }
 
-impl Holders {
-    pub(super) fn new() -> Self {
-        Self { listed: Cache::new(REMEMBERED) }
+/// An account, and when it was last listed.
+struct Listed {
+    account: AccountId,
+    at: Timestamp,
+}
+
+impl AccountIndex {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let forget = Lua::new(include_str!("scripts/forget_holder.lua"));
+        Self { clock, listed: Cache::new(REMEMBERED), forget }
     }
 
-    /// To be called before the commands run.
+    /// Lists the account if the commands may open holds. To be called before they run.
     pub(super) async fn list(
         &self,
-        link: &Link,
-        names: &Names,
+        client: &Client,
+        key_space: &KeySpace,
         account: AccountId,
         commands: &[Command],
     ) -> RedisResult<()> {
-        let Some(lease_until) = commands.iter().filter_map(lease).max() else { return Ok(()) };
-        if self.listed.get(&account).is_some_and(|until| until >= lease_until) {
+        if !commands.iter().any(|command| matches!(command, Command::Hold { .. })) {
             return Ok(());
         }
-        let until = lease_until.plus(LISTED_BEYOND);
+        let began = Instant::now();
+        if self.listed.get(&account).is_some_and(|at| began.saturating_duration_since(at) < LISTED_FOR) {
+            return Ok(());
+        }
+        // There is no such account: it holds nothing.
+        if !client.ask::<bool>(cmd("EXISTS").arg(key_space.account(account))).await? {
+            return Ok(());
+        }
         let mut list = cmd("ZADD");
-        list.arg(names.holders_of(account)).arg("GT").arg(until.millis()).arg(account.to_string());
-        link.ask::<()>(&list).await?;
-        self.listed.insert(account, until);
+        let now = self.clock.now().millis();
+        list.arg(key_space.holders_of(account)).arg("GT").arg(now).arg(account.to_string());
+        client.ask::<()>(&list).await?;
+        self.listed.insert(account, began);
         Ok(())
     }
-}
 
-/// Holds whose lease is over, those due longest first, at most `limit`.
-pub(super) async fn due(
-    link: &Link,
-    names: &Names,
-    forget: &Lua,
-    now: Timestamp,
-    limit: usize,
-) -> RedisResult<Vec<DueHold>> {
-    let parts = (0..PARTS).map(|part| listed(link, names, part));
-    let accounts: Vec<_> = stream::iter(parts).buffered(PARTS).try_concat().await?;
-    let mut asked = stream::iter(accounts)
-        .map(|listed| due_of(link, names, forget, listed, now, limit))
-        .buffer_unordered(ASKED_AT_ONCE);
-    let mut due: Vec<(Timestamp, DueHold)> = Vec::new();
-    while let Some(more) = asked.try_next().await? {
-        due.extend(more);
-        if due.len() / 2 > limit {
-            keep_oldest(&mut due, limit);
+    /// The accounts that are listed, in all parts of the index that can be reached.
+    pub(super) async fn accounts(&self, client: &Client, key_space: &KeySpace) -> Holders {
+        let parts = (0..PARTS).map(|part| listed(client, key_space, part));
+        let parts: Vec<_> = stream::iter(parts).buffered(PARTS).collect().await;
+        let mut missing = None;
+        let mut all = Vec::new();
+        for part in parts {
+            match part {
+                Ok(listed) => all.extend(listed),
+                Err(e) => missing = Some(Unavailable::from(e)),
+            }
+        }
+        let kept = stream::iter(all).map(|listed| self.keep(client, key_space, listed));
+        let kept: Vec<_> = kept.buffer_unordered(ASKED_AT_ONCE).collect().await;
+        Holders { accounts: kept.into_iter().flatten().collect(), missing }
+    }
+
+    /// The account, unless it was forgotten now. One whose part cannot be reached is kept.
+    async fn keep(&self, client: &Client, key_space: &KeySpace, listed: Listed) -> Option<AccountId> {
+        let Listed { account, at } = listed;
+        if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
+            return Some(account);
+        }
+        let mut question = cmd("HLEN");
+        question.arg(key_space.holds(account));
+        if !matches!(client.ask::<u64>(&question).await, Ok(0)) {
+            return Some(account);
+        }
+        let index = Arguments::keys([key_space.holders_of(account)]);
+        let forgotten = index.with(account.to_string()).with(at.millis().to_string());
+        match client.run::<bool>(&self.forget, &forgotten).await {
+            Ok(true) => None,
+            Ok(false) | Err(_) => Some(account),
         }
     }
-    keep_oldest(&mut due, limit);
-    Ok(due.into_iter().map(|(_, hold)| hold).collect())
 }
 
-fn lease(command: &Command) -> Option<Timestamp> {
-    match command {
-        Command::Hold { lease_until, .. } | Command::Extend { lease_until, .. } => Some(*lease_until),
-        Command::Deposit { .. }
-        | Command::Check { .. }
-        | Command::Capture { .. }
-        | Command::Release { .. }
-        | Command::Expire { .. } => None,
-    }
-}
-
-/// An account, and until when it is listed.
-struct Listed {
-    account: AccountId,
-    until: Timestamp,
-}
-
-async fn listed(link: &Link, names: &Names, part: usize) -> RedisResult<Vec<Listed>> {
+async fn listed(client: &Client, key_space: &KeySpace, part: usize) -> RedisResult<Vec<Listed>> {
     let mut question = cmd("ZRANGE");
-    question.arg(names.holders(part)).arg("0").arg("-1").arg("WITHSCORES");
-    let listed: Vec<(String, i64)> = link.ask(&question).await?;
-    let listed = listed.into_iter().filter_map(|(account, until)| {
-        Some(Listed { account: account.parse().ok()?, until: Timestamp::from_millis(until) })
+    question.arg(key_space.holders(part)).arg("0").arg("-1").arg("WITHSCORES");
+    let listed: Vec<(String, i64)> = client.ask(&question).await?;
+    let listed = listed.into_iter().filter_map(|(account, at)| {
+        Some(Listed { account: account.parse().ok()?, at: Timestamp::from_millis(at) })
     });
     Ok(listed.collect())
 }
 
-async fn due_of(
-    link: &Link,
-    names: &Names,
-    forget: &Lua,
-    Listed { account, until }: Listed,
-    now: Timestamp,
-    limit: usize,
-) -> RedisResult<Vec<(Timestamp, DueHold)>> {
-    let (mut question, limit) = (cmd("ZRANGEBYSCORE"), i64::try_from(limit).unwrap_or(i64::MAX));
-    question.arg(names.leases(account)).arg("-inf").arg(now.millis()).arg("WITHSCORES");
-    question.arg("LIMIT").arg("0").arg(limit);
-    let leases: Vec<(String, i64)> = link.ask(&question).await?;
-    if leases.is_empty() && until < now.minus(FORGOTTEN_AFTER) {
-        forget_if_empty(link, names, forget, account, until).await?;
-    }
-    let due = leases.into_iter().filter_map(|(lease, until)| {
-        let (key, generation) = lease.split_once(' ')?;
-        let (key, generation): (KeyId, GenerationId) = (key.parse().ok()?, generation.parse().ok()?);
-        Some((Timestamp::from_millis(until), DueHold { account, key, generation }))
-    });
-    Ok(due.collect())
-}
-
-async fn forget_if_empty(
-    link: &Link,
-    names: &Names,
-    forget: &Lua,
+/// A page of the account's holds whose lease is over; one that cannot be read is taken for due.
+pub(super) async fn due(
+    client: &Client,
+    key_space: &KeySpace,
     account: AccountId,
-    until: Timestamp,
-) -> RedisResult<()> {
-    let mut question = cmd("ZCARD");
-    question.arg(names.leases(account));
-    if link.ask::<u64>(&question).await? > 0 {
-        return Ok(());
-    }
-    let index = Arguments::keys([names.holders_of(account)]);
-    link.run(forget, &index.with(account.to_string()).with(until.millis().to_string())).await
-}
-
-fn keep_oldest(due: &mut Vec<(Timestamp, DueHold)>, limit: usize) {
-    due.sort_unstable_by_key(|(lease_until, hold)| (*lease_until, hold.account, hold.generation));
-    due.truncate(limit);
+    after: Option<Cursor>,
+) -> RedisResult<DueHolds> {
+    let cursor = after.map_or_else(|| "0".to_owned(), |cursor| cursor.0);
+    let mut question = pipe();
+    question.cmd("HGET").arg(key_space.account(account)).arg(FUNDS);
+    question.cmd("HSCAN").arg(key_space.holds(account)).arg(cursor).arg("COUNT").arg(HOLDS_AT_ONCE);
+    let (funds, (next, records)): (Option<Vec<u8>>, Scanned) = client.ask_all(&question).await?;
+    let Some(funds) = funds else { return Ok(DueHolds::default()) };
+    let tick = Funds::read(&funds)?.tick;
+    let holds = records.iter().filter_map(|(generation, record)| {
+        let generation = GenerationId::from_slice(generation)?;
+        match read_hold(record) {
+            Some((_, lease_until)) if lease_until > tick => None,
+            Some((key, _)) => Some(DueHold { key, generation }),
+            None => Some(DueHold { key: KeyId::from_slice(&[0; 16])?, generation }),
+        }
+    });
+    Ok(DueHolds { holds: holds.collect(), next: (next != "0").then_some(Cursor(next)) })
 }

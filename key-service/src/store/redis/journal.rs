@@ -3,53 +3,61 @@
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use redis::{RedisResult, cmd};
-use shared::{
-    ids::{AccountId, KeyId},
-    money::NanoUsd,
-    tokens::Usage,
-};
+use shared::ids::{AccountId, KeyId};
 
-use super::{Redis, fields::damaged, fold, script::Arguments};
+use super::{
+    Redis,
+    records::{self, Reader, Scanned, damaged},
+};
 use crate::{
     domain::usage::{Counts, Day},
-    store::{JournalEntry, JournalPage, UsageLine},
+    store::{JournalPage, UsageLine},
 };
 
-/// Entries read in one run of the script, which takes some 2 µs each.
-const ENTRIES_AT_ONCE: usize = 500;
+/// Additions to the journal read in one round trip: a few thousand entries where many are settled at once.
+pub(super) const ADDITIONS_AT_ONCE: usize = 100;
 /// Counters read in one round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
 
+/// An addition to the journal: the entries of one batch. Its id begins with the number of the first.
+pub(super) type Addition = (String, Vec<Vec<u8>>);
+
 impl Redis {
+    /// Reads a page. An addition that holds entries on both sides of `after` is found by going back from there.
     pub(super) async fn read_journal(
         &self,
         account: AccountId,
         after: u64,
         limit: usize,
     ) -> RedisResult<JournalPage> {
-        let mut page = JournalPage { entries: Vec::new(), gone_until: 0 };
-        let mut last = after;
-        while page.entries.len() < limit {
-            let wanted = (limit - page.entries.len()).min(ENTRIES_AT_ONCE);
-            let names = &self.names;
-            let names = [names.records(account), names.journal(account), names.archive(account)];
-            let arguments = Arguments::keys(names).with(last.to_string()).with(wanted.to_string());
-            let answer: Vec<String> = self.link.run(&self.scripts.read_journal, &arguments).await?;
-            let (gone_until, entries) = answer.split_first().ok_or_else(|| damaged("a journal"))?;
-            page.gone_until = gone_until.parse().map_err(|_| damaged("an archive"))?;
-            for entry in entries.chunks_exact(3) {
-                last = entry[0].parse().map_err(|_| damaged("the number of an entry"))?;
-                // One whose record is lost is for the audit to find.
-                if !entry[2].is_empty() {
-                    page.entries
-                        .push(parse_entry(last, &entry[1], &entry[2]).ok_or_else(|| damaged("an entry"))?);
-                }
+        let journal = self.key_space.journal(account);
+        let range = async |command: &str, from: &str, to: &str, count: usize| {
+            let mut question = cmd(command);
+            question.arg(&journal).arg(from).arg(to).arg("COUNT").arg(count);
+            self.client.ask::<Vec<Addition>>(&question).await
+        };
+        let before = range("XREVRANGE", &after.saturating_add(1).to_string(), "-", 1).await?;
+        let mut from = before.first().map_or_else(|| "-".to_owned(), |(id, _)| id.clone());
+        let mut entries = Vec::new();
+        while entries.len() < limit {
+            let additions = range("XRANGE", &from, "+", ADDITIONS_AT_ONCE).await?;
+            for addition in &additions {
+                let (number, text) = addition_of(addition)?;
+                let read = records::read_entries(number, text)?;
+                entries.extend(read.into_iter().filter(|entry| entry.number > after));
             }
-            if entries.len() < 3 * wanted {
-                break;
+            match additions.last() {
+                Some((id, _)) if additions.len() == ADDITIONS_AT_ONCE => from = format!("({id}"),
+                _ => break,
             }
         }
-        Ok(page)
+        entries.truncate(limit);
+        let first = range("XRANGE", "-", "+", 1).await?;
+        let gone_until = match first.first() {
+            Some(first) => addition_of(first)?.0.saturating_sub(1),
+            None => 0,
+        };
+        Ok(JournalPage { entries, gone_until })
     }
 
     pub(super) async fn read_usage(
@@ -78,13 +86,13 @@ impl Redis {
         let (mut counters, mut cursor) = (BTreeMap::new(), "0".to_owned());
         loop {
             let mut scan = cmd("HSCAN");
-            scan.arg(self.names.counters(account, day)).arg(&cursor).arg("COUNT").arg(COUNTERS_AT_ONCE);
+            scan.arg(self.key_space.counters(account, day)).arg(&cursor).arg("COUNT").arg(COUNTERS_AT_ONCE);
             if let Some(key) = only {
-                scan.arg("MATCH").arg(format!("{key} *"));
+                scan.arg("MATCH").arg(pattern(key.as_bytes()));
             }
-            let (next, found): (String, Vec<(String, String)>) = self.link.ask(&scan).await?;
+            let (next, found): Scanned = self.client.ask(&scan).await?;
             for (counter, sums) in found {
-                let parsed = parse_counter(&counter).zip(parse_counts(&sums));
+                let parsed = Reader(&counter).payer().zip(records::read_counts(&sums));
                 let (counter, counts) = parsed.ok_or_else(|| damaged("a counter"))?;
                 counters.insert(counter, counts);
             }
@@ -96,18 +104,16 @@ impl Redis {
     }
 }
 
-fn parse_entry(number: u64, generation: &str, record: &str) -> Option<JournalEntry> {
-    Some(JournalEntry { number, generation: generation.parse().ok()?, settlement: fold::settled(record)? })
+/// The number of the first entry, and the text of all.
+pub(super) fn addition_of((id, fields): &Addition) -> RedisResult<(u64, &[u8])> {
+    let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
+    let text = fields.get(1).map(Vec::as_slice);
+    number.zip(text).ok_or_else(|| damaged("a journal"))
 }
 
-fn parse_counter(text: &str) -> Option<(KeyId, String)> {
-    let (key, model) = text.split_once(' ')?;
-    Some((key.parse().ok()?, model.to_owned()))
-}
-
-fn parse_counts(text: &str) -> Option<Counts> {
-    let sums: Vec<u64> = text.split(' ').map(|sum| sum.parse().ok()).collect::<Option<_>>()?;
-    let [requests, prompt, cached, completion, charged] = sums[..] else { return None };
-    let charged = NanoUsd::from_nanos(i64::try_from(charged).ok()?);
-    Some(Counts { requests, usage: Usage { prompt, cached, completion }, charged })
+/// A pattern for names that begin with these bytes.
+fn pattern(beginning: &[u8]) -> Vec<u8> {
+    let mut pattern: Vec<u8> = beginning.iter().flat_map(|byte| [b'\\', *byte]).collect();
+    pattern.push(b'*');
+    pattern
 }

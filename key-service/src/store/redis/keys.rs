@@ -5,19 +5,22 @@ use std::fmt::Write;
 use redis::{RedisResult, Value, cmd, pipe};
 use shared::{
     ids::{AccountId, KeyId},
-    money::NanoUsd,
+    rpc::Principal,
     time::Timestamp,
 };
 
 use super::{
     Redis,
-    fields::{self, Fields, damaged},
+    records::{self, Fields, amount, damaged, double},
     script::Arguments,
 };
 use crate::{
-    domain::key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    store::{Created, Idempotency, Order, Owner, Page},
+    domain::key::{ApiKey, KeyPatch, NewKey},
+    store::{Created, Idempotency, Order, Page, Updated},
 };
+
+/// A key in Redis: its balances, then its texts.
+type Found = (Option<Vec<u8>>, Fields);
 
 /// Keys read in one round trip of a listing: some hundred kilobytes, a millisecond of Redis.
 const READ_AT_ONCE: usize = 500;
@@ -31,17 +34,19 @@ impl Redis {
     ) -> RedisResult<Option<Created>> {
         let name = attempt.map_or("", |attempt| &attempt.key);
         let mut arguments = Arguments::keys([
-            self.names.account(*account),
-            self.names.keys(*account),
-            self.names.key(*account, key.id),
-            self.names.promise(*account, name),
+            self.key_space.account(*account),
+            self.key_space.keys(*account),
+            self.key_space.key(*account, key.id),
+            self.key_space.promise(*account, name),
         ]);
         arguments.value(key.id.to_string());
         for part in attempt.map(promise).unwrap_or_default() {
             arguments.value(part);
         }
-        fields::write_key(&mut arguments, key);
-        let answer: Option<Vec<String>> = self.link.run(&self.scripts.create_key, &arguments).await?;
+        arguments.value(*key.id.as_bytes());
+        arguments.value(records::write_spend(&key.spend));
+        records::write_key(&mut arguments, key);
+        let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
         let Some(answer) = answer else { return Ok(None) };
         let made = async |id: &str| {
             let id = id.parse().map_err(|_| damaged("a promise"))?;
@@ -51,7 +56,7 @@ impl Redis {
             ["new", id] => {
                 let made = made(id).await?;
                 self.confirm_account(*account).await?;
-                self.put_credential(digest, Owner::ApiKey(*account, key.id)).await?;
+                self.put_credential(digest, Principal::ApiKey(*account, key.id)).await?;
                 Created::New(made)
             }
             ["replayed", id] => Created::Replayed(made(id).await?),
@@ -61,8 +66,11 @@ impl Redis {
     }
 
     pub(super) async fn read_key(&self, account: AccountId, id: KeyId) -> RedisResult<Option<ApiKey>> {
-        let fields: Fields = self.link.ask(cmd("HGETALL").arg(self.names.key(account, id))).await?;
-        fields::read_key(id, &fields)
+        let mut read = pipe();
+        read.cmd("HGET").arg(self.key_space.account(account)).arg(id.as_bytes());
+        read.cmd("HGETALL").arg(self.key_space.key(account, id));
+        let (spend, fields): Found = self.client.ask_all(&read).await?;
+        records::read_key(id, &fields, spend.as_deref())
     }
 
     /// Reads a page a part at a time, each part of the index and of the keys in a round trip.
@@ -75,12 +83,18 @@ impl Redis {
                 break;
             }
             let mut read = pipe();
+            let mut balances = cmd("HMGET");
+            balances.arg(self.key_space.account(account));
             for id in &ids {
-                read.cmd("HGETALL").arg(self.names.key(account, *id));
+                balances.arg(id.as_bytes());
+                read.cmd("HGETALL").arg(self.key_space.key(account, *id));
             }
-            let all: Vec<Fields> = self.link.ask_all(&read).await?;
-            for (id, fields) in ids.iter().zip(all) {
-                keys.extend(fields::read_key(*id, &fields)?);
+            read.add_command(balances);
+            let mut all: Vec<Value> = self.client.ask_all(&read).await?;
+            let balances: Vec<Option<Vec<u8>>> =
+                redis::from_redis_value(all.pop().ok_or_else(|| damaged("a list of keys"))?)?;
+            for ((id, fields), spend) in ids.iter().zip(all).zip(balances) {
+                keys.extend(records::read_key(*id, &redis::from_redis_value(fields)?, spend.as_deref())?);
             }
             after = ids.last().copied();
             if ids.len() < wanted {
@@ -94,7 +108,7 @@ impl Redis {
     pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
         let behind = page.after.map(|id| format!("({id}"));
         let mut question = cmd("ZRANGE");
-        question.arg(self.names.keys(account));
+        question.arg(self.key_space.keys(account));
         match page.order {
             Order::Ascending => {
                 question.arg(behind.as_deref().unwrap_or("-")).arg("+").arg("BYLEX");
@@ -104,7 +118,7 @@ impl Redis {
             }
         }
         question.arg("LIMIT").arg("0").arg(page.limit);
-        let ids: Vec<String> = self.link.ask(&question).await?;
+        let ids: Vec<String> = self.client.ask(&question).await?;
         ids.iter().map(|id| id.parse().map_err(|_| damaged("a key's id"))).collect()
     }
 
@@ -113,29 +127,23 @@ impl Redis {
         account: AccountId,
         id: KeyId,
         KeyPatch { label, limit, expires_at }: &KeyPatch,
-    ) -> RedisResult<Option<Result<ApiKey, AlreadyRevoked>>> {
-        let changes = [
-            ("label", label.as_ref().map(|label| Some(label.clone()))),
-            ("limit", limit.map(|limit| limit.map(|n: NanoUsd| n.nanos().to_string()))),
-            ("expires_at", expires_at.map(|at| at.map(|at: Timestamp| at.millis().to_string()))),
-        ];
-        let (mut set, mut cleared) = (Vec::new(), Vec::new());
-        for (name, change) in changes {
-            match change {
-                None => {}
-                Some(None) => cleared.push(name.to_owned()),
-                Some(Some(value)) => set.push((name.to_owned(), value)),
-            }
+    ) -> RedisResult<Updated> {
+        let limit = limit.map(|limit| records::write_setting(limit.map(amount)));
+        let expires_at = expires_at.map(|at| records::write_setting(at.map(Timestamp::millis)));
+        let mut arguments = self.key_arguments(account, id);
+        arguments.value(limit.unwrap_or_default());
+        arguments.value(expires_at.unwrap_or_default());
+        if let Some(label) = label {
+            arguments.value(label.as_str());
         }
-        let mut arguments = Arguments::keys([self.names.key(account, id)]).with(set.len().to_string());
-        for text in set.into_iter().flat_map(|(name, value)| [name, value]).chain(cleared) {
-            arguments.value(text);
-        }
-        match self.link.run(&self.scripts.update_key, &arguments).await? {
-            Value::SimpleString(_) => Ok(Some(Err(AlreadyRevoked))),
+        match self.client.run(&self.scripts.update_key, &arguments).await? {
+            Value::Nil => Ok(Updated::NotFound),
+            Value::SimpleString(_) => Ok(Updated::Revoked),
             answer => {
                 self.confirm_account(account).await?;
-                Ok(fields::read_key(id, &redis::from_redis_value(answer)?)?.map(Ok))
+                let (spend, fields): Found = redis::from_redis_value(answer)?;
+                let key = records::read_key(id, &fields, spend.as_deref())?;
+                Ok(key.map_or(Updated::NotFound, Updated::Key))
             }
         }
     }
@@ -146,10 +154,16 @@ impl Redis {
         id: KeyId,
         now: Timestamp,
     ) -> RedisResult<Option<ApiKey>> {
-        let arguments = Arguments::keys([self.names.key(account, id)]).with(now.millis().to_string());
-        let key: Fields = self.link.run(&self.scripts.revoke, &arguments).await?;
+        let arguments = self.key_arguments(account, id).with(double(now.millis()));
+        let found: Option<Found> = self.client.run(&self.scripts.revoke_key, &arguments).await?;
+        let Some((spend, fields)) = found else { return Ok(None) };
         self.confirm_account(account).await?;
-        fields::read_key(id, &key)
+        records::read_key(id, &fields, spend.as_deref())
+    }
+
+    fn key_arguments(&self, account: AccountId, id: KeyId) -> Arguments {
+        Arguments::keys([self.key_space.account(account), self.key_space.key(account, id)])
+            .with(*id.as_bytes())
     }
 }
 

@@ -40,9 +40,10 @@ impl Arguments {
         Self { keys: names.into_iter().map(String::into_bytes).collect(), values: Vec::new() }
     }
 
-    /// One more name.
-    pub(super) fn key(&mut self, name: String) {
+    /// One more name. Answers its place, from one.
+    pub(super) fn key(&mut self, name: String) -> usize {
         self.keys.push(name.into_bytes());
+        self.keys.len()
     }
 
     /// One more value.
@@ -71,9 +72,8 @@ pub(super) struct Scripts {
     pub(super) create_key: Lua,
     pub(super) update_key: Lua,
     pub(super) create_management_key: Lua,
-    pub(super) revoke: Lua,
-    pub(super) forget_holder: Lua,
-    pub(super) read_journal: Lua,
+    pub(super) revoke_key: Lua,
+    pub(super) revoke_management_key: Lua,
     pub(super) audit: Lua,
 }
 
@@ -89,9 +89,8 @@ impl Scripts {
             create_key: Lua::new(include_str!("scripts/create_key.lua")),
             update_key: Lua::new(include_str!("scripts/update_key.lua")),
             create_management_key: Lua::new(include_str!("scripts/create_management_key.lua")),
-            revoke: Lua::new(include_str!("scripts/revoke.lua")),
-            forget_holder: Lua::new(include_str!("scripts/forget_holder.lua")),
-            read_journal: Lua::new(include_str!("scripts/read_journal.lua")),
+            revoke_key: Lua::new(include_str!("scripts/revoke_key.lua")),
+            revoke_management_key: Lua::new(include_str!("scripts/revoke_management_key.lua")),
             audit: Lua::new(include_str!("scripts/audit.lua")),
         }
     }

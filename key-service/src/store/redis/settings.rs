@@ -14,26 +14,26 @@ const SENTINEL_PORT: &str = "26379";
 
 /// Where Redis is, and what is asked of it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Where it is.
-    pub address: Address,
+    pub(crate) address: Address,
     /// What all names begin with: installations that share a Redis have different ones.
-    pub prefix: String,
-    /// Most entries that the journal of an account keeps. Some 350 bytes each; older ones are added up by key.
-    pub journal_entries: u32,
+    pub(crate) prefix: String,
+    /// Most entries that the journal of an account keeps. Some 180 bytes each; older ones are dropped.
+    pub(crate) journal_entries: u32,
     /// Days that usage counters are kept, some 100 bytes for each key and model used on a day.
-    pub usage_days: u32,
+    pub(crate) usage_days: u32,
     /// Whether a Redis that does not write an append-only file will do: it forgets when it stops.
-    pub volatile_allowed: bool,
+    pub(crate) volatile_allowed: bool,
     /// What vouches for a server that is reached over TLS, and for us.
-    pub certificates: Certificates,
+    pub(crate) certificates: Certificates,
     /// The folder that remembers when the store was last seen, so that one that came back older is noticed.
-    pub data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
 }
 
 /// Where Redis is. Printed without its password.
 #[derive(Clone, Debug)]
-pub enum Address {
+pub(crate) enum Address {
     /// One server.
     One(ConnectionInfo),
     /// Whatever server the Sentinels say is the master of the service.
@@ -47,24 +47,24 @@ pub enum Address {
 
 /// Sentinels, and the master that they watch.
 #[derive(Clone, Debug)]
-pub struct Sentinel {
+pub(crate) struct Sentinel {
     /// Some of the Sentinels.
-    pub addresses: Vec<ConnectionAddr>,
+    pub(crate) addresses: Vec<ConnectionAddr>,
     /// What they call the master.
-    pub service: String,
+    pub(crate) service: String,
     /// How to sign in to the Sentinels.
-    pub sign_in: SignIn,
+    pub(crate) sign_in: SignIn,
     /// How to sign in to the master; its host is not used.
-    pub master: ConnectionInfo,
+    pub(crate) master: ConnectionInfo,
 }
 
 /// How to sign in to Sentinels that want it.
 #[derive(Clone, Debug, Default)]
-pub struct SignIn {
+pub(crate) struct SignIn {
     /// A user of their access list.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Its password, or the one that all need.
-    pub password: Option<SecretString>,
+    pub(crate) password: Option<SecretString>,
 }
 
 /// The text is not the address of a Redis.
@@ -74,11 +74,11 @@ pub struct SignIn {
      redis+cluster://[USER:PASSWORD@]HOST[:PORT],… or redis+sentinel://[USER:PASSWORD@]HOST[:PORT],…/SERVICE[/DB]\
      [?sentinel_user=USER&sentinel_password=PASSWORD] (with rediss for TLS)"
 )]
-pub struct InvalidAddress(String);
+pub(crate) struct InvalidAddress(String);
 
 impl Address {
     /// Reads a URL. `rediss`, `rediss+cluster` and `rediss+sentinel` speak TLS.
-    pub fn parse(url: &str) -> Result<Self, InvalidAddress> {
+    pub(crate) fn parse(url: &str) -> Result<Self, InvalidAddress> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| InvalidAddress("no scheme".into()))?;
         match (scheme, rest.strip_prefix("//")) {
             ("redis" | "rediss" | "unix" | "redis+unix", _) => Ok(Self::One(info(url)?)),

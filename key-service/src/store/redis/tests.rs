@@ -20,21 +20,22 @@ use tempfile::TempDir;
 
 use super::{Redis, Settings};
 
+mod holds;
 mod secured;
 use crate::{
     domain::{
         audit::Audit,
-        ledger::{Command, Outcome, Refused, script::START},
+        ledger::{Command, Outcome, Refused, histories::START},
         usage::Day,
     },
     store::{
-        Store,
+        Accounts, Books, DueHold, Ledger,
         suite::{
             Fault, after, capture, hold,
             in_redis::settings,
             make_key, open_account_with,
             servers::{Server, Watched, copy},
-            spend,
+            spend, tick,
         },
     },
 };
@@ -42,24 +43,37 @@ use crate::{
 impl Redis {
     /// Writes past the ledger.
     pub(in crate::store) async fn doctor(&self, account: AccountId, fault: Fault) {
-        let names = &self.names;
-        let write = async |line: &[&str]| {
-            let mut command = cmd(line[0]);
-            self.link.ask::<Value>(command.arg(&line[1..])).await.unwrap()
+        let key_space = &self.key_space;
+        let ask = async |line: &[&[u8]]| {
+            let mut command = cmd(std::str::from_utf8(line[0]).unwrap());
+            self.client.ask::<Value>(command.arg(&line[1..])).await.unwrap()
+        };
+        let hash = key_space.account(account);
+        // Adds one to a number of a packed record.
+        let raise = async |field: &[u8], number: usize| {
+            let record = ask(&[b"HGET", hash.as_bytes(), field]).await;
+            let mut record: Vec<u8> = ::redis::from_redis_value(record).unwrap();
+            let bytes = &mut record[8 * number..8 * number + 8];
+            let raised = f64::from_be_bytes((&*bytes).try_into().unwrap()) + 1.0;
+            bytes.copy_from_slice(&raised.to_be_bytes());
+            ask(&[b"HSET", hash.as_bytes(), field, &record]).await;
         };
         match fault {
-            Fault::Used(key) => write(&["HINCRBY", &names.key(account, key), "used", "1"]).await,
-            Fault::Credit => write(&["HINCRBY", &names.account(account), "credit", "1"]).await,
-            Fault::LostEntry(lost) => write(&["ZREM", &names.journal(account), &lost.to_string()]).await,
-            Fault::PhantomHold(phantom, like) => {
-                let (records, leases) = (names.records(account), names.leases(account));
-                let hold = write(&["HGET", &records, &like.to_string()]).await;
-                let hold: String = ::redis::from_redis_value(hold).unwrap();
-                let key = hold.split(' ').nth(1).unwrap();
-                write(&["HSET", &records, &phantom.to_string(), &hold]).await;
-                write(&["ZADD", &leases, "9999999999999", &format!("{key} {phantom}")]).await
+            Fault::Used(key) => raise(key.as_bytes(), 2).await,
+            Fault::Credit => raise(b"funds", 0).await,
+            Fault::LostEntry(lost) => {
+                let journal = key_space.journal(account);
+                let page = self.read_journal(account, 0, usize::MAX).await.unwrap();
+                let entry = page.entries.iter().find(|entry| entry.generation == lost).unwrap();
+                ask(&[b"XDEL", journal.as_bytes(), entry.number.to_string().as_bytes()]).await;
             }
-        };
+            Fault::PhantomHold(phantom, like) => {
+                let holds = key_space.holds(account);
+                let hold = ask(&[b"HGET", holds.as_bytes(), like.as_bytes()]).await;
+                let hold: Vec<u8> = ::redis::from_redis_value(hold).unwrap();
+                ask(&[b"HSET", holds.as_bytes(), phantom.as_bytes(), &hold]).await;
+            }
+        }
     }
 }
 
@@ -95,7 +109,7 @@ fn place(server: &Server) -> (TempDir, Settings) {
 async fn spend_one_each(store: &Redis, account: AccountId, key: KeyId, n: u8) {
     for n in 0..n {
         let generation = GenerationId::new(after(n.into()), [7; 10]);
-        let commands = vec![hold(key, generation, 1, after(30)), capture(key, generation, 1)];
+        let commands = vec![hold(key, generation, 1, 7), capture(key, generation, 1)];
         let outcomes = store.execute(account, commands, START).await.unwrap();
         assert!(matches!(outcomes[..], [Ok(_), Ok(Outcome::Captured(_))]), "{outcomes:?}");
     }
@@ -136,7 +150,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
     server.kill();
     let asked = Instant::now();
     let deposit =
-        Command::Deposit { id: crate::domain::ledger::script::deposit(1), amount: NanoUsd::from_nanos(1) };
+        Command::Deposit { id: crate::domain::ledger::histories::deposit(1), amount: NanoUsd::from_nanos(1) };
     store.execute(account, vec![deposit.clone()], START).await.unwrap_err();
     // Gateways wait for 3 s.
     assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());
@@ -198,25 +212,27 @@ async fn a_crash_is_not_taken_for_a_restored_snapshot() {
 }
 
 #[tokio::test]
-async fn what_the_journal_drops_is_added_up_by_key() {
-    let server = Server::start();
+async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_rest() {
+    let server = Server::start_with(&["--port", "0", "--stream-node-max-entries", "5"]);
     let (_data_dir, settings) = place(&server);
     let store = open(&Settings { journal_entries: 10, ..settings }).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
-    spend_one_each(&store, account, key, 25).await;
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(25));
-    let count = |command: &str| server.ask(command).unwrap();
-    assert_eq!(count(&format!("ZCARD {}", store.names.journal(account))), ":10");
-    assert_eq!(count(&format!("HLEN {}", store.names.records(account))), ":10");
-    assert_eq!(count(&format!("HINCRBY {} {key} 0", store.names.archive(account))), ":15");
-    // Whoever reads on behind an entry that is gone is told so, and the books still add up.
+    spend_one_each(&store, account, key, 27).await;
+    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
+    // Whole nodes of the stream are dropped: at least as many entries are kept as are to be.
     let page = store.journal(account, 3, 9).await.unwrap();
     assert_eq!((page.gone_until, page.entries.len(), page.entries[0].number), (15, 9, 16));
+    let last = store.journal(account, 25, 9).await.unwrap();
+    assert_eq!(last.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [26, 27]);
     assert_eq!(
         store.audit(account).await.unwrap().unwrap(),
-        Audit { entries: 10, keys: 1, wrong: Vec::new() }
+        Audit { entries: 12, keys: 1, wrong: Vec::new() }
     );
+    // A settled generation is remembered all the same.
+    let first = GenerationId::new(START, [7; 10]);
+    store.execute(account, vec![capture(key, first, 1)], START).await.unwrap();
+    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
 }
 
 #[tokio::test]
@@ -229,10 +245,9 @@ async fn an_audit_is_right_while_entries_make_room() {
     let key = make_key(&*store, account, 1, None).await;
     let spender = Arc::clone(&store);
     let spending = tokio::spawn(async move {
-        for turn in 0..100_u8 {
+        for turn in 0..250_u8 {
             let generations = (0..100_u8).map(|n| GenerationId::new(after(u64::from(n)), [turn; 10]));
-            let commands =
-                generations.flat_map(|g| [hold(key, g, 3, after(30)), capture(key, g, 2)]).collect();
+            let commands = generations.flat_map(|g| [hold(key, g, 3, 7), capture(key, g, 2)]).collect();
             spender.execute(account, commands, START).await.unwrap();
         }
     });
@@ -245,8 +260,9 @@ async fn an_audit_is_right_while_entries_make_room() {
     spending.await.unwrap();
     assert!(audits > 1, "nothing was spent meanwhile");
     let audit = store.audit(account).await.unwrap().unwrap();
-    assert_eq!((audit.entries, audit.wrong), (3_000, Vec::new()));
-    assert_eq!(spend(&*store, account, key).await.used, NanoUsd::from_nanos(20_000));
+    assert!((3_000..10_000).contains(&audit.entries), "{}", audit.entries);
+    assert_eq!(audit.wrong, []);
+    assert_eq!(spend(&*store, account, key).await.used, NanoUsd::from_nanos(50_000));
 }
 
 #[tokio::test]
@@ -257,7 +273,7 @@ async fn counters_are_forgotten_after_their_days() {
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     spend_one_each(&store, account, key, 1).await;
-    let left = server.ask(&format!("TTL {}", store.names.counters(account, Day::of(START)))).unwrap();
+    let left = server.ask(&format!("TTL {}", store.key_space.counters(account, Day::of(START)))).unwrap();
     let left: u64 = left.trim_start_matches(':').parse().unwrap();
     assert!((3 * 86_400 - 60..=3 * 86_400).contains(&left), "{left}");
 }
@@ -270,33 +286,101 @@ async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     let [damaged, sound] = [1, 2].map(|n| GenerationId::new(START, [n; 10]));
-    server.ask(&format!("HSET {} {damaged} nonsense", store.names.records(account))).unwrap();
-    let commands = vec![hold(key, damaged, 1, after(30)), hold(key, sound, 1, after(30))];
+    let holds = store.key_space.holds(account);
+    let mut put = cmd("HSET");
+    put.arg(holds).arg(damaged.as_bytes()).arg("nonsense");
+    store.client.ask::<Value>(&put).await.unwrap();
+    let commands = vec![hold(key, damaged, 1, 1), hold(key, sound, 1, 1)];
     let outcomes = store.execute(account, commands.clone(), START).await.unwrap();
     assert_eq!(outcomes, [Err(Refused::Damaged), Ok(Outcome::Held(NanoUsd::from_nanos(1)))]);
     let alone = store.execute(account, commands[..1].to_vec(), START).await.unwrap();
     assert_eq!(alone, [Err(Refused::Damaged)]);
     assert_eq!(spend(&store, account, key).await.held, NanoUsd::from_nanos(1));
+    // Among holds that are due it hides none.
+    tick(&store, account, 1).await;
+    let due = store.due_holds(account, None).await.unwrap().holds;
+    assert_eq!(due.len(), 2);
+    assert!(due.contains(&DueHold { key, generation: sound }), "{due:?}");
+    let expired = store.execute(account, vec![Command::Expire { key, generation: damaged }], START).await;
+    assert_eq!(expired.unwrap(), [Err(Refused::Damaged)]);
 }
 
 #[tokio::test]
 async fn an_account_without_holds_leaves_the_index_when_its_time_is_over() {
     let server = Server::start();
     let (_data_dir, settings) = place(&server);
-    let store = open(&settings).await.unwrap();
+    let clock = Arc::new(Stopped(AtomicI64::new(START.millis())));
+    let store = Redis::open(&settings, clock.clone()).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     let generation = GenerationId::new(START, [1; 10]);
-    let listed = || server.ask(&format!("ZCARD {}", store.names.holders_of(account))).unwrap();
-    store.execute(account, vec![hold(key, generation, 1, after(30))], START).await.unwrap();
-    assert_eq!(store.due_holds(after(10_000), 9).await.unwrap().len(), 1);
+    let listed = async || store.accounts_with_holds().await.accounts;
+    let wait = |seconds| clock.0.store(after(seconds).millis(), Ordering::Relaxed);
+    store.execute(account, vec![hold(key, generation, 1, 7)], START).await.unwrap();
+    wait(10_000);
+    assert_eq!(listed().await, [account]);
     store.execute(account, vec![Command::Release { key, generation }], START).await.unwrap();
-    assert_eq!(store.due_holds(after(600), 9).await.unwrap(), []);
-    assert_eq!(listed(), ":1");
-    assert_eq!(store.due_holds(after(10_000), 9).await.unwrap(), []);
-    assert_eq!(listed(), ":0");
-    // Whoever holds later is listed anew.
+    wait(599);
+    assert_eq!(listed().await, [account]);
+    wait(601);
+    assert_eq!(listed().await, []);
+    // A process that has not listed it in the last minute lists it anew.
+    let (_other_dir, other) = place(&server);
+    let other = open(&Settings { prefix: settings.prefix, ..other }).await.unwrap();
     let generation = GenerationId::new(START, [2; 10]);
-    store.execute(account, vec![hold(key, generation, 1, after(20_000))], after(19_000)).await.unwrap();
-    assert_eq!(store.due_holds(after(20_000), 9).await.unwrap().len(), 1);
+    other.execute(account, vec![hold(key, generation, 1, 7)], START).await.unwrap();
+    assert_eq!(listed().await, [account]);
+}
+
+#[tokio::test]
+async fn a_redis_that_still_loads_its_data_is_waited_for() {
+    let mut server = Server::start();
+    let (_data_dir, settings) = place(&server);
+    let store = open(&settings).await.unwrap();
+    let account = open_account_with(&store, 1, 5).await;
+    drop(store);
+    let mut fill = cmd("EVAL");
+    fill.arg("for n = 1, 30000 do redis.call('SET', 'filler' .. n, string.rep('x', 100)) end").arg(0);
+    let client = ::redis::Client::open(server.url()).unwrap();
+    fill.query::<()>(&mut client.get_connection().unwrap()).unwrap();
+    server.kill();
+    // A pause of so many microseconds for every key; it looks at its connections after every thousand of them.
+    server.start_loading(&["--key-load-delay", "100"]);
+    let store = open(&settings).await.unwrap();
+    let waiting = store.ping().await.unwrap_err().to_string();
+    assert!(waiting.contains("still loads"), "{waiting}");
+    assert!(store.clock_skew().await.is_err());
+    let asked = Instant::now();
+    while store.ping().await.is_err() {
+        assert!(asked.elapsed() < Duration::from_secs(30), "it never came back");
+    }
+    assert_eq!(store.accounts().await.unwrap()[0].id, account);
+}
+
+#[tokio::test]
+async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
+    let server = Server::start();
+    let (_data_dir, settings) = place(&server);
+    let earlier = format!("HSET {}:{{accounts}}:names Customer acct_1", settings.prefix);
+    server.ask(&earlier).unwrap();
+    let refused = open(&settings).await.err().unwrap();
+    assert!(refused.contains("layout of an earlier version") && refused.contains("FAREGATE_REDIS_PREFIX"));
+    let (_data_dir, other) = place(&server);
+    open(&other).await.unwrap();
+    open(&other).await.unwrap();
+    server.ask(&format!("SET {}:schema 3", other.prefix)).unwrap();
+    assert!(open(&other).await.err().unwrap().contains("layout 3"));
+}
+
+#[tokio::test]
+async fn clocks_are_compared_with_that_of_redis() {
+    let server = Server::start();
+    let (_data_dir, settings) = place(&server);
+    let near = Redis::open(&settings, Arc::new(System)).await.unwrap();
+    let skew = near.clock_skew().await.unwrap().unwrap();
+    assert!(skew.millis.abs() < 1_000, "{skew:?}");
+    let (_data_dir, settings) = place(&server);
+    let ahead = at(System.now().plus(Duration::from_secs(40)));
+    let skew = Redis::open(&settings, ahead).await.unwrap().clock_skew().await.unwrap().unwrap();
+    assert!((38_000..42_000).contains(&skew.millis), "{skew:?}");
 }

@@ -4,12 +4,12 @@ use redis::{ClientTlsConfig, TlsCertificates};
 
 /// Certificates for `rediss://`.
 #[derive(Clone, Debug, Default)]
-pub struct Certificates(Option<TlsCertificates>);
+pub(crate) struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
     /// PEM texts: of the authority that signed the server's certificate (the system's are trusted without one), and of
     /// the certificate with its key that the server is shown, if it wants one.
-    pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
+    pub(crate) fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);
         }

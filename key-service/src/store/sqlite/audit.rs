@@ -1,4 +1,4 @@
-//! The audit of an account in one read transaction: of one moment, and in nobody's way.
+//! The audit of an account in one read transaction: of one moment, and beside all other work.
 
 use std::path::Path;
 
@@ -32,8 +32,8 @@ pub(super) async fn run(path: &Path, account: AccountId) -> Result<Option<Audit>
 fn audit(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Audit>> {
     let moment = connection.unchecked_transaction()?;
     let Some(books) = accounts::books(&moment, account)? else { return Ok(None) };
-    let mut auditor = Auditor::default();
-    journal::charges(&moment, account, |key, charged| auditor.entry(key, charged))?;
+    let mut auditor = Auditor::new(true);
+    journal::audit(&moment, account, &mut auditor)?;
     let holds = records::held(&moment, account)?;
     let mut after = None;
     loop {

@@ -11,26 +11,27 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 /// In the header of every file of ours: "Fare".
-const APPLICATION_ID: i32 = 0x4661_7265;
+pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Each one brings the tables to the next version; a file's version is how many it has seen.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")];
 
-/// How long to wait for another process (the command line beside the server) to finish its transaction.
+/// Longest wait for another process (the command line beside the server) to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often to ask for a write-ahead log while other processes do the same: each attempt lets one of them through.
+/// Attempts to get a write-ahead log while other processes do the same: each attempt lets one of them through.
 const WAL_ATTEMPTS: u32 = 100;
 
-/// How many statements stay prepared on a connection: all there are, with room to grow.
+/// Statements that stay prepared on a connection: all there are, with room to grow.
 const CACHED_STATEMENTS: usize = 64;
 
 /// Pages kept in memory by a connection, in KiB: recent holds and the tail of the journal fit many times over.
 const CACHE_KIB: i64 = 16 * 1024;
 
-/// Why a file cannot serve as the store.
+/// Reason why a file cannot serve as the store.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// Some other program's database, or no database at all.
     #[error("{} is not a database of this service", .0.display())]
     NotOurs(PathBuf),
@@ -41,7 +42,7 @@ pub enum OpenError {
         path: PathBuf,
         /// The version of its tables.
         found: usize,
-        /// The latest version that this program knows.
+        /// The latest version that this program can read.
         known: usize,
     },
     /// There is none, and none can be made.
@@ -119,7 +120,7 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// How SQLite is to treat the file.
+/// Sets how SQLite treats the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
     // A commit returns after its sync: what was acknowledged survives the machine.
@@ -151,6 +152,8 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Brings the tables up to date, all or nothing. Of two processes that do it at once, the second finds it done.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    // A long journal is sorted, which takes more memory than a process may have.
+    connection.pragma_update(None, "temp_store", "file")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let seen: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (version, migration) in (1..).zip(MIGRATIONS) {
@@ -160,10 +163,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
             transaction.pragma_update(None, "user_version", version)?;
         }
     }
-    transaction.commit()
+    transaction.commit()?;
+    connection.pragma_update(None, "temp_store", "memory")
 }
 
-/// Whether the file can be read at all.
+/// Fails if the file cannot be read at all.
 pub(super) fn ping(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_query(None, "user_version", |_| Ok(()))
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GenerationId, KeyId},
     time::Timestamp,
 };
 
-use super::tables::{accounts, keys, records, usage as counters};
+use super::tables::{accounts, journal, keys, records, usage as counters};
 use crate::{
     domain::{
-        ledger::{self, Command, Outcome, Refused, State},
+        ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
         usage::{self, Added, Counts, Day},
     },
     store::Outcomes,
@@ -43,14 +43,14 @@ pub(super) fn execute(
     Ok(outcomes)
 }
 
-/// What is known of an account while its commands are applied.
+/// The state of an account while its commands are applied.
 struct Fold<'c> {
     connection: &'c Connection,
     account: AccountId,
     books: Row<accounts::Books>,
     /// `None` where the account has no such key.
     keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
-    /// What is to be added to the counters.
+    /// Additions to the counters.
     counted: HashMap<(Day, KeyId, String), Counts>,
 }
 
@@ -75,28 +75,40 @@ impl Fold<'_> {
     fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {
         let (connection, account) = (self.connection, self.account);
         let key = command.key().map(|id| self.key(id)).transpose()?.flatten();
-        let record = command.record().map(|id| records::record(connection, account, id)).transpose()?;
-        let before = record.unwrap_or_default();
+        let before = match command.record().map(|id| records::record(connection, account, id)) {
+            None => Record::None,
+            Some(Ok(record)) => record,
+            Some(Err(rusqlite::Error::FromSqlConversionFailure(..))) => return Ok(Err(Refused::Damaged)),
+            Some(Err(e)) => return Err(e),
+        };
         let state = State { account: self.books.current.money, key, record: before.clone() };
         let (after, outcome) = match ledger::apply(state, command, now) {
             Ok(applied) => applied,
             Err(refused) => return Ok(Err(refused)),
         };
+        if let (Some(RecordId::Generation(id)), Some(entry)) =
+            (command.record(), ledger::entry(&before, &after))
+        {
+            self.append(id, &before, &entry)?;
+        }
         self.books.current.money = after.account;
         if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {
             row.current = after.key;
         }
-        if let Some(added) = usage::added(&before, &after.record) {
-            self.books.current.entries += 1;
-            let counts = self.counted.entry((added.day, added.key, added.model)).or_default();
-            *counts = counts.plus(added.counts);
-        }
         if let Some(id) = command.record()
             && after.record != before
         {
-            records::put(connection, account, id, &after.record, self.books.current.entries, now)?;
+            records::put(connection, account, id, &after.record, now)?;
         }
         Ok(Ok(outcome))
+    }
+
+    fn append(&mut self, id: GenerationId, before: &Record, entry: &Entry) -> rusqlite::Result<()> {
+        self.books.current.entries += 1;
+        let added = usage::added(before, entry);
+        let counts = self.counted.entry((added.day, added.key, added.model)).or_default();
+        *counts = counts.plus(added.counts);
+        journal::append(self.connection, self.account, self.books.current.entries, id, entry)
     }
 
     fn key(&mut self, id: KeyId) -> rusqlite::Result<Option<ledger::Key>> {

@@ -13,11 +13,11 @@ use crate::store::Unavailable;
 /// Calls that may wait in a queue; more wait outside of it. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
 
-/// How long a call waits for its answer. Twice what the writer waits for another process, so that one slow
+/// Longest wait of a call for its answer. Twice what the writer waits for another process, so that one slow
 /// transaction over there is not felt here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who waits for the answer to a call.
+/// The way back to the caller.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
 
 /// The end of a queue that its thread takes calls from.
@@ -25,12 +25,12 @@ pub(super) type Calls<C> = mpsc::Receiver<C>;
 
 /// A bounded queue of calls, and the threads that serve it until it is dropped and empty.
 pub(super) struct Queue<C> {
-    /// Taken on drop, which tells the threads that nothing more will come.
+    /// Taken on drop, which ends the threads once the queue is empty.
     calls: Option<mpsc::Sender<C>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A queue that nobody serves yet.
+/// A queue without threads.
 pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
     let (sender, receiver) = mpsc::channel(QUEUED_CALLS);
     (Queue { calls: Some(sender), threads: Vec::new() }, receiver)
@@ -61,7 +61,7 @@ impl<C> Drop for Queue<C> {
     fn drop(&mut self) {
         self.calls.take();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on standard error.
+            // A thread that panicked has left its message on standard error.
             let _ = thread.join();
         }
     }

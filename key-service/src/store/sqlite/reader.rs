@@ -1,4 +1,4 @@
-//! The threads that read, so that a long listing keeps nobody from writing.
+//! The threads that read, so that a long listing holds up no write.
 
 use std::{
     path::Path,
@@ -38,7 +38,7 @@ impl Readers {
         Ok(Self { questions })
     }
 
-    /// What the look-up finds in what was last committed.
+    /// Runs a look-up on the last committed state.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -46,7 +46,7 @@ impl Readers {
         self.questions
             .ask(|reply| -> Question {
                 Box::new(move |connection| {
-                    // Nobody may be waiting any more.
+                    // The caller may have given up.
                     let _ = reply.send(look_up(connection).map_err(|e| unavailable(&e)));
                 })
             })
@@ -54,7 +54,7 @@ impl Readers {
     }
 }
 
-/// Whoever is idle holds the lock and waits for the next question; it is let go before the question is answered.
+/// An idle thread holds the lock and waits for the next question; it lets go before it answers.
 fn serve(connection: &Connection, waiting: &Mutex<Calls<Question>>) {
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
     while let Some(question) = next() {

@@ -1,4 +1,7 @@
-//! What is particular to a file: crashes, full disks, other processes, and who waits for whom.
+//! The particulars of a file: crashes, other processes, and waiting for each other.
+
+mod damage;
+mod upgrade;
 
 use std::{
     collections::HashMap,
@@ -8,7 +11,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::join_all};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use shared::{
     digest::Digest,
     ids::{AccountId, GenerationId, KeyId},
@@ -25,13 +28,13 @@ use crate::{
         key::{ApiKey, NewKey},
         ledger::{
             self, Command, Outcome, Progress,
-            script::{START, account, deposit, generation, key},
+            histories::{START, account, deposit, generation, key},
         },
     },
-    store::{NewAccount, Store, Unavailable},
+    store::{Accounts, Keys, Ledger, NewAccount, suite},
 };
 
-/// What every account is given.
+/// First credit of every account.
 const CREDIT: i64 = 1_000_000;
 
 /// A folder for a store, removed in the end.
@@ -59,7 +62,7 @@ impl Folder {
         Arc::new(store)
     }
 
-    /// What a crash would leave at this moment: the file and its log, as they are on the disk.
+    /// The state after a crash at this moment: the file and its log, as they are on the disk.
     fn crashed(&self) -> Self {
         let copy = Self::new();
         fs::copy(self.file(), copy.file()).unwrap();
@@ -86,12 +89,13 @@ async fn open_account(store: &Sqlite, n: u8) {
 fn hold(generation: GenerationId, amount: i64) -> Command {
     let amount = NanoUsd::from_nanos(amount);
     let (key, model) = (key(0), "Model Flash".into());
-    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_until: START }
+    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_ticks: 7 }
 }
 
 fn capture(generation: GenerationId, cost: i64) -> Command {
-    let total = Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost) };
-    Command::Capture { key: key(0), generation, total, estimated: false }
+    let (model, total) =
+        ("Model Flash".into(), Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost) });
+    Command::Capture { key: key(0), generation, model, total, estimated: false }
 }
 
 /// The generation of this number, of very many.
@@ -101,6 +105,16 @@ fn numbered(n: u32) -> GenerationId {
 
 async fn used(store: &Sqlite, account: AccountId) -> i64 {
     store.key(account, key(0)).await.unwrap().unwrap().spend.used.nanos()
+}
+
+/// Open holds of accounts 0 and 1.
+async fn open_holds(store: &Sqlite) -> [usize; 2] {
+    let mut open = [0; 2];
+    for (n, open) in (0..).zip(&mut open) {
+        suite::tick(store, account(n), 7).await;
+        *open = suite::due_holds(store, account(n)).await.len();
+    }
+    open
 }
 
 /// Keeps the writer busy until the sender is dropped; what is sent to it meanwhile is done together afterwards.
@@ -126,11 +140,11 @@ fn audit(path: &Path) -> i64 {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let wrong_keys = "
         SELECT count(*) FROM api_keys AS k
-        WHERE used <> (SELECT coalesce(sum(charged), 0) FROM journal AS j WHERE (j.account, j.key) = (k.account, k.id))
+        WHERE used <> (SELECT coalesce(sum(delta), 0) FROM journal AS j WHERE (j.account, j.key) = (k.account, k.id))
            OR held <> (SELECT coalesce(sum(amount), 0) FROM holds AS h WHERE (h.account, h.key) = (k.account, k.id))";
     let wrong_accounts = "
         SELECT count(*) FROM accounts AS a
-        WHERE credit + (SELECT coalesce(sum(charged), 0) FROM journal WHERE account = a.id)
+        WHERE credit + (SELECT coalesce(sum(delta), 0) FROM journal WHERE account = a.id)
                   <> (SELECT coalesce(sum(amount), 0) FROM deposits WHERE account = a.id)
            OR held <> (SELECT coalesce(sum(amount), 0) FROM holds WHERE account = a.id)";
     assert_eq!((number(wrong_keys), number(wrong_accounts)), (0, 0));
@@ -153,9 +167,7 @@ async fn what_was_acknowledged_survives_a_crash() {
     let crashed = folder.crashed();
     let revived = Sqlite::open(&crashed.file()).unwrap();
     assert_eq!(used(&revived, account(0)).await, spent);
-    let open = revived.due_holds(START, usize::MAX).await.unwrap();
-    assert_eq!(open.len(), 50);
-    assert!(open.iter().all(|hold| hold.account == account(1)));
+    assert_eq!(open_holds(&revived).await, [0, 50]);
     drop(revived);
     assert_eq!(audit(&crashed.file()), 50);
 }
@@ -179,70 +191,6 @@ async fn a_log_that_is_torn_anywhere_leaves_books_that_balance() {
         billed_before = billed;
     }
     assert_eq!(billed_before, 20);
-}
-
-#[tokio::test]
-async fn a_full_disk_is_unavailable_and_heals() {
-    let folder = Folder::new();
-    let store = folder.store().await;
-    let grow_to = |pages: i64| {
-        store.writer.write(move |connection| {
-            connection.pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
-        })
-    };
-    // SQLite does not go below what the file has: no page more.
-    grow_to(1).await.unwrap();
-    let (mut spent, mut failed) = (0, 0);
-    for n in 0..2_000 {
-        let commands = vec![hold(numbered(n), 10), capture(numbered(n), 10)];
-        match store.execute(account(0), commands, START).await {
-            Ok(_) => spent += 10,
-            Err(Unavailable(reason)) => {
-                assert!(reason.contains("full"), "{reason}");
-                failed += 1;
-            }
-        }
-    }
-    assert!(spent > 0 && failed > 0, "{spent} {failed}");
-    assert_eq!(used(&store, account(0)).await, spent);
-    grow_to(1_000_000).await.unwrap();
-    let commands = vec![hold(numbered(9_999), 10), capture(numbered(9_999), 10)];
-    store.execute(account(0), commands, START).await.unwrap();
-    assert_eq!(used(&store, account(0)).await, spent + 10);
-    drop(store);
-    assert_eq!(audit(&folder.file()), spent / 10 + 1);
-}
-
-#[tokio::test]
-async fn one_change_that_fails_harms_no_other_of_its_transaction() {
-    let folder = Folder::new();
-    let store = folder.store().await;
-    store.execute(account(0), vec![hold(generation(1), 10)], START).await.unwrap();
-    let damage = |connection: &Connection| {
-        connection.pragma_update(None, "ignore_check_constraints", true)?;
-        connection
-            .execute("UPDATE accounts SET held = -999 WHERE id = ?1", params![account(0).as_bytes()])?;
-        connection.pragma_update(None, "ignore_check_constraints", false)
-    };
-    store.writer.write(damage).await.unwrap();
-
-    let go_on = hold_up(&store).await;
-    let another = NewAccount { id: account(7), name: "Another".into(), created_at: START };
-    let (damaged, sound, nonsense, created, ()) = tokio::join!(
-        store.execute(account(0), vec![hold(generation(2), 10)], START),
-        store.execute(account(1), vec![hold(generation(2), 10)], START),
-        store.writer.write(|connection| connection.execute("no such statement", [])),
-        store.create_account(another),
-        async { drop(go_on) },
-    );
-    assert!(damaged.unwrap_err().0.contains("CHECK"));
-    nonsense.unwrap_err();
-    assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
-    assert!(created.unwrap());
-    // Nothing is left of what failed.
-    let open = store.due_holds(START, 9).await.unwrap();
-    let open: Vec<_> = open.into_iter().map(|hold| (hold.account, hold.generation)).collect();
-    assert_eq!(open, [(account(0), generation(1)), (account(1), generation(2))]);
 }
 
 #[tokio::test]
@@ -380,7 +328,7 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     assert!(matches!(nowhere, OpenError::NotMade(..)), "{nowhere:?}");
 }
 
-/// A key that is nobody's is no reason to write anything.
+/// An unknown key is no reason to write anything.
 #[tokio::test]
 async fn a_refusal_writes_nothing() {
     let folder = Folder::new();

@@ -67,12 +67,12 @@ fn serve(connection: &mut Connection, mut waiting: Calls<Call>) {
     }
 }
 
-/// Something that happens whole or not at all, and those who wait to hear of it.
+/// A change that happens whole or not at all, and the callers that wait for it.
 trait Change: Send {
     /// Does it, and keeps what came of it.
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
 
-    /// Tells what came of it, now that it is safe, or why it is not.
+    /// Answers the callers, now that the change is safe, or with the reason why it is not.
     fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
 }
 
@@ -99,7 +99,7 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
     changes
 }
 
-/// Does all changes, syncs once, and only then tells anyone.
+/// Does all changes, syncs once, and only then answers.
 fn commit(connection: &mut Connection, mut changes: Vec<Box<dyn Change>>) {
     let verdicts = match run_all(connection, &mut changes) {
         Ok(verdicts) => verdicts,
@@ -155,7 +155,7 @@ where
 
     fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
         let Self { done, reply, .. } = *self;
-        // Nobody may be waiting any more.
+        // The caller may have given up.
         let _ = reply.send(verdict.and_then(|()| done.ok_or_else(not_done)));
     }
 }
@@ -180,7 +180,7 @@ impl Change for Execute {
         let mut done = self.done.into_iter();
         for reply in self.replies {
             let outcomes = done.next().ok_or_else(not_done);
-            // Nobody may be waiting any more.
+            // The caller may have given up.
             let _ = reply.send(verdict.clone().and(outcomes));
         }
     }

@@ -1,13 +1,16 @@
 //! Accounts, credentials and management keys.
 
-use shared::ids::{AccountId, ManagementKeyId};
+use shared::{
+    ids::{AccountId, ManagementKeyId},
+    rpc::Principal,
+};
 
 use super::{
     Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
 };
 use crate::{
-    domain::ledger::script::{START, account, generation, key},
-    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, Owner},
+    domain::ledger::histories::{START, account, generation, key},
+    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey},
 };
 
 fn management_key(n: u8) -> ManagementKey {
@@ -30,7 +33,7 @@ pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     assert!(!store.create_account(new(2, "Grüße")).await.unwrap());
-    // Whoever did not hear the answer asks again.
+    // A caller that lost the answer asks again.
     assert!(store.create_account(new(1, "Grüße")).await.unwrap());
     assert!(store.create_account(new(2, "grüße")).await.unwrap());
     let names: Vec<_> = store.accounts().await.unwrap().into_iter().map(|a| a.name).collect();
@@ -44,8 +47,8 @@ pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
     make_key(&**store, young, 1, None).await;
     store.revoke_key(young, key(1), START).await.unwrap();
     let commands = vec![
-        hold(paying, generation(1), 100, after(30)),
-        hold(paying, generation(2), 70, after(30)),
+        hold(paying, generation(1), 100, 7),
+        hold(paying, generation(2), 70, 7),
         capture(paying, generation(1), 40),
     ];
     store.execute(young, commands, START).await.unwrap();
@@ -76,9 +79,9 @@ pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     let owner = store.find_credential(api_digest).await.unwrap();
-    assert_eq!(owner, Some(Owner::ApiKey(account, key(1))));
+    assert_eq!(owner, Some(Principal::ApiKey(account, key(1))));
     let owner = store.find_credential(management_digest).await.unwrap();
-    assert_eq!(owner, Some(Owner::ManagementKey(account, management_key(1).id)));
+    assert_eq!(owner, Some(Principal::ManagementKey(account, management_key(1).id)));
     assert_eq!(store.find_credential(digest("nobody's")).await.unwrap(), None);
 }
 
@@ -92,7 +95,7 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     }
     subject.interrupt().await;
     let store = subject.store();
-    // Whoever did not hear the answer asks again.
+    // A caller that lost the answer asks again.
     store.create_management_key(new_management_key(mine, 3)).await.unwrap();
     assert_eq!(store.management_keys(mine).await.unwrap(), [management_key(1), management_key(3)]);
     assert_eq!(store.management_keys(account(9)).await.unwrap(), []);

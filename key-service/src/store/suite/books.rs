@@ -1,4 +1,4 @@
-//! What is left behind by spending: the journal, the counters, and books that can be proven.
+//! The traces of spending: the journal, the counters, and books that can be proven.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,32 +8,34 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with};
+use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick};
 use crate::{
     domain::{
         audit::{Audit, Figure, Wrong},
         ledger::{
-            Command, Ending, Outcome, Progress,
-            script::{START, account, generation, key},
+            Command, Ending, Entry, Outcome, Progress,
+            histories::{START, account, generation, key},
         },
         usage::{Counts, Day},
     },
     store::{JournalPage, Store},
 };
 
-/// How often many spend while an audit goes on.
+/// Turns of each spender while audits go on.
 const TURNS: u64 = 30;
 
-/// The entries of the account: number, generation, charge.
-async fn journal(store: &dyn Store, account: AccountId) -> Vec<(u64, GenerationId, i64)> {
+/// The entries of the account: number, generation, charge, change, balance after it.
+async fn journal(store: &dyn Store, account: AccountId) -> Vec<(u64, GenerationId, i64, i64, i64)> {
     let page = store.journal(account, 0, usize::MAX).await.unwrap();
     let entry = |entry: crate::store::JournalEntry| {
-        (entry.number, entry.generation, entry.settlement.charged.nanos())
+        let Entry { settlement, delta, used_after } = entry.entry;
+        (entry.number, entry.generation, settlement.charged.nanos(), delta.nanos(), used_after.nanos())
     };
     page.entries.into_iter().map(entry).collect()
 }
 
 async fn expire_all(store: &dyn Store, account: AccountId, key: KeyId, generations: &[u8], now: Timestamp) {
+    tick(store, account, 7).await;
     let expire = |n: &u8| Command::Expire { key, generation: generation(*n) };
     let outcomes = store.execute(account, generations.iter().map(expire).collect(), now).await.unwrap();
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(Outcome::Expired(_)))), "{outcomes:?}");
@@ -42,14 +44,14 @@ async fn expire_all(store: &dyn Store, account: AccountId, key: KeyId, generatio
 fn report(key: KeyId, n: u8, cost: i64) -> Command {
     let usage = Usage { prompt: 10, cached: 4, completion: cost.unsigned_abs() };
     let progress = Progress { usage, cost: nanos(cost) };
-    Command::Extend { key, generation: generation(n), most: nanos(0), progress, lease_until: after(30) }
+    Command::Extend { key, generation: generation(n), most: nanos(0), progress, lease_ticks: 7 }
 }
 
 pub(super) async fn entries_come_in_the_order_of_settlement(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
     let key = make_key(&**store, account, 1, None).await;
-    let held = (1..=4).map(|n| hold(key, generation(n), 100, after(30)));
+    let held = (1..=4).map(|n| hold(key, generation(n), 100, 7));
     store.execute(account, held.collect(), START).await.unwrap();
     let at_once = vec![
         capture(key, generation(3), 30),
@@ -61,34 +63,48 @@ pub(super) async fn entries_come_in_the_order_of_settlement(subject: &mut impl S
     store.execute(account, vec![capture(key, generation(2), 120)], after(1)).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
-    let all = [(1, generation(3), 30), (2, generation(1), 10), (3, generation(2), 120)];
+    let all =
+        [(1, generation(3), 30, 30, 30), (2, generation(1), 10, 10, 40), (3, generation(2), 120, 120, 160)];
     assert_eq!(journal(&**store, account).await, all);
     let JournalPage { entries, gone_until } = store.journal(account, 2, 1).await.unwrap();
     assert_eq!((entries.len(), gone_until), (1, 0));
-    let last = &entries[0].settlement;
+    let last = &entries[0].entry.settlement;
     assert_eq!((last.key, last.model.as_str(), last.at), (key, "Model Flash", after(1)));
     assert_eq!((last.estimated, last.ending, last.usage.completion), (false, Ending::Captured, 120));
     assert_eq!(store.journal(account, 3, 9).await.unwrap().entries, []);
-    assert_eq!(store.journal(super::ledger::script::account(9), 0, 9).await.unwrap().entries, []);
+    assert_eq!(store.journal(super::ledger::histories::account(9), 0, 9).await.unwrap().entries, []);
 }
 
-pub(super) async fn a_late_capture_moves_its_entry_to_the_end(subject: &mut impl Subject) {
+pub(super) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
     let key = make_key(&**store, account, 1, None).await;
-    let mut commands: Vec<_> = (1..=3).map(|n| hold(key, generation(n), 100, after(30))).collect();
-    commands.push(report(key, 1, 40));
+    let mut commands: Vec<_> = (1..=3).map(|n| hold(key, generation(n), 100, 7)).collect();
+    commands.extend([report(key, 1, 40), report(key, 2, 60)]);
     store.execute(account, commands, START).await.unwrap();
     expire_all(&**store, account, key, &[1, 2], after(30)).await;
-    let late = vec![capture(key, generation(3), 5), capture(key, generation(1), 70)];
+    let late = vec![
+        capture(key, generation(3), 5),
+        capture(key, generation(1), 70),
+        capture(key, generation(2), 10),
+    ];
     store.execute(account, late, after(40)).await.unwrap();
-    // Sent again it is where it was.
+    // Sent again it adds nothing.
     store.execute(account, vec![capture(key, generation(1), 70)], after(41)).await.unwrap();
     subject.interrupt().await;
-    let expected = [(2, generation(2), 0), (3, generation(3), 5), (4, generation(1), 70)];
+    let expected = [
+        (1, generation(1), 40, 40, 40),
+        (2, generation(2), 60, 60, 100),
+        (3, generation(3), 5, 5, 105),
+        (4, generation(1), 70, 30, 135),
+        (5, generation(2), 10, -50, 85),
+    ];
     assert_eq!(journal(&**subject.store(), account).await, expected);
+    let page = subject.store().journal(account, 0, 9).await.unwrap();
+    let exact: Vec<_> = page.entries.iter().map(|e| !e.entry.settlement.estimated).collect();
+    assert_eq!(exact, [false, false, true, true, true]);
     let audit = subject.store().audit(account).await.unwrap();
-    assert_eq!(audit, Some(Audit { entries: 3, keys: 1, wrong: Vec::new() }));
+    assert_eq!(audit, Some(Audit { entries: 5, keys: 1, wrong: Vec::new() }));
 }
 
 pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Subject) {
@@ -97,8 +113,9 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     let (first, second) =
         (make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await);
     let mut commands: Vec<_> = [(first, 1), (first, 2), (first, 3), (second, 4)]
-        .map(|(key, n)| hold(key, generation(n), 100, after(30)))
+        .map(|(key, n)| hold(key, generation(n), 100, 7))
         .into();
+    commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
     commands.push(Command::Hold {
         key: first,
         generation: generation(5),
@@ -106,7 +123,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         least: nanos(10),
         enough: nanos(10),
         most: nanos(10),
-        lease_until: after(30),
+        lease_ticks: 7,
     });
     commands.extend([
         report(first, 3, 40),
@@ -117,13 +134,18 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     store.execute(account, commands, START).await.unwrap();
     store.execute(account, vec![capture(first, generation(2), 8)], START).await.unwrap();
     expire_all(&**store, account, first, &[3], after(30)).await;
+    tick(&**store, account, 99).await;
     subject.interrupt().await;
     // The next day the rest of what had expired is captured.
     let store = subject.store();
     let tomorrow = START.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(first, generation(3), 45)], tomorrow).await.unwrap();
+    expire_all(&**store, account, second, &[6], tomorrow).await;
+    // Of what expires on one day and is given back on the next, the next day's charge is below zero.
+    let later = tomorrow.plus(Duration::from_hours(24));
+    store.execute(account, vec![capture(second, generation(6), 1)], later).await.unwrap();
 
-    let days = Day::of(START)..=Day::of(tomorrow);
+    let days = Day::of(START)..=Day::of(later);
     let lines = store.usage(account, days.clone(), None).await.unwrap();
     let lines: Vec<_> = lines.iter().map(|l| (l.day, l.key, l.model.as_str(), l.counts)).collect();
     let counts = |requests, (prompt, cached, completion), charged| Counts {
@@ -135,12 +157,14 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         (*days.start(), first, "Model Flash", counts(3, (12, 4, 55), 55)),
         (*days.start(), first, "Model Max", counts(1, (1, 0, 10), 10)),
         (*days.start(), second, "Model Flash", counts(1, (1, 0, 1), 1)),
-        (*days.end(), first, "Model Flash", counts(0, (0, 0, 5), 5)),
+        (Day::of(tomorrow), first, "Model Flash", counts(0, (0, 0, 5), 5)),
+        (Day::of(tomorrow), second, "Model Flash", counts(1, (10, 4, 9), 9)),
+        (Day::of(later), second, "Model Flash", counts(0, (0, 0, 0), -8)),
     ];
     assert_eq!(lines, expected);
-    assert_eq!(store.usage(account, days.clone(), Some(second)).await.unwrap().len(), 1);
+    assert_eq!(store.usage(account, days.clone(), Some(second)).await.unwrap().len(), 3);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
-    assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(second)).await.unwrap(), []);
+    assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(first)).await.unwrap(), []);
 }
 
 pub(super) async fn books_are_sound_at_every_moment(subject: &mut impl Subject) {
@@ -154,7 +178,7 @@ pub(super) async fn books_are_sound_at_every_moment(subject: &mut impl Subject) 
             tokio::spawn(async move {
                 for turn in 0..TURNS {
                     let one = |i: u8| GenerationId::new(after(turn), [n, i, 0, 0, 0, 0, 0, 0, 0, 0]);
-                    let held = (0..9).map(|i| hold(key, one(i), 10, after(30)));
+                    let held = (0..9).map(|i| hold(key, one(i), 10, 7));
                     store.execute(account, held.collect(), START).await.unwrap();
                     let captured = (0..8).map(|i| capture(key, one(i), 10 + i64::from(i)));
                     store.execute(account, captured.collect(), START).await.unwrap();
@@ -191,8 +215,7 @@ pub(super) async fn doctored_books_are_found(subject: &mut impl Subject) {
         let account = open_account_with(&**store, n, 1_000).await;
         make_key(&**store, account, 1, None).await;
         make_key(&**store, account, 2, None).await;
-        let commands =
-            vec![hold(mine, lost, 100, after(30)), capture(mine, lost, 100), hold(mine, held, 50, after(30))];
+        let commands = vec![hold(mine, lost, 100, 7), capture(mine, lost, 100), hold(mine, held, 50, 7)];
         store.execute(account, commands, START).await.unwrap();
         assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, [], "{fault:?}");
         subject.doctor(account, fault).await;

@@ -10,13 +10,13 @@ use shared::{
 use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
 use crate::{
     domain::{
-        key::{AlreadyRevoked, ApiKey, KeyPatch},
+        key::{ApiKey, KeyPatch},
         ledger::{
             self,
-            script::{START, account, generation, key},
+            histories::{START, account, generation, key},
         },
     },
-    store::{Created, Idempotency, Order, Page, Store},
+    store::{Created, Idempotency, Order, Page, Store, Updated},
 };
 
 /// An attempt that lives for 24 hours.
@@ -99,7 +99,7 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
     let id = make_key(&**store, account, 1, Some(100)).await;
-    let commands = vec![super::hold(id, generation(1), 50, after(30)), super::capture(id, generation(1), 20)];
+    let commands = vec![super::hold(id, generation(1), 50, 7), super::capture(id, generation(1), 20)];
     store.execute(account, commands, after(7)).await.unwrap();
     let mut key = store.key(account, id).await.unwrap().unwrap();
     assert_eq!((key.spend.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
@@ -108,14 +108,14 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
         KeyPatch { label: Some("New".into()), limit: Some(Some(nanos(5))), expires_at: Some(Some(after(9))) };
     key.label = "New".into();
     (key.spend.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
-    assert_eq!(store.update_key(account, id, set).await.unwrap(), Some(Ok(key.clone())));
+    assert_eq!(store.update_key(account, id, set).await.unwrap(), Updated::Key(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Some(Ok(key.clone())));
+    assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Updated::Key(key.clone()));
 
     let clear = KeyPatch { label: None, limit: Some(None), expires_at: Some(None) };
     (key.spend.limit, key.spend.expires_at) = (None, None);
-    assert_eq!(store.update_key(account, id, clear).await.unwrap(), Some(Ok(key.clone())));
+    assert_eq!(store.update_key(account, id, clear).await.unwrap(), Updated::Key(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
     let store = subject.store();
     assert_eq!(store.revoke_key(account, id, after(6)).await.unwrap(), Some(revoked.clone()));
     let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
-    assert_eq!(store.update_key(account, id, patch).await.unwrap(), Some(Err(AlreadyRevoked)));
+    assert_eq!(store.update_key(account, id, patch).await.unwrap(), Updated::Revoked);
     assert_eq!(store.key(account, id).await.unwrap(), Some(revoked));
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn another_accounts_key_is_out_of_reach(subject: &mut impl Subj
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let id = make_key(&**store, theirs, 1, None).await;
     assert_eq!(store.key(mine, id).await.unwrap(), None);
-    assert_eq!(store.update_key(mine, id, KeyPatch::default()).await.unwrap(), None);
+    assert_eq!(store.update_key(mine, id, KeyPatch::default()).await.unwrap(), Updated::NotFound);
     assert_eq!(store.revoke_key(mine, id, START).await.unwrap(), None);
     assert_eq!(super::spend(&**store, theirs, id).await.revoked_at, None);
 }
@@ -230,7 +230,7 @@ pub(super) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
     for idempotency in [None, Some(attempt("once", "a", START))] {
         let new = new_key(account, u8::from(idempotency.is_some()));
         for _ in 0..2 {
-            // The same caller, who did not hear the answer and still has the plaintext.
+            // The same caller, which lost the answer and still has the plaintext.
             let created = store.create_key(new.clone(), idempotency.clone()).await.unwrap();
             assert_eq!(created, Created::New(new.key.clone()));
         }

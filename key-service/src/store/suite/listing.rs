@@ -8,15 +8,12 @@ use shared::{
     ids::{AccountId, KeyId},
 };
 
-use super::{digest, in_redis::settings, new_key, open_account, servers::Server};
+use super::{digest, new_key, open_account};
+use super::{in_redis::settings, servers::Server};
+use crate::store::redis::{Redis, Settings};
 use crate::{
-    domain::ledger::script::START,
-    store::{
-        Order, Page, Store,
-        memory::Memory,
-        redis::{Redis, Settings},
-        sqlite::Sqlite,
-    },
+    domain::ledger::histories::START,
+    store::{Order, Page, Store, memory::Memory, sqlite::Sqlite},
 };
 
 /// Keys that are there when the listing begins.

@@ -28,7 +28,7 @@ pub(crate) struct Server {
 /// Three masters that share the slots.
 pub(crate) struct Cluster {
     ports: [u16; 3],
-    _masters: [Server; 3],
+    masters: [Server; 3],
 }
 
 /// A master, its replica, and the Sentinel that watches them.
@@ -81,6 +81,19 @@ impl Server {
 
     /// Starts it on what it left on disk.
     pub(crate) fn start_again(&mut self) {
+        self.launch(&[]);
+        // One that wants a password first is there as well.
+        let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
+        until("redis-server to start", || self.ask("PING").is_some_and(there));
+    }
+
+    /// The same with more options, and does not wait until it has read what it left.
+    pub(crate) fn start_loading(&mut self, options: &[&str]) {
+        self.launch(options);
+        until("redis-server to load", || self.ask("PING").is_some_and(|answer| answer.contains("LOADING")));
+    }
+
+    fn launch(&mut self, options: &[&str]) {
         let _ = fs::remove_file(self.socket());
         fs::create_dir_all(self.data()).unwrap();
         let log = self.folder.path().join("log");
@@ -95,6 +108,7 @@ impl Server {
             .arg("--logfile")
             .arg(&log)
             .args(&self.options)
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let process = command.spawn();
@@ -102,9 +116,6 @@ impl Server {
             "redis-server cannot be started, and these tests need a real one: run tests/tools/install.sh, or \
              `apt-get install redis-server`",
         ));
-        // One that wants a password first is there as well.
-        let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
-        until("redis-server to start", || self.ask("PING").is_some_and(there));
     }
 
     /// Asks on a line, and answers the reply's first line.
@@ -139,7 +150,13 @@ impl Cluster {
         format!("redis+cluster://{}", self.ports.map(|port| format!("127.0.0.1:{port}")).join(","))
     }
 
-    fn start() -> Self {
+    /// Kills the last master, as if its machine were lost.
+    pub(crate) fn kill_one(&mut self) {
+        self.masters[2].kill();
+    }
+
+    /// A cluster of one's own.
+    pub(crate) fn start() -> Self {
         // All six are taken at once, so that no two are the same.
         let taken: [TcpListener; 6] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let free = taken.map(|listener| listener.local_addr().unwrap().port());
@@ -153,7 +170,7 @@ impl Cluster {
             must(ports[0], &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
         }
         until("the cluster to form", || ports.iter().all(|port| knows_all(*port)));
-        Self { ports, _masters: masters }
+        Self { ports, masters }
     }
 }
 
@@ -248,6 +265,9 @@ fn master(port: u16, bus: u16) -> Server {
         &bus,
         "--cluster-node-timeout",
         "15000",
+        // One that is away takes its own slots with it, and no others.
+        "--cluster-require-full-coverage",
+        "no",
     ])
 }
 

@@ -1,11 +1,6 @@
 //! Spending: the ledger's answers, whatever the batches and however many ask at once.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestRunner};
 use shared::{
@@ -16,8 +11,8 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, execute_one, hold, make_key, nanos, new_key, open_account, open_account_with,
-    spend,
+    Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_key, open_account,
+    open_account_with, spend, tick,
 };
 use crate::{
     domain::{
@@ -25,15 +20,21 @@ use crate::{
         key::KeyPatch,
         ledger::{
             Command, Outcome, Progress, Record, RecordId, Refused,
-            script::{ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key},
+            histories::{
+                ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key,
+                of_history,
+            },
         },
         usage::Day,
     },
-    store::{DueHold, Store, UsageLine},
+    store::{DueHold, JournalEntry, Store, UsageLine},
 };
 
 /// Random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
+
+/// Longer than all waiting in a history.
+const LONGEST_HISTORY: Duration = Duration::from_hours(40 * 3);
 
 /// Entries read at once: so few that there are several pages.
 const PAGE: usize = 3;
@@ -44,12 +45,11 @@ const CALLERS: u8 = 48;
 pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
     let store = subject.store();
     let deposit = Command::Deposit { id: super::deposit(1), amount: nanos(5) };
-    let commands =
-        vec![deposit, hold(key(1), generation(1), 5, after(30)), capture(key(1), generation(1), 5)];
+    let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
     let outcomes = store.execute(account(1), commands, START).await.unwrap();
     assert_eq!(outcomes, vec![Err(Refused::UnknownKey); 3]);
     assert_eq!(store.accounts().await.unwrap(), []);
-    assert_eq!(store.due_holds(after(99), 9).await.unwrap(), []);
+    assert!(store.accounts_with_holds().await.accounts.is_empty());
 }
 
 pub(super) async fn no_commands_have_no_outcomes(subject: &mut impl Subject) {
@@ -57,49 +57,75 @@ pub(super) async fn no_commands_have_no_outcomes(subject: &mut impl Subject) {
     assert_eq!(subject.store().execute(account, Vec::new(), START).await.unwrap(), []);
 }
 
-pub(super) async fn a_generation_held_again_for_another_key_is_due_once(subject: &mut impl Subject) {
+pub(super) async fn a_capture_without_a_hold_is_billed_once(subject: &mut impl Subject) {
     let store = subject.store();
-    let account = open_account_with(&**store, 1, 100).await;
-    let (first, second) =
-        (make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await);
-    let generation = generation(1);
-    execute_one(&**store, account, hold(first, generation, 5, after(30))).await.unwrap();
-    let release = Command::Release { key: first, generation };
-    let at_once = vec![release, hold(second, generation, 5, after(40))];
-    store.execute(account, at_once, START).await.unwrap();
-    let due = DueHold { account, key: second, generation };
-    assert_eq!(store.due_holds(after(99), 9).await.unwrap(), [due]);
-}
-
-pub(super) async fn holds_are_due_when_their_lease_is_over_and_the_oldest_come_first(
-    subject: &mut impl Subject,
-) {
-    let store = subject.store();
-    let mut expected = Vec::new();
-    for (n, lease) in [(1, 30), (2, 10), (3, 20)] {
-        let account = open_account_with(&**store, n, 100).await;
-        let key = make_key(&**store, account, n, None).await;
-        let held = execute_one(&**store, account, hold(key, generation(n), 5, after(lease))).await;
-        assert_eq!(held, Ok(Outcome::Held(nanos(5))));
-        expected.push((lease, DueHold { account, key, generation: generation(n) }));
-    }
-    expected.sort_by_key(|(lease, _)| *lease);
-    let expected: Vec<_> = expected.into_iter().map(|(_, hold)| hold).collect();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let key = make_key(&**store, account, 1, Some(100)).await;
+    execute_one(&**store, account, hold(key, generation(2), 20, 7)).await.unwrap();
+    let lost = capture(key, generation(1), 300);
+    let captured = execute_one(&**store, account, lost.clone()).await;
+    let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(80), nanos(220)));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.due_holds(after(9), 9).await.unwrap(), []);
-    assert_eq!(store.due_holds(after(20), 9).await.unwrap(), expected[..2]);
-    assert_eq!(store.due_holds(after(99), 9).await.unwrap(), expected);
-    assert_eq!(store.due_holds(after(99), 1).await.unwrap(), expected[..1]);
+    assert_eq!(execute_one(&**store, account, lost).await, captured);
+    let spent = spend(&**store, account, key).await;
+    assert_eq!((spent.used, spent.held), (nanos(80), nanos(20)));
+    let unknown =
+        execute_one(&**store, account, capture(super::ledger::histories::key(9), generation(3), 1)).await;
+    assert_eq!(unknown, Err(Refused::UnknownKey));
+    assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
+}
 
-    // What is extended is due later, what is resolved never.
-    let DueHold { account, key, generation } = expected[0];
-    let (progress, lease_until) = (Progress::default(), after(40));
-    let extend = Command::Extend { key, generation, most: nanos(5), progress, lease_until };
-    execute_one(&**store, account, extend).await.unwrap();
-    let DueHold { account, key, generation } = expected[1];
-    execute_one(&**store, account, capture(key, generation, 5)).await.unwrap();
-    assert_eq!(store.due_holds(after(99), 9).await.unwrap(), [expected[2], expected[0]]);
+pub(super) async fn a_capture_of_a_forgotten_age_is_recorded_as_shortfall(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let key = make_key(&**store, account, 1, None).await;
+    let old = GenerationId::new(START.minus(Duration::from_hours(3)), [1; 10]);
+    let captured = execute_one(&**store, account, capture(key, old, 300)).await;
+    let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(0), nanos(300)));
+    // Seen in the journal, and answered again.
+    let page = store.journal(account, 0, 9).await.unwrap();
+    assert_eq!(page.entries.iter().map(|e| &e.entry.settlement).collect::<Vec<_>>(), [settlement]);
+    assert_eq!(execute_one(&**store, account, capture(key, old, 300)).await, captured);
+    // An old generation with a hold is billed as any other.
+    let long = GenerationId::new(START.minus(Duration::from_hours(30)), [2; 10]);
+    execute_one(&**store, account, hold(key, long, 50, 7)).await.unwrap();
+    execute_one(&**store, account, capture(key, long, 40)).await.unwrap();
+    assert_eq!(spend(&**store, account, key).await.used, nanos(40));
+}
+
+pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let key = make_key(&**store, account, 1, Some(200)).await;
+    let report = |generation, cost| {
+        let usage = Usage { prompt: 9, cached: 0, completion: 9 };
+        let progress = Progress { usage, cost: nanos(cost) };
+        Command::Extend { key, generation, most: nanos(0), progress, lease_ticks: 1 }
+    };
+    let (too_much, too_little) = (generation(1), generation(2));
+    let commands = vec![
+        hold(key, too_much, 60, 1),
+        hold(key, too_little, 60, 1),
+        report(too_much, 58),
+        report(too_little, 1),
+    ];
+    store.execute(account, commands, START).await.unwrap();
+    tick(&**store, account, 1).await;
+    let expire = |generation| Command::Expire { key, generation };
+    store.execute(account, vec![expire(too_much), expire(too_little)], START).await.unwrap();
+    assert_eq!(spend(&**store, account, key).await.used, nanos(59));
+    subject.interrupt().await;
+    let store = subject.store();
+    execute_one(&**store, account, capture(key, too_much, 1)).await.unwrap();
+    assert_eq!(spend(&**store, account, key).await.used, nanos(2));
+    execute_one(&**store, account, capture(key, too_little, 500)).await.unwrap();
+    let spent = spend(&**store, account, key).await;
+    assert_eq!((spent.used, spent.held), (nanos(200), nanos(0)));
+    assert_eq!(store.accounts().await.unwrap()[0].credit, nanos(800));
+    assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
 }
 
 pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
@@ -107,13 +133,13 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     let most = NanoUsd::MAX;
     let account = open_account_with(&**store, 1, most.nanos()).await;
     let key = make_key(&**store, account, 1, Some(most.nanos())).await;
-    let late = Timestamp::from_millis(i64::MAX);
-    let held = execute_one(&**store, account, hold(key, generation(1), most.nanos(), late)).await;
+    let held = execute_one(&**store, account, hold(key, generation(1), most.nanos(), 7)).await;
     assert_eq!(held, Ok(Outcome::Held(most)));
     assert_eq!(spend(&**store, account, key).await.held, most);
     let usage = Usage { prompt: u64::MAX, cached: u64::MAX - 1, completion: 1 << 63 };
     let total = Progress { usage, cost: most };
-    let capture = Command::Capture { key, generation: generation(1), total, estimated: true };
+    let model = "Model Flash".into();
+    let capture = Command::Capture { key, generation: generation(1), model, total, estimated: true };
     let captured = execute_one(&**store, account, capture.clone()).await;
     let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
     assert_eq!((settlement.usage, settlement.charged), (usage, most));
@@ -141,14 +167,14 @@ pub(super) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
     assert_eq!((summary.credit, summary.held), (nanos(0), nanos(0)));
 }
 
-/// Many callers hold and capture until they hear that it is gone; meanwhile no sum is ever too large.
+/// Many callers hold and capture until all is spent; meanwhile no sum is ever too large.
 async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
         let (store, key) = (Arc::clone(store), keys[usize::from(n) % keys.len()]);
         tokio::spawn(async move {
             for turn in 0.. {
                 let generation = GenerationId::new(after(turn), [n; 10]);
-                match execute_one(&*store, account, hold(key, generation, 10, after(99_999))).await {
+                match execute_one(&*store, account, hold(key, generation, 10, 7)).await {
                     Ok(Outcome::Held(amount)) => {
                         assert_eq!(amount, nanos(10));
                         execute_one(&*store, account, capture(key, generation, 10)).await.unwrap();
@@ -177,7 +203,7 @@ async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId]
 pub(super) async fn a_capture_sent_by_many_at_once_is_billed_once(subject: &mut impl Subject) {
     let account = open_account_with(&**subject.store(), 1, 1_000).await;
     let key = make_key(&**subject.store(), account, 1, None).await;
-    execute_one(&**subject.store(), account, hold(key, generation(1), 100, after(30))).await.unwrap();
+    execute_one(&**subject.store(), account, hold(key, generation(1), 100, 7)).await.unwrap();
     let callers = (0..CALLERS).map(|n| {
         let store = Arc::clone(subject.store());
         // No two tell the same.
@@ -202,16 +228,17 @@ pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
         for n in 0..100 {
             let patch =
                 KeyPatch { label: Some(n.to_string()), limit: Some(Some(nanos(n))), expires_at: None };
-            owner.update_key(account, key, patch).await.unwrap().unwrap().unwrap();
+            owner.update_key(account, key, patch).await.unwrap();
         }
         owner.update_key(account, key, KeyPatch { limit: Some(None), ..KeyPatch::default() }).await.unwrap();
     });
     let mut charged = 0;
     for n in 0..100 {
         let generation = GenerationId::new(after(n), [1; 10]);
-        let commands = vec![hold(key, generation, 7, after(9_999)), capture(key, generation, 7)];
+        let commands = vec![hold(key, generation, 7, 7), capture(key, generation, 7)];
         let outcomes = subject.store().execute(account, commands, START).await.unwrap();
-        if let [Ok(_), Ok(Outcome::Captured(settlement))] = &outcomes[..] {
+        // Where the limit is too low for the hold, the capture bills what is left of it.
+        if let [_, Ok(Outcome::Captured(settlement))] = &outcomes[..] {
             charged += settlement.charged.nanos();
         }
     }
@@ -287,22 +314,28 @@ async fn the_books_are_equal(store: &dyn Store, world: &World) {
         let expected = world.accounts[&summary.id];
         assert_eq!((summary.credit, summary.held), (expected.credit, expected.held));
     }
-    let open = world.records.iter().filter_map(|((account, id), record)| match (id, record) {
-        (RecordId::Generation(generation), Record::Open(hold)) => {
-            Some((*account, hold.key, *generation, hold.lease_until))
+    let mut holding: HashSet<_> = HashSet::new();
+    for account in world.accounts.keys() {
+        let open = world.records.iter().filter_map(|((of, id), record)| match (id, record) {
+            (RecordId::Generation(generation), Record::Open(hold)) if of == account => {
+                Some((DueHold { key: hold.key, generation: *generation }, hold.lease_until))
+            }
+            _ => None,
+        });
+        let mut open: Vec<_> = open.collect();
+        if !open.is_empty() {
+            holding.insert(*account);
         }
-        _ => None,
-    });
-    let open: Vec<_> = open.collect();
-    let due = store.due_holds(after(1_000_000), usize::MAX).await.unwrap();
-    let lease = |hold: &DueHold| {
-        let found =
-            open.iter().find(|(a, k, g, _)| (*a, *k, *g) == (hold.account, hold.key, hold.generation));
-        found.map(|(.., lease_until)| *lease_until)
-    };
-    assert!(due.iter().all(|hold| lease(hold).is_some()) && due.is_sorted_by_key(lease));
-    let distinct: HashSet<_> = due.iter().map(|hold| (hold.account, hold.generation)).collect();
-    assert_eq!((due.len(), distinct.len()), (open.len(), open.len()));
+        let tick = world.accounts[account].tick;
+        let asked = execute_one(store, *account, Command::Tick { seen: None }).await;
+        assert_eq!(asked, Ok(Outcome::Ticked(tick)));
+        open.retain(|(_, lease_until)| *lease_until <= tick);
+        open.sort_by_key(|(hold, _)| hold.generation);
+        let due: Vec<_> = open.into_iter().map(|(hold, _)| hold).collect();
+        assert_eq!(due_holds(store, *account).await, due);
+    }
+    let listed: HashSet<_> = store.accounts_with_holds().await.accounts.into_iter().collect();
+    assert!(listed.is_superset(&holding), "{listed:?} {holding:?}");
 }
 
 /// The journal, what was counted, and whether an audit is content.
@@ -320,18 +353,17 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
                 break;
             }
         }
-        let numbered: BTreeMap<_, _> = entries.iter().map(|entry| (entry.number, entry.generation)).collect();
-        assert_eq!((numbered, entries.len()), (expected.journal.clone(), expected.journal.len()));
-        for entry in &entries {
-            assert_eq!(Some(&entry.settlement), world.settlement(*account, entry.generation));
-        }
+        let numbered = (1..).zip(expected.journal);
+        let numbered =
+            numbered.map(|(number, (generation, entry))| JournalEntry { number, generation, entry });
+        assert_eq!(entries, numbered.collect::<Vec<_>>());
         let lines = expected.counted.into_iter().map(|((day, key, model), counts)| UsageLine {
             day,
             key,
             model,
             counts,
         });
-        let days = Day::of(START)..=Day::of(after_a_day(START));
+        let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
         assert_eq!(store.usage(*account, days, None).await.unwrap(), lines.collect::<Vec<_>>());
         let audit = store.audit(*account).await.unwrap().unwrap();
         let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
@@ -339,24 +371,21 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
     }
 }
 
-fn after_a_day(at: Timestamp) -> Timestamp {
-    at.plus(Duration::from_hours(24))
-}
-
-/// A capture sent again tells what was billed, so one of everything audits the journal: its charges are what keys used.
+/// Captures of everything: no hold is left, and the charges of settlements are what keys used.
 async fn the_books_balance(store: &dyn Store, mut world: World, now: Timestamp) {
     let now = now.plus(Duration::from_secs(1));
     for (account, key) in world.clone().keys.into_keys() {
         let mut charged = 0;
         for n in 0..GENERATIONS {
-            let command = capture(key, generation(n), 0);
+            let command = capture(key, of_history(n), 0);
             let expected = vec![world.apply(account, &command, now)];
             assert_eq!(store.execute(account, vec![command], now).await.unwrap(), expected);
             if let [Ok(Outcome::Captured(settlement))] = &expected[..] {
                 charged += settlement.charged.nanos();
             }
         }
-        let key = spend(store, account, key).await;
-        assert_eq!((key.used, key.held), (nanos(charged), nanos(0)));
+        let spent = spend(store, account, key).await;
+        assert_eq!(spent, world.keys[&(account, key)]);
+        assert_eq!((spent.used, spent.held), (nanos(charged), nanos(0)));
     }
 }

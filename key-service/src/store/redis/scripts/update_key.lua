@@ -1,11 +1,15 @@
--- Changes what the owner of a key may change. Answers the key as it is then, 'revoked' where it cannot be changed any
--- more, nothing where there is no such key.
+-- Changes what the owner of a key may change. Answers its balances and its texts as they are then, 'revoked' where it
+-- cannot be changed any more, nothing where there is no such key.
 --
--- KEYS  the key
--- ARGV  how many fields are set, each with its value, then those that are cleared
-if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-if redis.call('HEXISTS', KEYS[1], 'revoked_at') == 1 then return redis.status_reply('revoked') end
-local set = 2 * tonumber(ARGV[1])
-for at = 2, 1 + set, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
-for at = 2 + set, #ARGV do redis.call('HDEL', KEYS[1], ARGV[at]) end
-return redis.call('HGETALL', KEYS[1])
+-- KEYS  the account, the key
+-- ARGV  the key's id as bytes; limit and expiry as doubles (empty: as it was), and the label where it changes
+local record = redis.call('HGET', KEYS[1], ARGV[1])
+if not record then return false end
+local limit, high, low, held, expires_at, revoked_at, last_used_at = struct.unpack('>ddddddd', record)
+if revoked_at < math.huge then return redis.status_reply('revoked') end
+if ARGV[2] ~= '' then limit = struct.unpack('>d', ARGV[2]) end
+if ARGV[3] ~= '' then expires_at = struct.unpack('>d', ARGV[3]) end
+record = struct.pack('>ddddddd', limit, high, low, held, expires_at, revoked_at, last_used_at)
+redis.call('HSET', KEYS[1], ARGV[1], record)
+if ARGV[4] then redis.call('HSET', KEYS[2], 'label', ARGV[4]) end
+return { record, redis.call('HGETALL', KEYS[2]) }

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::{open, spend_one_each};
 use crate::store::{
+    Ledger,
     redis::{Address, Certificates, Settings},
     suite::{
         in_redis::settings,
@@ -16,7 +17,7 @@ use crate::store::{
 };
 
 /// All that the store asks for, as README.md names it; `+waitaof` as well where the server has that.
-const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +config|get";
+const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get";
 
 /// An authority and what it signed, as files for a server and as texts for us.
 struct Signed {
@@ -55,6 +56,7 @@ async fn bills(settings: &Settings) {
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     spend_one_each(&store, account, key, 3).await;
+    assert!(store.clock_skew().await.unwrap().is_some(), "its clock may be asked");
 }
 
 fn at(url: &str, data_dir: &Path, certificates: Certificates) -> Settings {

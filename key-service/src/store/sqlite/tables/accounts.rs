@@ -1,18 +1,19 @@
-//! Accounts, their money, and whose credential is whose.
+//! Accounts, their money, and the owners of credentials.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{
     digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId},
+    rpc::Principal,
 };
 
 use super::{damaged, id, money as nano_usd, time};
 use crate::{
     domain::ledger::Account,
-    store::{AccountSummary, NewAccount, Owner},
+    store::{AccountSummary, NewAccount},
 };
 
-/// Whether the account is there now: made just now, or by an earlier attempt of the same caller.
+/// Makes an account. True if it is there now: made just now, or by an earlier attempt of the same caller.
 pub(crate) fn create(connection: &Connection, account: &NewAccount) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO accounts (id, name, credit, held, created_at) VALUES (?1, ?2, 0, 0, ?3)
                ON CONFLICT (name) DO NOTHING";
@@ -40,7 +41,7 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSumma
     connection.prepare_cached(sql)?.query_map([], summary)?.collect()
 }
 
-/// What the ledger changes of an account.
+/// The ledger's part of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Books {
     pub(crate) money: Account,
@@ -50,9 +51,10 @@ pub(crate) struct Books {
 
 /// An account's books; `None` where there is no such account.
 pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Books>> {
-    let sql = "SELECT credit, held, entries FROM accounts WHERE id = ?1";
+    let sql = "SELECT credit, held, entries, tick FROM accounts WHERE id = ?1";
     let books_of = |row: &rusqlite::Row<'_>| {
-        let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)? };
+        let tick = row.get::<_, i64>(3)?.unsigned_abs();
+        let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)?, tick };
         Ok(Books { money, entries: row.get::<_, i64>(2)?.unsigned_abs() })
     };
     connection.prepare_cached(sql)?.query_row([account.as_bytes()], books_of).optional()
@@ -60,32 +62,33 @@ pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Re
 
 /// Writes an account's books.
 pub(crate) fn put_books(connection: &Connection, account: AccountId, books: Books) -> rusqlite::Result<()> {
-    let Books { money: Account { credit, held }, entries } = books;
-    let sql = "UPDATE accounts SET credit = ?2, held = ?3, entries = ?4 WHERE id = ?1";
-    let row = params![account.as_bytes(), credit.nanos(), held.nanos(), entries.cast_signed()];
+    let Books { money: Account { credit, held, tick }, entries } = books;
+    let sql = "UPDATE accounts SET credit = ?2, held = ?3, entries = ?4, tick = ?5 WHERE id = ?1";
+    let (entries, tick) = (entries.cast_signed(), tick.cast_signed());
+    let row = params![account.as_bytes(), credit.nanos(), held.nanos(), entries, tick];
     connection.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }
 
-/// Whose credential has this digest.
-pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Owner>> {
+/// The owner of the credential with this digest.
+pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Principal>> {
     let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
     let owner = |row: &rusqlite::Row<'_>| {
         let account = id(row, 1, AccountId::from_slice)?;
         match row.get_ref(0)?.as_str()? {
-            API => Ok(Owner::ApiKey(account, id(row, 2, KeyId::from_slice)?)),
-            MANAGEMENT => Ok(Owner::ManagementKey(account, id(row, 2, ManagementKeyId::from_slice)?)),
+            API => Ok(Principal::ApiKey(account, id(row, 2, KeyId::from_slice)?)),
+            MANAGEMENT => Ok(Principal::ManagementKey(account, id(row, 2, ManagementKeyId::from_slice)?)),
             _ => Err(damaged(0, rusqlite::types::Type::Text, "a credential's class is not known")),
         }
     };
     connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
 }
 
-/// Notes whose credential this is; again is the same.
-pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Owner) -> rusqlite::Result<()> {
+/// Records the owner of a credential; again is the same.
+pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Principal) -> rusqlite::Result<()> {
     let (class, account, id) = match &owner {
-        Owner::ApiKey(account, key) => (API, account.as_bytes(), key.as_bytes()),
-        Owner::ManagementKey(account, key) => (MANAGEMENT, account.as_bytes(), key.as_bytes()),
+        Principal::ApiKey(account, key) => (API, account.as_bytes(), key.as_bytes()),
+        Principal::ManagementKey(account, key) => (MANAGEMENT, account.as_bytes(), key.as_bytes()),
     };
     let sql = "INSERT INTO credentials (digest, class, account, id) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (digest) DO NOTHING";

@@ -1,14 +1,14 @@
-//! The journal: how every generation was billed.
+//! The journal: the bill of every generation, and its corrections.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
-use shared::{
-    ids::{AccountId, GenerationId, KeyId},
-    money::NanoUsd,
-};
+use shared::ids::{AccountId, GenerationId, KeyId};
 
 use super::{damaged, id as column_id, money, time, usage_from};
 use crate::{
-    domain::ledger::{Ending, Settlement},
+    domain::{
+        audit::Auditor,
+        ledger::{Ending, Entry, Settlement},
+    },
     store::JournalEntry,
 };
 
@@ -20,64 +20,66 @@ pub(crate) fn page(
     limit: usize,
 ) -> rusqlite::Result<Vec<JournalEntry>> {
     let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                      number, generation
+                      number, generation, delta, used_after
                FROM journal WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
     let entry = |row: &Row<'_>| {
+        let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
         Ok(JournalEntry {
             number: row.get::<_, i64>(10)?.unsigned_abs(),
             generation: column_id(row, 11, GenerationId::from_slice)?,
-            settlement: settlement_from(row)?,
+            entry: Entry { settlement, delta, used_after },
         })
     };
     let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
     connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), after, limit], entry)?.collect()
 }
 
-/// Tells every charge, one by one.
-pub(crate) fn charges(
+/// Feeds every entry to an audit, in the order of their numbers.
+pub(crate) fn audit(
     connection: &Connection,
     account: AccountId,
-    mut tell: impl FnMut(KeyId, NanoUsd),
+    auditor: &mut Auditor,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT key, charged FROM journal WHERE account = ?1";
+    let sql = "SELECT number, key, delta, used_after FROM journal WHERE account = ?1 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        tell(column_id(row, 0, KeyId::from_slice)?, money(row, 1)?);
+        let (number, key) = (row.get::<_, i64>(0)?.unsigned_abs(), column_id(row, 1, KeyId::from_slice)?);
+        auditor.entry(number, key, money(row, 2)?, money(row, 3)?);
     }
     Ok(())
 }
 
-/// How a generation was billed.
+/// The bill of a generation: its last entry.
 pub(crate) fn settlement(
     connection: &Connection,
     account: AccountId,
     id: GenerationId,
 ) -> rusqlite::Result<Option<Settlement>> {
+    // Without the hint SQLite goes through the account's entries from the last one on, since that saves it a sort.
     let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
-               FROM journal WHERE account = ?1 AND generation = ?2";
+               FROM journal INDEXED BY journal_by_generation
+               WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
     let params = [account.as_bytes(), id.as_bytes()];
     connection.prepare_cached(sql)?.query_row(params, settlement_from).optional()
 }
 
-/// Puts a settlement under a new number; there is one entry for each generation.
-pub(crate) fn put(
+/// Appends an entry.
+pub(crate) fn append(
     connection: &Connection,
     account: AccountId,
-    id: GenerationId,
-    settlement: &Settlement,
     number: u64,
+    id: GenerationId,
+    entry: &Entry,
 ) -> rusqlite::Result<()> {
-    // Key and model of a generation never change.
-    let sql = "INSERT INTO journal (account, generation, key, model, prompt, cached, completion,
-                                    cost, charged, ending, estimated, at, number)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-               ON CONFLICT (account, generation) DO UPDATE
-               SET prompt = ?5, cached = ?6, completion = ?7,
-                   cost = ?8, charged = ?9, ending = ?10, estimated = ?11, at = ?12, number = ?13";
+    let sql = "INSERT INTO journal (account, number, generation, key, model, prompt, cached, completion,
+                                    cost, charged, delta, used_after, ending, estimated, at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    let Entry { settlement, delta, used_after } = entry;
     let Settlement { key, model, usage, cost, charged, ending, estimated, at } = settlement;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
+        number.cast_signed(),
         id.as_bytes(),
         key.as_bytes(),
         model,
@@ -86,13 +88,14 @@ pub(crate) fn put(
         usage.completion.cast_signed(),
         cost.nanos(),
         charged.nanos(),
+        delta.nanos(),
+        used_after.nanos(),
         match ending {
             Ending::Captured => CAPTURED,
             Ending::Expired => EXPIRED,
         },
         estimated,
         at.millis(),
-        number.cast_signed(),
     ])?;
     Ok(())
 }

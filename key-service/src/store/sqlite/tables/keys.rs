@@ -5,6 +5,7 @@ use shared::{
     digest::Digest,
     ids::{AccountId, KeyId},
     money::NanoUsd,
+    rpc::Principal,
     time::Timestamp,
 };
 
@@ -14,7 +15,7 @@ use crate::{
         key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
         ledger,
     },
-    store::{Created, Idempotency, Order, Owner, Page},
+    store::{Created, Idempotency, Order, Page, Updated},
 };
 
 /// Ended promises that one call may remove: more than it can add, so that none pile up, and few enough that no caller
@@ -38,7 +39,7 @@ pub(crate) fn create(
         }
     }
     insert(connection, new.account, &new.key)?;
-    accounts::put_owner(connection, &new.digest, Owner::ApiKey(new.account, new.key.id))?;
+    accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
         put_promise(connection, new.account, attempt, new.key.id)?;
     }
@@ -109,13 +110,15 @@ pub(crate) fn update(
     account: AccountId,
     id: KeyId,
     patch: &KeyPatch,
-) -> rusqlite::Result<Option<Result<ApiKey, AlreadyRevoked>>> {
-    let Some(key) = get(connection, account, id)? else { return Ok(None) };
-    let updated = key.updated(patch);
-    if let Ok(key) = &updated {
-        put_terms(connection, account, key)?;
+) -> rusqlite::Result<Updated> {
+    let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
+    match key.updated(patch) {
+        Ok(key) => {
+            put_terms(connection, account, &key)?;
+            Ok(Updated::Key(key))
+        }
+        Err(AlreadyRevoked) => Ok(Updated::Revoked),
     }
-    Ok(Some(updated))
 }
 
 /// Revokes a key; what it is then.
@@ -146,7 +149,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
     Ok(())
 }
 
-/// What the ledger knows of a key; `None` where the account has no such key.
+/// The ledger's part of a key; `None` where the account has no such key.
 pub(crate) fn spend(
     connection: &Connection,
     account: AccountId,
@@ -177,7 +180,7 @@ pub(crate) fn put_spend(
     Ok(())
 }
 
-/// What an idempotency key stands for, while it lives: the request, and the key it made.
+/// The request of a living idempotency key, and the key that it made.
 fn promise(
     connection: &Connection,
     account: AccountId,

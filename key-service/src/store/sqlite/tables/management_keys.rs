@@ -3,11 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     ids::{AccountId, ManagementKeyId},
+    rpc::Principal,
     time::Timestamp,
 };
 
 use super::{accounts, id as column_id, time, time_if_any};
-use crate::store::{ManagementKey, NewManagementKey, Owner};
+use crate::store::{ManagementKey, NewManagementKey};
 
 /// Makes a management key; again is the same.
 pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<()> {
@@ -24,7 +25,7 @@ pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlit
         created_at.millis(),
         revoked_at.map(Timestamp::millis),
     ])?;
-    accounts::put_owner(connection, digest, Owner::ManagementKey(*account, *id))
+    accounts::put_owner(connection, digest, Principal::ManagementKey(*account, *id))
 }
 
 /// The account's management keys, oldest first.

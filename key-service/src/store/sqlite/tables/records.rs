@@ -1,4 +1,4 @@
-//! What is recorded under idempotency ids: open holds, settlements and deposits.
+//! Records under idempotency ids: open holds, settlements and deposits.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{id as column_id, journal, money, time, usage_from};
+use super::{id as column_id, journal, money, usage_from};
 use crate::{
     domain::ledger::{Hold, Progress, Record, RecordId},
     store::DueHold,
 };
 
-/// What is recorded under the id.
+/// The record under the id.
 pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) -> rusqlite::Result<Record> {
     match id {
         RecordId::Deposit(id) => {
@@ -28,22 +28,17 @@ pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) 
     }
 }
 
-/// Puts this in the place of what was recorded under the id. A settlement becomes the journal's entry of this number.
+/// Replaces the record under the id. A settlement is the journal's to keep.
 pub(crate) fn put(
     connection: &Connection,
     account: AccountId,
     id: RecordId,
     record: &Record,
-    number: u64,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     match (id, record) {
         (RecordId::Generation(id), Record::Open(hold)) => put_hold(connection, account, id, hold),
-        (RecordId::Generation(id), Record::Closed(settlement)) => {
-            delete_hold(connection, account, id)?;
-            journal::put(connection, account, id, settlement, number)
-        }
-        (RecordId::Generation(id), Record::None) => delete_hold(connection, account, id),
+        (RecordId::Generation(id), Record::None | Record::Closed(_)) => delete_hold(connection, account, id),
         (RecordId::Deposit(id), Record::Deposited(amount)) => {
             put_deposit(connection, account, id, *amount, now)
         }
@@ -53,22 +48,42 @@ pub(crate) fn put(
     }
 }
 
-/// Holds whose lease has run out, those due longest first.
-pub(crate) fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<DueHold>> {
-    let sql = "SELECT account, key, generation FROM holds WHERE lease_until <= ?1
-               ORDER BY lease_until, account, generation LIMIT ?2";
+/// Holds of the account whose lease has run out, in the order of their generations behind this one.
+pub(crate) fn due(
+    connection: &Connection,
+    account: AccountId,
+    behind: Option<GenerationId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<DueHold>> {
+    let sql = "SELECT key, generation FROM holds
+               WHERE account = ?1 AND generation > ?2
+                 AND lease_until <= (SELECT tick FROM accounts WHERE id = ?1)
+               ORDER BY generation LIMIT ?3";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let due_hold = |row: &Row<'_>| {
         Ok(DueHold {
-            account: column_id(row, 0, AccountId::from_slice)?,
-            key: column_id(row, 1, KeyId::from_slice)?,
-            generation: column_id(row, 2, GenerationId::from_slice)?,
+            key: column_id(row, 0, KeyId::from_slice)?,
+            generation: column_id(row, 1, GenerationId::from_slice)?,
         })
     };
-    connection.prepare_cached(sql)?.query_map([now.millis(), limit], due_hold)?.collect()
+    // Shorter than every id sorts before it.
+    let behind = behind.as_ref().map_or(&[][..], |id| id.as_bytes());
+    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), behind, limit], due_hold)?.collect()
 }
 
-/// What open holds cover, by key.
+/// The accounts that have open holds: one look-up for each of them, however many holds it has.
+pub(crate) fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
+    let sql = "WITH RECURSIVE holders (account) AS (
+                   SELECT min(account) FROM holds
+                   UNION ALL
+                   SELECT (SELECT min(account) FROM holds WHERE holds.account > holders.account)
+                   FROM holders WHERE account IS NOT NULL)
+               SELECT account FROM holders WHERE account IS NOT NULL";
+    let holder = |row: &Row<'_>| column_id(row, 0, AccountId::from_slice);
+    connection.prepare_cached(sql)?.query_map([], holder)?.collect()
+}
+
+/// Sums of open holds, by key.
 pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Result<HashMap<KeyId, NanoUsd>> {
     let sql = "SELECT key, sum(amount) FROM holds WHERE account = ?1 GROUP BY key";
     let held = |row: &Row<'_>| Ok((column_id(row, 0, KeyId::from_slice)?, money(row, 1)?));
@@ -90,7 +105,7 @@ fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqli
             model: row.get(1)?,
             amount: money(row, 2)?,
             reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)? },
-            lease_until: time(row, 7)?,
+            lease_until: row.get::<_, i64>(7)?.unsigned_abs(),
         })
     };
     connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], hold).optional()
@@ -119,7 +134,7 @@ fn put_hold(
         usage.cached.cast_signed(),
         usage.completion.cast_signed(),
         cost.nanos(),
-        hold.lease_until.millis(),
+        hold.lease_until.cast_signed(),
     ])?;
     Ok(())
 }

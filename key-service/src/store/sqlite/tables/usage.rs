@@ -1,4 +1,4 @@
-//! What was counted by key, model and day.
+//! Counters by key, model and day.
 
 use std::ops::RangeInclusive;
 
@@ -35,7 +35,7 @@ pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) ->
     Ok(())
 }
 
-/// What was counted on these days, of all keys or of one.
+/// The counters of these days, of all keys or of one.
 pub(crate) fn list(
     connection: &Connection,
     account: AccountId,

@@ -1,0 +1,254 @@
+//! Metering of a stream: bytes of an upstream go in; bytes for the client come out, and with them the need for more tokens
+//! and the end.
+//!
+//! No event leaves that the granted tokens do not cover. The bill does not depend on how the bytes are cut.
+
+mod granted;
+mod usage;
+
+use bytes::{Bytes, BytesMut};
+use shared::{money::NanoUsd, tokens::Usage};
+
+pub(crate) use granted::{GRANT_TOKENS, GrantedTokens};
+pub(crate) use usage::UsageCounter;
+
+use super::{
+    answer::{Chunk, Event, Reported, Rewriter},
+    complaint::Complaint,
+    sse::Decoder,
+};
+
+/// The meter of one stream.
+pub(crate) struct StreamMeter {
+    decoder: Decoder,
+    rewriter: Rewriter,
+    counter: UsageCounter,
+    granted: GrantedTokens,
+    /// An event that the granted tokens do not cover, and the tokens in all that would.
+    blocked: Option<(Bytes, u64)>,
+    /// Tokens of reasoning inside those generated, as last reported.
+    reasoning: u64,
+    /// True if anything was generated.
+    begun: bool,
+    out: BytesMut,
+}
+
+/// The end of a stream.
+pub(crate) enum StreamEnd {
+    /// The upstream finished it.
+    Complete,
+    /// Nothing more is granted.
+    GrantUsedUp,
+    /// The upstream reported an error.
+    Complained(Complaint),
+    /// The upstream broke off, or sent what is no answer; the reason is for the log.
+    Broken(String),
+}
+
+/// The outcome of one event.
+enum Step {
+    Delivered,
+    Blocked,
+    Ended(StreamEnd),
+}
+
+impl StreamMeter {
+    /// A stream of which nothing has come.
+    pub(crate) fn new(rewriter: Rewriter, counter: UsageCounter, granted: GrantedTokens) -> Self {
+        Self {
+            decoder: Decoder::default(),
+            rewriter,
+            counter,
+            granted,
+            blocked: None,
+            reasoning: 0,
+            begun: false,
+            out: BytesMut::new(),
+        }
+    }
+
+    /// Takes the next bytes of the upstream. Only to be called while the stream is not blocked.
+    pub(crate) fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
+        self.decoder.push(piece);
+        self.rewrite()
+    }
+
+    /// Counts the tokens of these bytes, and of events that are blocked, without delivering any.
+    pub(crate) fn count_only(&mut self, piece: Bytes) {
+        if let Some((data, _)) = self.blocked.take() {
+            self.count_event(&data);
+        }
+        self.count_decoded();
+        self.decoder.push(piece);
+        self.count_decoded();
+    }
+
+    fn count_decoded(&mut self) {
+        while let Some(Ok(data)) = self.decoder.next_data() {
+            self.count_event(&data);
+        }
+    }
+
+    fn count_event(&mut self, data: &[u8]) {
+        if let Ok(Event::Chunk(chunk)) = Event::read(data) {
+            self.counter = self.counter.with_chunk(&chunk);
+            self.begun |= chunk.has_output();
+        }
+    }
+
+    /// The upstream's body has ended, or broke with an error.
+    pub(crate) fn upstream_ended(&self, error: Option<String>) -> StreamEnd {
+        self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
+    }
+
+    /// Notes that so many tokens are granted in total, of so many asked. A blocked event that an extension which fell short does not
+    /// cover ends the stream.
+    pub(crate) fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
+        self.granted.extended(granted, asked);
+        let (data, _) = self.blocked.take()?;
+        match self.event(data, self.granted.is_short()) {
+            Step::Delivered => self.rewrite(),
+            Step::Blocked => None,
+            Step::Ended(end) => Some(end),
+        }
+    }
+
+    /// The total of output tokens to ask for, if an extension is due.
+    pub(crate) fn ask(&self) -> Option<u64> {
+        self.granted.ask(self.counter.completion(), self.blocked.as_ref().map(|(_, needed)| *needed))
+    }
+
+    /// Returns whether an event waits for more tokens to be granted.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// Returns whether every choice has its finish reason, so that nothing is missing but usage and `[DONE]`.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.rewriter.is_finished()
+    }
+
+    /// Returns whether the usage of all that was delivered is reported.
+    pub(crate) const fn is_reported(&self) -> bool {
+        !self.counter.is_estimate()
+    }
+
+    /// Returns whether anything was generated. Before that, a stream costs nothing.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The prompt's tokens, if the upstream has reported them.
+    pub(crate) fn reported_prompt(&self) -> Option<u64> {
+        self.counter.reported_prompt()
+    }
+
+    /// Replaces the estimate of the prompt by an exact count.
+    pub(crate) fn set_prompt(&mut self, exact: u64) {
+        self.counter = self.counter.with_prompt(exact);
+    }
+
+    /// The usage so far, and whether it is an estimate.
+    pub(crate) fn usage(&self) -> (Usage, bool) {
+        (self.counter.usage(), self.counter.is_estimate())
+    }
+
+    /// Returns whether there are bytes for the client.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// The bytes for the client so far.
+    pub(crate) fn take_output(&mut self) -> Bytes {
+        self.out.split().freeze()
+    }
+
+    /// Writes a comment that clients ignore, so that proxies on the way do not give up.
+    pub(crate) fn keep_alive(&mut self) {
+        self.out.extend_from_slice(b": keep-alive\n\n");
+    }
+
+    /// Writes the finish reason `length` for every choice that goes on.
+    pub(crate) fn cut(&mut self) {
+        self.rewriter.cut(&mut self.out);
+    }
+
+    /// Writes the usage, if the client asked for it, and `[DONE]`. `cost` is the amount billed, if it is known.
+    pub(crate) fn finish(&mut self, cost: Option<NanoUsd>) {
+        let tokens = self.counter.usage();
+        let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
+        self.rewriter.done(usage, cost, &mut self.out);
+    }
+
+    /// Writes an error as the stream's last event.
+    pub(crate) fn fail(&mut self, error: &shared::error::ApiError) {
+        Rewriter::error(error, &mut self.out);
+    }
+
+    /// Rewrites every event that has come and is covered.
+    fn rewrite(&mut self) -> Option<StreamEnd> {
+        loop {
+            let data = match self.decoder.next_data()? {
+                Ok(data) => data,
+                Err(e) => return Some(StreamEnd::Broken(e.to_string())),
+            };
+            match self.event(data, false) {
+                Step::Delivered => {}
+                Step::Blocked => return None,
+                Step::Ended(end) => return Some(end),
+            }
+        }
+    }
+
+    /// Rewrites one event. `exhausted`: no more tokens are to be had than are granted.
+    fn event(&mut self, data: Bytes, exhausted: bool) -> Step {
+        let chunk = match Event::read(&data) {
+            Ok(Event::Chunk(chunk)) => chunk,
+            Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
+            Ok(Event::Failed(complaint)) => return Step::Ended(StreamEnd::Complained(complaint)),
+            Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
+        };
+        let counter = self.counter.with_chunk(&chunk);
+        if self.covers(&counter) || self.ends_generation(&chunk) {
+            self.deliver(&chunk, counter);
+            return Step::Delivered;
+        }
+        if !exhausted && !self.granted.is_complete() {
+            let needed = counter.completion();
+            drop(chunk);
+            self.blocked = Some((data, needed));
+            return Step::Blocked;
+        }
+        if !chunk.has_output() {
+            // Tokens that no text shows were generated all the same, and are billed as far as they can be.
+            self.deliver(&chunk, counter);
+        }
+        Step::Ended(StreamEnd::GrantUsedUp)
+    }
+
+    /// Returns whether nothing is generated with this chunk or after it: it brings the finish reason, or follows it.
+    fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
+        !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
+    }
+
+    fn deliver(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
+        self.rewriter.chunk(chunk, &mut self.out);
+        self.counter = counter;
+        self.reasoning = chunk.usage.map_or(self.reasoning, |reported| reported.reasoning);
+        self.begun |= chunk.has_output();
+    }
+
+    /// Returns whether the granted tokens cover this count. A mere estimate does not end a stream whose upstream was limited to
+    /// what is granted.
+    fn covers(&self, counter: &UsageCounter) -> bool {
+        self.granted.covers(counter.completion()) || (self.granted.is_complete() && counter.is_estimate())
+    }
+
+    /// With every choice finished, nothing is missing that the client could see; else the end is a failure.
+    fn ended(&self, reason: &str) -> StreamEnd {
+        if self.rewriter.is_finished() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Opens the hold of a generation. Where the prompt's bound cannot be paid but an exact count may be, that is tried before
+//! refusing.
+
+use shared::{error::ApiError, refusal::Refusal};
+use tokio::time::Instant;
+
+use super::{Generator, Job};
+use crate::{
+    domain::metering::GRANT_TOKENS,
+    hold::{OpenHold, Slot},
+    keys::HoldRequest,
+    upstream::{Pool, Running},
+};
+
+/// With only other holds in the way, a stream by grants that could not begin with this many tokens is better repeated.
+const ENOUGH_BY_GRANTS: u64 = 64;
+/// The same for an answer that cannot be extended, for each choice.
+const ENOUGH_AT_ONCE: u64 = 4096;
+
+/// An authorized generation.
+pub(super) struct Authorized {
+    pub(super) hold: OpenHold,
+    /// Output tokens asked for.
+    pub(super) asked: u64,
+    /// The upstream that counted the prompt; the request goes there.
+    pub(super) counted_by: Option<Running>,
+}
+
+impl Generator {
+    /// Opens the hold.
+    pub(super) async fn authorize(&self, job: &Job, pool: &Pool, slot: Slot) -> Result<Authorized, ApiError> {
+        // Only a stream whose upstream shows what it generates can be stopped at a grant.
+        let by_grants = job.forward.stream && pool.shows_progress();
+        let (asked, enough) = if by_grants {
+            (job.wanted().min(GRANT_TOKENS), ENOUGH_BY_GRANTS)
+        } else {
+            (job.wanted(), ENOUGH_AT_ONCE.saturating_mul(job.forward.n))
+        };
+        let bound = job.forward.prompt_bound.saturating_add(pool.prompt_overhead());
+        let request = HoldRequest {
+            credential: job.credential.clone(),
+            generation: job.id,
+            model: job.model.clone(),
+            prompt_tokens: bound,
+            output_tokens: asked,
+            enough_output_tokens: enough.min(asked),
+            least_output_tokens: job.forward.n,
+        };
+        let asked_at = Instant::now();
+        let refusal = match self.keys.authorize(request.clone()).await? {
+            Ok(grant) => {
+                let hold = self.holds.open(grant, bound, asked_at, slot);
+                return Ok(Authorized { hold, asked, counted_by: None });
+            }
+            Err(refusal) => refusal,
+        };
+        if !may_be_affordable(refusal) {
+            return Err(refusal.into());
+        }
+        // A key that has nothing left is refused without troubling the upstream.
+        self.keys.authenticate(&job.credential).await??;
+        let running = pool.choose(None, None).ok_or_else(ApiError::internal)?;
+        let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < bound) else {
+            return Err(refusal.into());
+        };
+        let asked_at = Instant::now();
+        let grant = self.keys.authorize(HoldRequest { prompt_tokens: exact, ..request }).await??;
+        let hold = self.holds.open(grant, exact, asked_at, slot);
+        Ok(Authorized { hold, asked, counted_by: Some(running) })
+    }
+
+    /// The tokens of the prompt, where the upstream can count them: exact, but for images that it does not count, which are
+    /// taken at their bound.
+    pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
+        let counted = running.upstream().count(&self.http, &job.forward).await?;
+        Some(counted.tokens + if counted.with_images { 0 } else { job.forward.image_tokens })
+    }
+
+    /// The exact tokens of the prompt, images included, where the upstream can count them.
+    pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
+        let counted = running.upstream().count(&self.http, &job.forward).await?;
+        (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
+    }
+}
+
+/// Returns whether an exact count of the prompt may turn this refusal into a hold. Money that other requests hold comes free again:
+/// trying later is better than counting now.
+const fn may_be_affordable(refusal: Refusal) -> bool {
+    match refusal {
+        Refusal::KeyLimitReached | Refusal::InsufficientCredits => true,
+        Refusal::SpendReserved
+        | Refusal::InvalidApiKey
+        | Refusal::InvalidManagementKey
+        | Refusal::KeyExpired
+        | Refusal::ManagementKeyNotAllowed
+        | Refusal::ManagementKeyRequired
+        | Refusal::ModelNotFound => false,
+    }
+}

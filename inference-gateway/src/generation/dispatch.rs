@@ -1,0 +1,116 @@
+//! Sends a generation to an upstream, and to another one if the first could not take it.
+
+use hyper::body::Incoming;
+use shared::{
+    ids::AccountId,
+    rpc::{Extended, Extension},
+};
+
+use super::{Generator, Job};
+use crate::{
+    domain::{
+        affinity::{affinity, cache_salt},
+        routing::Outcome,
+    },
+    hold::OpenHold,
+    upstream::{Failure, Pool, Running},
+};
+
+/// A generation whose upstream has answered 200.
+pub(super) struct Reached {
+    /// The output tokens that the upstream was limited to, for each choice.
+    pub(super) max_tokens: u64,
+    pub(super) running: Running,
+    pub(super) body: Incoming,
+}
+
+impl Generator {
+    /// Makes the most of the hold, and sends the request.
+    pub(super) async fn reach(
+        &self,
+        pool: &Pool,
+        job: &Job,
+        hold: &OpenHold,
+        asked: u64,
+        counted_by: &mut Option<Running>,
+    ) -> Result<Reached, Failure> {
+        if hold.output_tokens() < asked {
+            self.widen(hold, pool, job, asked, counted_by).await;
+        }
+        // Still less than was asked for: there is no more to be had, so the upstream is limited to it, and stops by itself.
+        let granted = hold.output_tokens();
+        let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
+        let (running, body) = self.send(pool, job, hold.account(), max_tokens, counted_by.take()).await?;
+        Ok(Reached { max_tokens, running, body })
+    }
+
+    /// A hold that is short covers more output once its prompt is counted exactly.
+    async fn widen(
+        &self,
+        hold: &OpenHold,
+        pool: &Pool,
+        job: &Job,
+        asked: u64,
+        counted_by: &mut Option<Running>,
+    ) {
+        if counted_by.is_some() {
+            return;
+        }
+        let Some(running) = pool.choose(None, None) else { return };
+        let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < hold.prompt_tokens())
+        else {
+            return;
+        };
+        match hold.extend(exact, asked).await {
+            Ok(Extended::Open(Extension { .. })) => *counted_by = Some(running),
+            // The grant stays as it was.
+            Ok(Extended::Gone) | Err(_) => {}
+        }
+    }
+
+    /// Sends the request to the upstream that counted its prompt, or else to the best one; once more to another one if
+    /// that may help.
+    async fn send(
+        &self,
+        pool: &Pool,
+        job: &Job,
+        account: AccountId,
+        max_tokens: u64,
+        counted_by: Option<Running>,
+    ) -> Result<(Running, Incoming), Failure> {
+        let affinity = job.forward.prompt_prefix().map(|prefix| affinity(account, prefix));
+        let first = counted_by.or_else(|| pool.choose(affinity, None));
+        let first = first.ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
+        let failure = match self.attempt(&first, job, account, max_tokens).await {
+            Ok(body) => return Ok((first, body)),
+            Err(failure) => failure,
+        };
+        let other = if failure.elsewhere() { pool.choose(affinity, Some(&first)) } else { None };
+        drop(first);
+        match other {
+            Some(other) => self.attempt(&other, job, account, max_tokens).await.map(|body| (other, body)),
+            None => Err(failure),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        running: &Running,
+        job: &Job,
+        account: AccountId,
+        max_tokens: u64,
+    ) -> Result<Incoming, Failure> {
+        let upstream = running.upstream();
+        let send =
+            |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, move || cache_salt(account));
+        let mut answered = send(Some(max_tokens)).await;
+        // A request without a limit wants as much as there is room for. The upstream alone can tell how much that is, and
+        // that it is less than the model's most, which is held.
+        let unlimited = !job.forward.limited && max_tokens == job.forward.max_tokens;
+        if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {
+            answered = send(None).await;
+        }
+        running.note(answered.as_ref().map_or_else(Failure::outcome, |_| Outcome::Answered));
+        answered
+    }
+}

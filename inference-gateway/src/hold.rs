@@ -1,0 +1,306 @@
+//! Open holds: each is renewed and extended while its request runs, and captured or released once, however the request
+//! ends.
+
+mod heartbeat;
+mod settlement;
+mod spool;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use shared::{
+    ids::{AccountId, GenerationId, KeyId},
+    rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
+    tokens::Usage,
+};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tokio_util::task::TaskTracker;
+
+use crate::keys::{Keys, Unavailable};
+pub(crate) use settlement::Ending;
+use settlement::{Attempt, Settlement};
+pub(crate) use spool::Spool;
+
+/// The open holds of one worker. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Holds(Arc<HoldsInner>);
+
+struct HoldsInner {
+    keys: Keys,
+    slots: Arc<Semaphore>,
+    /// Every hold that is open or not settled yet.
+    unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
+    spool: Option<Spool>,
+    settling: TaskTracker,
+}
+
+/// A place for one chat request, reserved before its hold is opened: taking on what it owes can then not fail.
+pub(crate) struct Slot(
+    #[expect(dead_code, reason = "kept, and given back when it is dropped")] OwnedSemaphorePermit,
+);
+
+/// The part of a hold that its request and the heartbeat share.
+struct HoldState {
+    hold: HoldRef,
+    lease: Mutex<Lease>,
+    /// Notified when the standing changes, and when a lapsed lease was renewed.
+    changed: Notify,
+    /// Called at each heartbeat.
+    watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
+}
+
+/// The lease of a hold as this gateway sees it.
+struct Lease {
+    /// The time that the hold lives at least after a renewal.
+    length: Duration,
+    /// When the last renewal that succeeded was sent.
+    renewed: Instant,
+    renewing: bool,
+    standing: Standing,
+    /// The last report; the tokens of the prompt and of output that the hold covers.
+    usage: Usage,
+    prompt_tokens: u64,
+    output_tokens: u64,
+}
+
+/// The standing of a hold with the key-service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Open.
+    Open,
+    /// Open, but its key was revoked.
+    Revoked,
+    /// Expired: its lease ran out.
+    Gone,
+}
+
+/// An open hold. Dropped, it is captured with the usage recorded so far, or released if there is none.
+pub(crate) struct OpenHold {
+    holds: Holds,
+    state: Arc<HoldState>,
+    slot: Option<Slot>,
+    ending: Ending,
+}
+
+/// The place of a watch that each heartbeat calls, while the hold is unresolved.
+pub(crate) struct HeartbeatWatch(Arc<HoldState>);
+
+impl HeartbeatWatch {
+    /// Sets the watch; once a hold.
+    pub(crate) fn set(self, watch: impl Fn(Instant) + Send + Sync + 'static) {
+        // A second one would be a mistake of this crate's own, and is ignored.
+        let _ = self.0.watch.set(Box::new(watch));
+    }
+}
+
+impl Holds {
+    /// No holds, and so many slots.
+    pub(crate) fn new(
+        keys: Keys,
+        slots: Arc<Semaphore>,
+        spool: Option<Spool>,
+        settling: TaskTracker,
+    ) -> Self {
+        Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
+    }
+
+    /// A slot, if one is free.
+    pub(crate) fn reserve(&self) -> Option<Slot> {
+        self.0.slots.clone().try_acquire_owned().ok().map(Slot)
+    }
+
+    /// Takes on a hold that was granted to a call sent at `asked_at`.
+    pub(crate) fn open(&self, grant: Grant, prompt_tokens: u64, asked_at: Instant, slot: Slot) -> OpenHold {
+        let Grant { hold, output_tokens, lease } = grant;
+        let lease = Lease {
+            length: lease,
+            renewed: asked_at,
+            renewing: false,
+            standing: Standing::Open,
+            usage: Usage::default(),
+            prompt_tokens,
+            output_tokens,
+        };
+        let generation = hold.generation;
+        let state =
+            HoldState { hold, lease: Mutex::new(lease), changed: Notify::new(), watch: OnceLock::new() };
+        let state = Arc::new(state);
+        self.unresolved().insert(generation, state.clone());
+        OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
+    }
+
+    /// Settles everything that an earlier process left in the spool.
+    pub(crate) fn settle_spooled(&self) {
+        for capture in self.0.spool.iter().flat_map(Spool::pending) {
+            self.settle_in_background(Settlement::spooled(capture));
+        }
+    }
+
+    fn unresolved(&self) -> MutexGuard<'_, HashMap<GenerationId, Arc<HoldState>>> {
+        // Every change is a single step, so that a panic elsewhere leaves it whole.
+        self.0.unresolved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle_in_background(&self, settlement: Settlement) {
+        let (holds, tracker) = (self.clone(), self.0.settling.clone());
+        tracker.spawn(async move { settlement.deliver(&holds).await });
+    }
+}
+
+impl OpenHold {
+    /// The generation that it is for.
+    pub(crate) fn generation(&self) -> GenerationId {
+        self.state.hold.generation
+    }
+
+    /// The account that pays.
+    pub(crate) fn account(&self) -> AccountId {
+        self.state.hold.account
+    }
+
+    /// The key that pays.
+    pub(crate) fn key(&self) -> KeyId {
+        self.state.hold.key
+    }
+
+    /// Tokens of the prompt that it covers.
+    pub(crate) fn prompt_tokens(&self) -> u64 {
+        self.state.lease().prompt_tokens
+    }
+
+    /// Output tokens that it covers, over all choices.
+    pub(crate) fn output_tokens(&self) -> u64 {
+        self.state.lease().output_tokens
+    }
+
+    /// The usage to bill from now on, also if the hold is dropped or expires.
+    pub(crate) fn record(&mut self, usage: Usage, estimated: bool) {
+        self.ending = Ending::Capture { usage, estimated };
+        self.state.lease().usage = usage;
+    }
+
+    /// The standing with the key-service, as of the last answer.
+    pub(crate) fn standing(&self) -> Standing {
+        self.state.lease().standing
+    }
+
+    /// Returns whether the lease may have run out: nothing is to be delivered until it was renewed.
+    pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
+        let lease = self.state.lease();
+        lease.standing == Standing::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
+    }
+
+    /// Returns when the standing may have changed, or a lapsed lease was renewed.
+    pub(crate) async fn changed(&self) {
+        self.state.changed.notified().await;
+    }
+
+    /// The place of a watch that each heartbeat calls.
+    pub(crate) fn heartbeat_watch(&self) -> HeartbeatWatch {
+        HeartbeatWatch(self.state.clone())
+    }
+
+    /// A call that renews the lease and asks for more output tokens, beside a prompt of `prompt_tokens`.
+    pub(crate) fn extend(
+        &self,
+        prompt_tokens: u64,
+        output_tokens: u64,
+    ) -> impl Future<Output = Result<Extended, Unavailable>> + Send + use<> {
+        let (keys, state) = (self.holds.0.keys.clone(), self.state.clone());
+        async move { state.extend(&keys, prompt_tokens, output_tokens).await }
+    }
+
+    /// Bills the recorded usage and waits for it, within a bound. `None`: the charge is not confirmed yet, and is
+    /// delivered in the background; it survives this process, where there is a spool.
+    pub(crate) async fn capture(mut self, usage: Usage, estimated: bool) -> Option<Charge> {
+        self.record(usage, estimated);
+        self.settle().await
+    }
+
+    /// Gives the hold back: the request cost nothing. Waits for it, within a bound, so that a client that tries again
+    /// finds its money free.
+    pub(crate) async fn release(mut self) {
+        self.ending = Ending::Release;
+        self.settle().await;
+    }
+
+    async fn settle(&mut self) -> Option<Charge> {
+        let settlement = self.settlement(None);
+        match settlement.attempt(&self.holds).await {
+            Attempt::Settled(charge) => {
+                self.slot = None;
+                self.holds.unresolved().remove(&self.generation());
+                charge
+            }
+            Attempt::Unsettled => {
+                // With the slot, so that no more is owed than there are slots.
+                let slot = self.slot.take();
+                let settlement = self.settlement(slot);
+                settlement.hand_over(&self.holds).await;
+                None
+            }
+        }
+    }
+
+    fn settlement(&self, slot: Option<Slot>) -> Settlement {
+        Settlement::new(self.state.hold.clone(), self.ending, slot)
+    }
+}
+
+impl Drop for OpenHold {
+    fn drop(&mut self) {
+        // The slot is gone once the hold is resolved, or is being resolved elsewhere.
+        if let Some(slot) = self.slot.take() {
+            self.holds.settle_in_background(self.settlement(Some(slot)));
+        }
+    }
+}
+
+impl HoldState {
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn extend(
+        &self,
+        keys: &Keys,
+        prompt_tokens: u64,
+        output_tokens: u64,
+    ) -> Result<Extended, Unavailable> {
+        let (asked_at, usage) = (Instant::now(), self.lease().usage);
+        let hold = self.hold.clone();
+        let extended = keys.extend(Extend { hold, usage, prompt_tokens, output_tokens }).await?;
+        self.extended(extended, prompt_tokens, asked_at);
+        Ok(extended)
+    }
+
+    /// Notes the answer to a renewal that was sent at `asked_at`.
+    fn extended(&self, extended: Extended, prompt_tokens: u64, asked_at: Instant) {
+        let mut lease = self.lease();
+        let lapsed = asked_at.saturating_duration_since(lease.renewed) >= lease.length;
+        let standing = match extended {
+            Extended::Open(Extension { output_tokens, lease: length, revoked }) => {
+                lease.renewed = lease.renewed.max(asked_at);
+                lease.length = length;
+                if prompt_tokens > 0 {
+                    lease.prompt_tokens = prompt_tokens;
+                    lease.output_tokens = lease.output_tokens.max(output_tokens);
+                }
+                if revoked { Standing::Revoked } else { Standing::Open }
+            }
+            Extended::Gone => Standing::Gone,
+        };
+        let changed = lapsed || standing != lease.standing;
+        lease.standing = standing;
+        drop(lease);
+        if changed {
+            self.changed.notify_one();
+        }
+    }
+}

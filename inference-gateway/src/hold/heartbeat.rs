@@ -1,0 +1,96 @@
+//! Renews the leases of all open holds together, reports their progress, and releases orphans.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::{HoldState, Holds, HoldsInner};
+use crate::keys::{Keys, Orphan};
+
+/// The interval at which holds are looked at. Those that are due leave together.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Renewals that fit into a lease.
+const RENEWALS_PER_LEASE: u32 = 6;
+/// The longest time between two renewals, however long the lease: a renewal also brings word of a revocation, which has to
+/// end streams within five seconds.
+const LONGEST_PERIOD: Duration = Duration::from_secs(4);
+
+impl Holds {
+    /// Renews leases until `stop`.
+    pub(crate) async fn heartbeat(self, stop: CancellationToken) {
+        let mut ticks = interval(HEARTBEAT);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => self.beat(Instant::now()),
+            }
+        }
+    }
+
+    fn beat(&self, now: Instant) {
+        let holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
+        let mut due = Vec::new();
+        for hold in holds {
+            if let Some(watch) = hold.watch.get() {
+                watch(now);
+            }
+            let mut lease = hold.lease();
+            if !lease.renewing && now.saturating_duration_since(lease.renewed) >= period(lease.length) {
+                lease.renewing = true;
+                drop(lease);
+                due.push(hold);
+            }
+        }
+        if !due.is_empty() {
+            tokio::spawn(renew(self.0.clone(), due));
+        }
+        let orphans = self.0.keys.due_orphans(now);
+        if !orphans.is_empty() {
+            tokio::spawn(release(self.clone(), orphans));
+        }
+    }
+
+    fn is_live(&self, orphan: &Orphan) -> bool {
+        self.unresolved().contains_key(&orphan.generation)
+    }
+}
+
+fn period(lease: Duration) -> Duration {
+    (lease / RENEWALS_PER_LEASE).min(LONGEST_PERIOD)
+}
+
+/// Renews these leases together. A failure is tried again with the next heartbeat.
+async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
+    let renewals: FuturesUnordered<_> = due.iter().map(|hold| renew_one(&holds.keys, hold)).collect();
+    let failed = renewals.filter(|renewed| std::future::ready(!renewed)).count().await;
+    if failed > 0 {
+        metrics::counter!("gateway_renewals_failed_total").increment(failed as u64);
+        tracing::warn!(failed, "leases were not renewed; trying again");
+    }
+}
+
+async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
+    // Names no tokens: what was granted stays.
+    let renewed = hold.extend(keys, 0, 0).await;
+    hold.lease().renewing = false;
+    renewed.is_ok()
+}
+
+/// Releases holds of authorizations whose outcome is unknown, unless their requests turned out to run.
+async fn release(holds: Holds, orphans: Vec<Orphan>) {
+    for orphan in orphans {
+        if holds.is_live(&orphan) {
+            continue;
+        }
+        match holds.0.keys.release(orphan.release()).await {
+            Ok(()) => {}
+            Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.0.keys.keep_orphan(orphan),
+            Err(e) => {
+                tracing::warn!(generation = %orphan.generation, error = %e, "a hold of unknown outcome was not released; its lease ends it");
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The resolution that each hold is owed, and its delivery, however long the key-service is away.
+
+use std::time::Duration;
+
+use shared::{
+    ids::GenerationId,
+    rpc::{Capture, Captured, Charge, HoldRef, Release},
+    tokens::Usage,
+};
+use tokio::time::{Instant, timeout};
+
+use super::{Holds, Slot};
+use crate::keys::{Keys, Unavailable};
+
+/// The time that a response waits for its charge; past it, it completes all the same, and the capture follows.
+const CAPTURE_BOUND: Duration = Duration::from_secs(2);
+/// The time that a settlement is tried that fails for a reason which does not pass by itself, such as a damaged record.
+const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
+
+/// The resolution of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Bill this usage.
+    Capture {
+        /// Tokens used.
+        usage: Usage,
+        /// True if that is an estimate.
+        estimated: bool,
+    },
+    /// The request cost nothing.
+    Release,
+}
+
+/// A resolution to deliver.
+pub(super) struct Settlement {
+    hold: HoldRef,
+    ending: Ending,
+    /// Kept until it is delivered, so that no more is owed than there are slots.
+    slot: Option<Slot>,
+    spooled: bool,
+}
+
+/// The outcome of the first attempts to deliver a resolution.
+pub(super) enum Attempt {
+    /// It is delivered; with the charge, if the generation was billed.
+    Settled(Option<Charge>),
+    /// It is not, as far as is known.
+    Unsettled,
+}
+
+impl Settlement {
+    pub(super) const fn new(hold: HoldRef, ending: Ending, slot: Option<Slot>) -> Self {
+        Self { hold, ending, slot, spooled: false }
+    }
+
+    /// A capture that an earlier process left in the spool.
+    pub(super) fn spooled(capture: Capture) -> Self {
+        let Capture { hold, usage, estimated } = capture;
+        Self { hold, ending: Ending::Capture { usage, estimated }, slot: None, spooled: true }
+    }
+
+    /// Tries to deliver it within the time that a response may wait. The charge, where it is a capture.
+    pub(super) async fn attempt(&self, holds: &Holds) -> Attempt {
+        let attempts = async {
+            let mut backoff = Keys::backoff();
+            loop {
+                match self.send(holds).await {
+                    Ok(charge) => return Attempt::Settled(charge),
+                    Err(e) if e.may_pass() => {
+                        tracing::debug!(error = %e, "a settlement failed; trying again");
+                    }
+                    Err(_) => return Attempt::Unsettled,
+                }
+                holds.0.keys.pause(&mut backoff).await;
+            }
+        };
+        timeout(CAPTURE_BOUND, attempts).await.unwrap_or(Attempt::Unsettled)
+    }
+
+    /// Writes it to the spool, and leaves its delivery to a task of its own.
+    pub(super) async fn hand_over(mut self, holds: &Holds) {
+        tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; the settlement follows");
+        self.spool(holds).await;
+        holds.settle_in_background(self);
+    }
+
+    /// Sends it until it is answered: captures and releases are idempotent by generation id.
+    pub(super) async fn deliver(mut self, holds: &Holds) {
+        let (began, mut backoff) = (Instant::now(), Keys::backoff());
+        let generation = self.hold.generation;
+        loop {
+            match self.send(holds).await {
+                Ok(_) => break,
+                Err(Unavailable::Ended) => {
+                    // The spool, if there is one, has it.
+                    tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
+                    return;
+                }
+                Err(e) if !e.may_pass() && began.elapsed() > GIVE_UP_AFTER => {
+                    tracing::error!(%generation, ending = ?self.ending, error = %e, "gave up a settlement that cannot be delivered");
+                    break;
+                }
+                Err(e) => {
+                    metrics::counter!("gateway_settle_failures_total").increment(1);
+                    tracing::warn!(%generation, error = %e, "a settlement was not delivered; trying again");
+                }
+            }
+            if began.elapsed() > CAPTURE_BOUND {
+                self.spool(holds).await;
+            }
+            holds.0.keys.pause(&mut backoff).await;
+        }
+        self.resolved(holds, generation);
+    }
+
+    async fn send(&self, holds: &Holds) -> Result<Option<Charge>, Unavailable> {
+        let (keys, hold) = (&holds.0.keys, self.hold.clone());
+        match self.ending {
+            Ending::Capture { usage, estimated } => {
+                match keys.capture(Capture { hold, usage, estimated }).await? {
+                    Captured::Billed(charge) => Ok(Some(charge)),
+                    Captured::Gone => {
+                        tracing::error!(generation = %self.hold.generation, ?usage, "a usage cannot be billed: its key is gone");
+                        Ok(None)
+                    }
+                }
+            }
+            Ending::Release => keys.release(Release::Hold(hold)).await.map(|()| None),
+        }
+    }
+
+    async fn spool(&mut self, holds: &Holds) {
+        let (Some(spool), Ending::Capture { usage, estimated }, false) =
+            (&holds.0.spool, self.ending, self.spooled)
+        else {
+            return;
+        };
+        let capture = Capture { hold: self.hold.clone(), usage, estimated };
+        match spool.append(capture).await {
+            Ok(()) => self.spooled = true,
+            Err(e) => {
+                tracing::error!(generation = %self.hold.generation, error = %e, "a capture is kept in memory only");
+            }
+        }
+    }
+
+    fn resolved(self, holds: &Holds, generation: GenerationId) {
+        holds.unresolved().remove(&generation);
+        if let (Some(spool), true) = (&holds.0.spool, self.spooled) {
+            spool.remove(generation);
+        }
+        drop(self.slot);
+    }
+}

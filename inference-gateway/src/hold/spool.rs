@@ -1,0 +1,207 @@
+//! Keeps captures on disk that were not confirmed before their answers left.
+//!
+//! One thread writes the file: lines that come while it syncs are written together with the next sync.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use shared::{
+    clock::Clock,
+    ids::GenerationId,
+    rpc::Capture,
+    spool::{self, Line, SpooledCapture},
+};
+use tokio::sync::oneshot;
+
+/// Captures in the spool at most. Each unconfirmed one keeps its slot, so that there can hardly be more.
+const MAX_CAPTURES: usize = 1 << 20;
+/// The size from which the file is written anew without what was delivered.
+const COMPACT_BYTES: u64 = 4 << 20;
+/// Lines that wait to be written at most; each caller but the deliveries waits for its own.
+const QUEUE: usize = 8192;
+
+/// A handle on the spool. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Spool {
+    lines: mpsc::SyncSender<(Line, Option<Written>)>,
+    found: Arc<Mutex<Vec<SpooledCapture>>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Confirms to a caller that its line is on disk.
+type Written = oneshot::Sender<Result<(), SpoolError>>;
+
+/// The spool cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpoolError {
+    /// The file cannot be written.
+    #[error("cannot write {file}: {error}")]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// Another process uses the file.
+    #[error("{0} is in use by another gateway; give each gateway a data directory of its own")]
+    InUse(PathBuf),
+    /// It holds as much as it may, or its writer has ended.
+    #[error("the spool is full")]
+    Full,
+}
+
+impl Spool {
+    /// Opens the spool below a data directory, for this process alone.
+    pub(crate) fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
+        let path = spool::file(data_dir);
+        let failed = |error| SpoolError::Io { file: path.clone(), error };
+        let found = spool::read(&path).map_err(failed)?;
+        let writer = Writer::open(path.clone(), &found)?;
+        let (lines, queue) = mpsc::sync_channel(QUEUE);
+        thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
+        Ok(Self { lines, found: Arc::new(Mutex::new(found)), clock })
+    }
+
+    /// The captures that an earlier process left; once.
+    pub(crate) fn pending(&self) -> Vec<Capture> {
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        found.into_iter().map(Capture::from).collect()
+    }
+
+    /// Returns when the capture is on disk.
+    pub(crate) async fn append(&self, capture: Capture) -> Result<(), SpoolError> {
+        let (written, confirmed) = oneshot::channel();
+        let line = Line::Capture(SpooledCapture::new(&capture, self.clock.now()));
+        self.lines.try_send((line, Some(written))).map_err(|_| SpoolError::Full)?;
+        confirmed.await.unwrap_or(Err(SpoolError::Full))
+    }
+
+    /// Notes that the capture of this generation was delivered. Lost with a crash, it is delivered once more, which
+    /// changes nothing.
+    pub(crate) fn remove(&self, generation: GenerationId) {
+        if self.lines.try_send((Line::Done(generation), None)).is_err() {
+            tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
+        }
+    }
+}
+
+/// The one writer of the file.
+struct Writer {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    pending: HashMap<GenerationId, SpooledCapture>,
+}
+
+impl Writer {
+    /// Locks the file and writes it anew with what is pending.
+    fn open(path: PathBuf, found: &[SpooledCapture]) -> Result<Self, SpoolError> {
+        let failed = |error| SpoolError::Io { file: path.clone(), error };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(SpoolError::InUse(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let bytes = file.metadata().map_err(failed)?.len();
+        let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
+        let mut writer = Self { path, file, bytes, pending };
+        writer.compact().map_err(|error| SpoolError::Io { file: writer.path.clone(), error })?;
+        writer.measure();
+        Ok(writer)
+    }
+
+    fn run(mut self, queue: &mpsc::Receiver<(Line, Option<Written>)>) {
+        while let Ok(first) = queue.recv() {
+            let mut batch = vec![first];
+            batch.extend(queue.try_iter().take(QUEUE));
+            let outcome = self.write(&batch);
+            if let Err(error) = &outcome {
+                tracing::error!(file = %self.path.display(), %error, "the spool cannot be written");
+            }
+            for (_, written) in batch {
+                let Some(written) = written else { continue };
+                let outcome = outcome.as_ref().copied().map_err(|error| SpoolError::Io {
+                    file: self.path.clone(),
+                    error: io::Error::new(error.kind(), error.to_string()),
+                });
+                // A caller that has gone needs no answer.
+                let _ = written.send(outcome);
+            }
+            self.measure();
+        }
+    }
+
+    fn write(&mut self, batch: &[(Line, Option<Written>)]) -> io::Result<()> {
+        let (mut text, mut sync) = (String::new(), false);
+        for (line, _) in batch {
+            match line {
+                Line::Capture(capture) => {
+                    if self.pending.len() >= MAX_CAPTURES {
+                        return Err(io::Error::other("the spool is full"));
+                    }
+                    self.pending.insert(capture.generation, capture.clone());
+                    sync = true;
+                }
+                Line::Done(generation) => {
+                    self.pending.remove(generation);
+                }
+            }
+            text.push_str(&line.to_text()?);
+        }
+        self.file.write_all(text.as_bytes())?;
+        self.bytes += text.len() as u64;
+        if sync {
+            self.file.sync_data()?;
+        }
+        if self.pending.is_empty() || self.bytes > COMPACT_BYTES {
+            self.compact()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the file anew with what is pending. The same file, since its lock tells others that it is in use.
+    fn compact(&mut self) -> io::Result<()> {
+        let mut text = String::new();
+        for capture in self.pending.values() {
+            text.push_str(&Line::Capture(capture.clone()).to_text()?);
+        }
+        // Pending captures are written and synced before the older part is cut off, so that a crash loses none of it.
+        if text.len() as u64 >= self.bytes {
+            return Ok(());
+        }
+        if text.is_empty() {
+            self.file.set_len(0)?;
+        } else {
+            let beside = self.path.with_extension("new");
+            fs::write(&beside, &text)?;
+            File::open(&beside)?.sync_all()?;
+            let file = File::options().append(true).open(&beside)?;
+            file.lock()?;
+            fs::rename(&beside, &self.path)?;
+            self.file = file;
+        }
+        self.file.sync_all()?;
+        self.bytes = text.len() as u64;
+        Ok(())
+    }
+
+    fn measure(&self) {
+        #[expect(clippy::cast_precision_loss, reason = "a metric")]
+        let (captures, oldest) = {
+            let oldest = self.pending.values().map(|capture| capture.at_ms).min().unwrap_or(0);
+            (self.pending.len() as f64, (oldest / 1000) as f64)
+        };
+        metrics::gauge!("gateway_spool_captures").set(captures);
+        metrics::gauge!("gateway_spool_oldest_timestamp_seconds").set(oldest);
+    }
+}

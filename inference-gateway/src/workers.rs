@@ -1,0 +1,40 @@
+//! Worker threads: each has a runtime of its own, so that a request never changes threads on its way.
+
+use std::{io, thread};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+
+/// A thread with a single-threaded runtime.
+pub(crate) struct WorkerThread {
+    /// Its runtime.
+    pub(crate) runtime: Handle,
+    stop: oneshot::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl WorkerThread {
+    /// Starts the thread.
+    pub(crate) fn start(number: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+            // A sender that is dropped means the same as one that sends.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { runtime: handle, stop, thread })
+    }
+
+    /// Ends the runtime and what still runs on it.
+    pub(crate) fn stop(self) {
+        // The receiver is gone only if the thread has ended already.
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("a worker thread panicked");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Decides when a key-service advances the lease time of an account.
+//!
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after it saw the last one, by its
+//! own monotonic time, and counts only time in which the ledger answered it: a lease runs only while it could have been
+//! renewed. With several key-services the first one whose quantum is over advances the tick; the others see it, and wait
+//! again. So ticks never come closer together than a quantum, whatever the clocks of machines say.
+
+use std::time::Duration;
+
+/// Quanta that a lease is divided into.
+const QUANTA: u32 = 6;
+
+/// Ticks that a lease lasts: one more than its quanta, since the first of them may be almost over when it begins.
+pub(crate) const LEASE_TICKS: u64 = 7;
+
+/// Silence of the ledger after which the time before it does not count.
+pub(crate) const LONGEST_GAP: Duration = Duration::from_secs(2);
+
+/// The time between two ticks, for leases of this length.
+pub(crate) fn quantum(lease: Duration) -> Duration {
+    lease / QUANTA
+}
+
+/// The lease time of one account as one key-service sees it. Instants are durations on its monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeaseClock {
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    tick: u64,
+    /// The beginning of the time that counts towards the next tick.
+    since: Duration,
+    /// The last answer of the ledger.
+    last: Duration,
+}
+
+impl LeaseClock {
+    /// Notes an answer of the ledger: at this instant it was at this tick. Answers whether the tick is a new one.
+    pub(crate) fn observe(&mut self, tick: u64, at: Duration) -> bool {
+        let before = self.seen;
+        let since = before
+            .filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)
+            .map_or(at, |seen| seen.since);
+        self.seen = Some(Seen { tick, since, last: at });
+        before.is_none_or(|seen| seen.tick != tick)
+    }
+
+    /// The tick to advance from, if a quantum has passed between the first and the last answer that showed it.
+    pub(crate) fn due(&self, quantum: Duration) -> Option<u64> {
+        let seen = self.seen?;
+        (seen.last.saturating_sub(seen.since) >= quantum).then_some(seen.tick)
+    }
+
+    /// The instant at which the next tick may be due; `None` before the first answer.
+    pub(crate) fn next(&self, quantum: Duration) -> Option<Duration> {
+        self.seen.map(|seen| seen.since.saturating_add(quantum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const QUANTUM: Duration = Duration::from_secs(5);
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Looks at a ledger that stays at its tick, at these instants.
+    fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
+        for millis in instants {
+            clock.observe(tick, at(*millis));
+        }
+    }
+
+    #[test]
+    fn a_tick_is_due_one_quantum_after_it_was_seen() {
+        let mut clock = LeaseClock::default();
+        assert_eq!((clock.due(QUANTUM), clock.next(QUANTUM)), (None, None));
+        assert!(clock.observe(3, at(1_000)));
+        assert!(!clock.observe(3, at(3_000)));
+        looked(&mut clock, 3, &[5_000, 5_999]);
+        assert_eq!((clock.due(QUANTUM), clock.next(QUANTUM)), (None, Some(at(6_000))));
+        looked(&mut clock, 3, &[6_000]);
+        assert_eq!(clock.due(QUANTUM), Some(3));
+        assert!(clock.observe(4, at(6_001)));
+        assert_eq!(clock.due(QUANTUM), None);
+    }
+
+    #[test]
+    fn the_tick_of_another_key_service_begins_the_wait_again() {
+        let mut clock = LeaseClock::default();
+        looked(&mut clock, 3, &[0, 2_000, 4_000]);
+        looked(&mut clock, 4, &[4_500, 6_000, 8_000, 9_499]);
+        assert_eq!(clock.due(QUANTUM), None);
+        looked(&mut clock, 4, &[9_500]);
+        assert_eq!(clock.due(QUANTUM), Some(4));
+    }
+
+    #[test]
+    fn time_without_the_ledger_does_not_count() {
+        let mut clock = LeaseClock::default();
+        looked(&mut clock, 3, &[0, 2_000, 4_000, 60_000, 62_000, 64_000]);
+        assert_eq!(clock.due(QUANTUM), None);
+        looked(&mut clock, 3, &[65_000]);
+        assert_eq!(clock.due(QUANTUM), Some(3));
+    }
+
+    #[test]
+    fn a_hold_lives_a_whole_lease_and_little_more() {
+        let lease = Duration::from_secs(30);
+        assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS - 1).unwrap(), lease);
+        assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS).unwrap(), lease + lease / 6);
+    }
+
+    /// A key-service: its pauses between looks, and whether each look is answered.
+    fn looks() -> impl Strategy<Value = Vec<(u64, bool)>> {
+        vec((prop_oneof![9 => 1..1_500_u64, 1 => 1_500..30_000_u64], prop::bool::weighted(0.9)), 1..200)
+    }
+
+    proptest! {
+        /// However many key-services look whenever: ticks are at least a quantum apart, and a quantum counts only where
+        /// each pause within it was answered for.
+        #[test]
+        fn ticks_are_a_quantum_of_answered_time_apart(services in vec(looks(), 1..4)) {
+            let mut events: Vec<(u64, usize, bool)> = Vec::new();
+            for (service, looks) in services.iter().enumerate() {
+                let mut now = 0;
+                for (pause, answered) in looks {
+                    now += pause;
+                    events.push((now, service, *answered));
+                }
+            }
+            events.sort_unstable();
+            let mut clocks = vec![LeaseClock::default(); services.len()];
+            let (mut tick, mut ticked_at) = (0_u64, None::<u64>);
+            let mut answers: Vec<Vec<u64>> = vec![Vec::new(); services.len()];
+            for (now, service, _) in events.into_iter().filter(|(_, _, answered)| *answered) {
+                answers[service].push(now);
+                let clock = &mut clocks[service];
+                clock.observe(tick, at(now));
+                if let Some(seen) = clock.due(QUANTUM) {
+                    prop_assert_eq!(seen, tick);
+                    if let Some(before) = ticked_at {
+                        prop_assert!(now - before >= 5_000, "{} after {}", now, before);
+                    }
+                    let counted: Vec<_> =
+                        answers[service].iter().copied().filter(|answer| now - answer < 5_000).collect();
+                    prop_assert!(counted.windows(2).all(|pair| pair[1] - pair[0] <= 2_000), "{:?}", counted);
+                    (tick, ticked_at) = (tick + 1, Some(now));
+                    clock.observe(tick, at(now));
+                }
+            }
+        }
+
+        /// A key-service that is always answered advances lease time once a quantum and a pause.
+        #[test]
+        fn answered_looks_never_hold_lease_time_up(pauses in vec(1..1_000_u64, 1..200)) {
+            let (mut clock, mut tick, mut now, mut ticked_at) = (LeaseClock::default(), 0, 0, None);
+            for pause in pauses {
+                now += pause;
+                clock.observe(tick, at(now));
+                let began = *ticked_at.get_or_insert(now);
+                if clock.due(QUANTUM).is_some() {
+                    tick += 1;
+                    clock.observe(tick, at(now));
+                    ticked_at = Some(now);
+                } else {
+                    prop_assert!(now - began < 5_000);
+                }
+            }
+        }
+    }
+}

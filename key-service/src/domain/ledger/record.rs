@@ -1,0 +1,106 @@
+//! Records under an idempotency id: open holds, settlements and deposits; and the entries of the journal.
+
+use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
+
+use super::{Progress, State, purse::plus};
+
+/// An open hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The key that pays.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Set aside.
+    pub amount: NanoUsd,
+    /// Billed if the hold expires.
+    pub reported: Progress,
+    /// The tick of the account at which the hold expires unless it is extended.
+    pub lease_until: u64,
+}
+
+/// The bill of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The key that paid.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Tokens used.
+    pub usage: Usage,
+    /// Their cost.
+    pub cost: NanoUsd,
+    /// Billed: the cost, or less where nothing more was left.
+    pub charged: NanoUsd,
+    /// The way in which the generation ended.
+    pub ending: Ending,
+    /// The usage is an estimate.
+    pub estimated: bool,
+    /// When it was last billed.
+    pub at: Timestamp,
+}
+
+impl Settlement {
+    /// Cost beyond what could be billed.
+    pub fn shortfall(&self) -> NanoUsd {
+        self.cost.left_after(self.charged)
+    }
+}
+
+/// The way in which a billed generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The gateway reported the final usage. Final.
+    Captured,
+    /// The lease ran out and the last report was billed. A late capture replaces this bill.
+    Expired,
+}
+
+/// The record under a command's idempotency id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// Nothing.
+    #[default]
+    None,
+    /// An open hold.
+    Open(Hold),
+    /// A billed generation.
+    Closed(Settlement),
+    /// A deposit of this amount.
+    Deposited(NanoUsd),
+}
+
+impl Record {
+    /// The key that pays.
+    pub(super) const fn key(&self) -> Option<KeyId> {
+        match self {
+            Self::None | Self::Deposited(_) => None,
+            Self::Open(hold) => Some(hold.key),
+            Self::Closed(settlement) => Some(settlement.key),
+        }
+    }
+}
+
+/// An entry of the journal, which is append-only. A late capture is an entry of its own: the correction of its expiry's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bill of the generation from here on.
+    pub settlement: Settlement,
+    /// Change of what was billed for the generation; below zero where some was given back.
+    pub delta: NanoUsd,
+    /// The key's `used` after it: a running balance, as on a bank statement.
+    pub used_after: NanoUsd,
+}
+
+/// The journal entry of a step from one record of a generation to the next, if it billed something new.
+pub(crate) fn entry(before: &Record, after: &State) -> Option<Entry> {
+    let Record::Closed(settlement) = &after.record else { return None };
+    let charged_before = match before {
+        Record::Closed(earlier) if earlier == settlement => return None,
+        Record::Closed(earlier) => earlier.charged,
+        Record::None | Record::Open(_) | Record::Deposited(_) => NanoUsd::ZERO,
+    };
+    let given_back = NanoUsd::from_nanos(-charged_before.nanos());
+    let delta = plus(settlement.charged, given_back);
+    Some(Entry { settlement: settlement.clone(), delta, used_after: after.key?.used })
+}

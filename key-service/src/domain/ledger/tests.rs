@@ -1,0 +1,377 @@
+//! The ledger in short stories.
+
+mod properties;
+
+use std::time::Duration;
+
+use shared::time::Timestamp;
+
+use super::{
+    histories::{START, World, account, deposit, generation, key},
+    *,
+};
+
+const MINE: u8 = 0;
+
+fn nanos(n: i64) -> NanoUsd {
+    NanoUsd::from_nanos(n)
+}
+
+fn after(seconds: u64) -> Timestamp {
+    START.plus(Duration::from_secs(seconds))
+}
+
+fn cost(n: i64) -> Progress {
+    Progress { usage: Usage { prompt: 3, cached: 1, completion: n.unsigned_abs() }, cost: nanos(n) }
+}
+
+fn capture(generation: GenerationId, total: Progress) -> Command {
+    let (key, model) = (key(0), "Model Flash".into());
+    Command::Capture { key, generation, model, total, estimated: false }
+}
+
+/// One account in short commands: all of key 0, every lease three ticks long.
+struct Book {
+    world: World,
+    now: Timestamp,
+}
+
+impl Book {
+    fn new(credit: i64, limit: Option<i64>) -> Self {
+        let mut book = Self { world: World::new(), now: START };
+        book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
+        book.set_limit(limit);
+        book
+    }
+
+    fn set_limit(&mut self, limit: Option<i64>) {
+        self.key_mut().limit = limit.map(nanos);
+    }
+
+    fn key_mut(&mut self) -> &mut Key {
+        self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
+    }
+
+    fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
+        self.world.apply(account(MINE), command, self.now)
+    }
+
+    fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
+        let (model, lease_ticks) = ("Model Flash".into(), 3);
+        let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
+        self.run(&Command::Hold {
+            key: key(0),
+            generation: generation(n),
+            model,
+            least,
+            enough,
+            most,
+            lease_ticks,
+        })
+    }
+
+    /// Holds exactly this much.
+    fn must_hold(&mut self, n: u8, amount: i64) {
+        assert_eq!(self.hold(n, amount, amount, amount), Ok(Outcome::Held(nanos(amount))));
+    }
+
+    fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
+        let (key, generation, lease_ticks) = (key(0), generation(n), 3);
+        self.run(&Command::Extend { key, generation, most: nanos(most), progress, lease_ticks })
+    }
+
+    fn capture(&mut self, n: u8, total: Progress) -> Settlement {
+        match self.run(&capture(generation(n), total)) {
+            Ok(Outcome::Captured(settlement)) => settlement,
+            other => panic!("not captured: {other:?}"),
+        }
+    }
+
+    /// Lease time passes.
+    fn tick(&mut self, ticks: u64) {
+        for _ in 0..ticks {
+            let seen = Some(self.world.accounts[&account(MINE)].tick);
+            self.run(&Command::Tick { seen }).unwrap();
+        }
+    }
+
+    fn release(&mut self, n: u8) -> Result<Outcome, Refused> {
+        self.run(&Command::Release { key: key(0), generation: generation(n) })
+    }
+
+    fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
+        self.run(&Command::Expire { key: key(0), generation: generation(n) })
+    }
+
+    /// Credit, held, used.
+    fn sums(&mut self) -> (i64, i64, i64) {
+        let money = self.world.accounts[&account(MINE)];
+        let key = *self.key_mut();
+        assert_eq!(money.held, key.held);
+        (money.credit.nanos(), money.held.nanos(), key.used.nanos())
+    }
+}
+
+#[test]
+fn a_hold_sets_money_aside_and_a_capture_takes_what_it_cost() {
+    let mut book = Book::new(1_000, None);
+    assert_eq!(book.hold(1, 100, 200, 300), Ok(Outcome::Held(nanos(300))));
+    assert_eq!(book.sums(), (1_000, 300, 0));
+    let settlement = book.capture(1, cost(250));
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(250), nanos(0)));
+    assert_eq!(settlement.ending, Ending::Captured);
+    assert_eq!(book.sums(), (750, 0, 250));
+    assert_eq!(book.key_mut().last_used_at, Some(START));
+}
+
+#[test]
+fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
+    let mut book = Book::new(1_000, Some(500));
+    assert_eq!(book.hold(1, 100, 200, 9_999), Ok(Outcome::Held(nanos(500))));
+    assert_eq!(book.hold(2, 100, 200, 300), Err(Refused::Reserved));
+    book.capture(1, cost(350));
+    // 150 are left in all: less than enough, but no other generation holds any of it, so waiting would not help.
+    assert_eq!(book.hold(2, 100, 200, 300), Ok(Outcome::Held(nanos(150))));
+}
+
+#[test]
+fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
+    let mut book = Book::new(1_000, Some(500));
+    assert_eq!(book.hold(1, 501, 501, 501), Err(Refused::LimitReached));
+    book.set_limit(Some(5_000));
+    assert_eq!(book.hold(1, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
+    book.must_hold(1, 1_000);
+    assert_eq!(book.hold(2, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
+    assert_eq!(book.hold(2, 1_000, 1_000, 1_000), Err(Refused::Reserved));
+}
+
+#[test]
+fn checks_are_made_in_their_order() {
+    let mut book = Book::new(100, Some(100));
+    let check = Command::Check { key: key(0) };
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    book.must_hold(1, 100);
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    book.capture(1, cost(100));
+    book.set_limit(None);
+    assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
+    book.set_limit(Some(100));
+    assert_eq!(book.run(&check), Err(Refused::LimitReached));
+    book.key_mut().expires_at = Some(book.now);
+    assert_eq!(book.run(&check), Err(Refused::KeyExpired));
+    book.key_mut().revoked_at = Some(book.now);
+    assert_eq!(book.run(&check), Err(Refused::Revoked));
+    assert_eq!(book.run(&Command::Check { key: key(histories::KEYS) }), Err(Refused::UnknownKey));
+}
+
+#[test]
+fn what_costs_nothing_needs_nothing_left_over() {
+    let mut book = Book::new(100, None);
+    book.must_hold(1, 100);
+    book.must_hold(2, 0);
+    assert_eq!(book.capture(2, cost(0)).charged, nanos(0));
+    assert_eq!(book.key_mut().last_used_at, None);
+}
+
+#[test]
+fn a_release_gives_everything_back() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 300);
+    assert_eq!(book.release(1), Ok(Outcome::Released));
+    assert_eq!(book.sums(), (1_000, 0, 0));
+    assert_eq!(book.release(1), Ok(Outcome::Released));
+    assert_eq!(book.sums(), (1_000, 0, 0));
+}
+
+#[test]
+fn a_capture_whose_hold_is_lost_is_billed_up_to_what_is_available() {
+    let mut book = Book::new(1_000, Some(500));
+    book.must_hold(2, 100);
+    let settlement = book.capture(1, cost(50));
+    assert_eq!((settlement.charged, settlement.ending), (nanos(50), Ending::Captured));
+    assert_eq!(book.capture(1, cost(50)), settlement);
+    assert_eq!(book.sums(), (950, 100, 50));
+    // What another generation holds stays held.
+    let settlement = book.capture(3, cost(900));
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(350), nanos(550)));
+    assert_eq!(book.sums(), (600, 100, 400));
+}
+
+#[test]
+fn a_capture_that_may_have_been_billed_and_forgotten_is_recorded_as_shortfall() {
+    let aged = |age: i64| GenerationId::new(Timestamp::from_millis(START.millis() - age), [7; 10]);
+    let hour = 60 * 60 * 1_000;
+    for (age, charged) in [(0, 5), (2 * hour, 5), (2 * hour + 1, 0), (-60_000, 5), (-60_001, 0)] {
+        let mut book = Book::new(1_000, None);
+        let Ok(Outcome::Captured(settlement)) = book.run(&capture(aged(age), cost(5))) else {
+            panic!("{age}")
+        };
+        assert_eq!((settlement.charged, settlement.cost), (nanos(charged), nanos(5)), "{age}");
+        assert_eq!(book.sums(), (1_000 - charged, 0, charged));
+    }
+}
+
+#[test]
+fn a_cost_above_its_hold_is_billed_from_what_else_is_left_and_the_rest_is_shortfall() {
+    let mut book = Book::new(1_000, Some(700));
+    book.must_hold(1, 100);
+    book.must_hold(2, 400);
+    // 200 of the limit are neither used nor held.
+    let settlement = book.capture(1, cost(1_000));
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(300), nanos(700)));
+    assert_eq!(book.sums(), (700, 400, 300));
+}
+
+#[test]
+fn an_extension_takes_what_is_available_and_never_lowers_a_hold() {
+    let mut book = Book::new(1_000, Some(500));
+    book.must_hold(1, 100);
+    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked: false });
+    assert_eq!(book.extend(1, 300, cost(10)), extended(300));
+    assert_eq!(book.extend(1, 50, cost(20)), extended(300));
+    assert_eq!(book.extend(1, 9_999, cost(30)), extended(500));
+    assert_eq!(book.extend(2, 1, cost(0)), Ok(Outcome::Gone));
+}
+
+#[test]
+fn a_revoked_key_keeps_its_holds_and_gets_nothing_more() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 100);
+    book.key_mut().revoked_at = Some(book.now);
+    let extended = Ok(Outcome::Extended { amount: nanos(100), revoked: true });
+    assert_eq!(book.extend(1, 300, cost(50)), extended);
+    assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Revoked));
+    assert_eq!(book.capture(1, cost(60)).charged, nanos(60));
+}
+
+#[test]
+fn a_limit_lowered_under_what_is_held_stops_new_holds_and_bills_the_old() {
+    let mut book = Book::new(1_000, Some(500));
+    book.must_hold(1, 400);
+    book.set_limit(Some(100));
+    assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
+    assert_eq!(book.capture(1, cost(450)).charged, nanos(400));
+    assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::LimitReached));
+}
+
+#[test]
+fn lease_time_advances_one_tick_after_the_last_one_seen() {
+    let mut book = Book::new(1, None);
+    let ticked = |tick| Ok(Outcome::Ticked(tick));
+    assert_eq!(book.run(&Command::Tick { seen: None }), ticked(0));
+    assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
+    // Of two key-services that saw the same tick, one advances it.
+    assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
+    assert_eq!(book.run(&Command::Tick { seen: Some(7) }), ticked(1));
+}
+
+#[test]
+fn an_expiry_comes_at_the_end_of_the_lease_and_bills_the_last_report() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 500);
+    book.tick(2);
+    book.extend(1, 500, cost(120)).unwrap();
+    // A report that was overtaken on its way.
+    book.extend(1, 500, cost(80)).unwrap();
+    book.tick(2);
+    assert_eq!(book.expire(1), Ok(Outcome::NotDue));
+    book.tick(1);
+    let Ok(Outcome::Expired(settlement)) = book.expire(1) else { panic!("it is due") };
+    assert_eq!((settlement.charged, settlement.ending), (nanos(120), Ending::Expired));
+    assert!(settlement.estimated);
+    assert_eq!(book.sums(), (880, 0, 120));
+    assert_eq!(book.expire(1), Ok(Outcome::Gone));
+}
+
+#[test]
+fn no_clock_decides_when_a_lease_ends() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 500);
+    book.now = after(9_999);
+    assert_eq!(book.expire(1), Ok(Outcome::NotDue));
+    book.tick(3);
+    book.now = START.minus(Duration::from_hours(1));
+    assert!(matches!(book.expire(1), Ok(Outcome::Expired(_))));
+}
+
+/// Holds 200 for generation 1 and lets it expire with a report of this cost.
+fn expired(book: &mut Book, reported: i64) {
+    book.must_hold(1, 200);
+    book.extend(1, 200, cost(reported)).unwrap();
+    book.tick(3);
+    book.expire(1).unwrap();
+}
+
+#[test]
+fn a_capture_after_expiry_bills_the_missing_rest_once() {
+    let mut book = Book::new(1_000, Some(300));
+    expired(&mut book, 120);
+    let settlement = book.capture(1, cost(170));
+    assert_eq!((settlement.charged, settlement.ending), (nanos(170), Ending::Captured));
+    assert!(!settlement.estimated);
+    assert_eq!(book.sums(), (830, 0, 170));
+    assert_eq!(book.capture(1, cost(9_999)), settlement);
+    assert_eq!(book.sums(), (830, 0, 170));
+}
+
+#[test]
+fn a_capture_after_expiry_gives_back_what_was_billed_too_much() {
+    let mut book = Book::new(1_000, Some(300));
+    expired(&mut book, 116);
+    let settlement = book.capture(1, cost(2));
+    assert_eq!((settlement.charged, settlement.cost), (nanos(2), nanos(2)));
+    assert_eq!(book.sums(), (998, 0, 2));
+    let journal = &book.world.trails[&account(MINE)].journal;
+    let balances: Vec<_> = journal.iter().map(|(_, e)| (e.delta.nanos(), e.used_after.nanos())).collect();
+    assert_eq!(balances, [(116, 116), (-114, 2)]);
+}
+
+#[test]
+fn a_capture_after_expiry_bills_no_more_than_is_left() {
+    let mut book = Book::new(1_000, Some(250));
+    expired(&mut book, 50);
+    book.must_hold(2, 120);
+    let settlement = book.capture(1, cost(500));
+    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(130), nanos(370)));
+    assert_eq!(book.sums(), (870, 120, 130));
+}
+
+#[test]
+fn what_full_credit_cannot_take_back_stays_billed() {
+    let mut book = Book::new(1_000, None);
+    expired(&mut book, 50);
+    let fill = NanoUsd::MAX.left_after(nanos(980));
+    book.run(&Command::Deposit { id: deposit(9), amount: fill }).unwrap();
+    let settlement = book.capture(1, cost(10));
+    assert_eq!((settlement.charged, settlement.cost), (nanos(20), nanos(20)));
+    assert_eq!(book.world.accounts[&account(MINE)].credit, NanoUsd::MAX);
+}
+
+#[test]
+fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
+    let mut book = Book::new(1_000, None);
+    let deposit = |n, amount| Command::Deposit { id: deposit(n), amount };
+    assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
+    assert_eq!(book.run(&deposit(1, nanos(0))), Err(Refused::BadDeposit));
+    assert_eq!(book.run(&deposit(1, nanos(-1))), Err(Refused::BadDeposit));
+    assert_eq!(book.run(&deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
+    let rest = NanoUsd::MAX.left_after(nanos(1_000));
+    assert_eq!(book.run(&deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
+}
+
+#[test]
+fn what_another_key_holds_cannot_be_touched() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 500);
+    book.tick(3);
+    let before = book.world.clone();
+    let (key, generation) = (key(1), generation(1));
+    for command in [
+        Command::Release { key, generation },
+        Command::Expire { key, generation },
+        Command::Capture { key, generation, model: "Model Max".into(), total: cost(5), estimated: false },
+    ] {
+        assert_eq!(book.run(&command), Ok(Outcome::Gone));
+    }
+    assert_eq!(book.world, before);
+}

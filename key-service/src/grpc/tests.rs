@@ -1,0 +1,213 @@
+//! The contract as a gateway speaks it, over a real connection.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use shared::{
+    catalog::Price,
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    refusal::Refusal,
+    rpc::{
+        Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Principal, Release,
+        v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
+    },
+    time::Timestamp,
+};
+use tokio::{net::TcpListener, sync::mpsc};
+use tonic::transport::{Channel, Server, server::TcpIncoming};
+
+use super::*;
+
+/// A service with one answer for each kind of call; refuses authorizations that come too late.
+struct Clerk;
+
+fn hold() -> HoldRef {
+    let now = Timestamp::from_millis(1_795_140_665_000);
+    let nanos = NanoUsd::from_nanos;
+    HoldRef {
+        generation: GenerationId::new(now, [1; 10]),
+        account: AccountId::new(now, [2; 10]),
+        key: KeyId::new(now, [3; 10]),
+        model: "Model Flash".into(),
+        price: Price { input: nanos(1), cached_input: nanos(2), output: nanos(3) },
+    }
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+#[async_trait]
+impl KeyService for Clerk {
+    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, Failure>> {
+        let answer = |call: Call| match call {
+            Call::Authenticate { credential, .. } if credential == "good" => {
+                Ok(Answer::Authenticated(Ok(Principal::ApiKey(hold().account, hold().key))))
+            }
+            Call::Authenticate { .. } => Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey))),
+            Call::Authorize(a) if a.valid_until.is_some_and(|until| until < Instant::now()) => {
+                Err(Failure { code: Code::DeadlineExceeded, message: "too late".into() })
+            }
+            Call::Authorize(a) => {
+                let hold = HoldRef { generation: a.generation, model: a.model, ..hold() };
+                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens: a.output_tokens, lease: LEASE })))
+            }
+            Call::Extend(e) => Ok(Answer::Extended(Extended::Open(Extension {
+                output_tokens: e.output_tokens,
+                lease: LEASE,
+                revoked: true,
+            }))),
+            Call::Capture(c) => {
+                let charged = NanoUsd::from_nanos(c.usage.completion.cast_signed());
+                Ok(Answer::Captured(Captured::Billed(Charge { charged, shortfall: NanoUsd::ZERO })))
+            }
+            Call::Release(Release::Hold(_)) => Ok(Answer::Released),
+            Call::Release(Release::Unknown { .. }) => {
+                Err(Failure { code: Code::Unavailable, message: "the store is away".into() })
+            }
+        };
+        calls.into_iter().map(answer).collect()
+    }
+}
+
+async fn connect() -> KeyServiceClient<Channel> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(Clerk), CancellationToken::new()));
+    tokio::spawn(Server::builder().add_service(grpc).serve_with_incoming(TcpIncoming::from(listener)));
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    KeyServiceClient::new(channel)
+}
+
+fn authorize(valid_until: Option<Instant>) -> Call {
+    Call::Authorize(Authorize {
+        credential: "good".into(),
+        generation: hold().generation,
+        model: hold().model,
+        prompt_tokens: 1,
+        output_tokens: 77,
+        enough_output_tokens: 1,
+        least_output_tokens: 1,
+        valid_until,
+    })
+}
+
+/// The message of a call, for a unary method.
+macro_rules! message {
+    ($call:expr, $kind:ident) => {
+        match $call.to_message(SessionClock::starting(Instant::now())) {
+            v1::call::Request::$kind(message) => message,
+            other => panic!("{other:?}"),
+        }
+    };
+}
+
+/// The answer that a gateway reads from the response to a call.
+fn read(call: &Call, response: answer::Response) -> Answer {
+    Answer::from_message(response, call).unwrap()
+}
+
+#[tokio::test]
+async fn every_unary_call_is_answered() {
+    let mut client = connect().await;
+    let call = Call::Authenticate { credential: "good".into(), required: shared::key::Class::Api };
+    let response = client.authenticate(message!(call, Authenticate)).await.unwrap().into_inner();
+    let Answer::Authenticated(Ok(Principal::ApiKey(account, key))) =
+        read(&call, answer::Response::Authenticate(response))
+    else {
+        panic!("authenticated")
+    };
+    assert_eq!((account, key), (hold().account, hold().key));
+
+    let call = authorize(None);
+    let response = client.authorize(message!(call, Authorize)).await.unwrap().into_inner();
+    let Answer::Authorized(Ok(grant)) = read(&call, answer::Response::Authorize(response)) else {
+        panic!("granted")
+    };
+    assert_eq!((grant.hold, grant.output_tokens, grant.lease), (hold(), 77, LEASE));
+
+    let usage = shared::tokens::Usage { prompt: 1, cached: 0, completion: 5 };
+    let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, output_tokens: 99 };
+    let call = Call::Extend(extend);
+    let response = client.extend(message!(call, Extend)).await.unwrap().into_inner();
+    let extended = Extension { output_tokens: 99, lease: LEASE, revoked: true };
+    let answer = read(&call, answer::Response::Extend(response));
+    assert!(matches!(answer, Answer::Extended(Extended::Open(e)) if e == extended), "{answer:?}");
+
+    let call = Call::Capture(shared::rpc::Capture { hold: hold(), usage, estimated: true });
+    let response = client.capture(message!(call, Capture)).await.unwrap().into_inner();
+    let charge = Charge { charged: NanoUsd::from_nanos(5), shortfall: NanoUsd::ZERO };
+    let answer = read(&call, answer::Response::Capture(response));
+    assert!(matches!(answer, Answer::Captured(Captured::Billed(c)) if c == charge), "{answer:?}");
+
+    let call = Call::Release(Release::Hold(hold()));
+    let response = client.release(message!(call, Release)).await.unwrap().into_inner();
+    assert!(matches!(read(&call, answer::Response::Release(response)), Answer::Released));
+}
+
+#[tokio::test]
+async fn refusals_are_answers_and_failures_are_statuses_with_a_reason() {
+    let mut client = connect().await;
+    let call = Call::Authenticate { credential: "bad".into(), required: shared::key::Class::Api };
+    let response = client.authenticate(message!(call, Authenticate)).await.unwrap().into_inner();
+    let answer = read(&call, answer::Response::Authenticate(response));
+    assert!(matches!(answer, Answer::Authenticated(Err(Refusal::InvalidApiKey))), "{answer:?}");
+
+    let reason = |status: &Status| status.get_details_error_info().unwrap().reason;
+    let unknown = Release::Unknown { credential: "good".into(), generation: hold().generation };
+    let status = client.release(message!(Call::Release(unknown), Release)).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "STORE_UNAVAILABLE"));
+    let status = client.capture(v1::CaptureRequest::default()).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
+    assert!(status.message().starts_with("`hold`"), "{status:?}");
+}
+
+/// A session, and the frames to send.
+async fn open_session() -> (mpsc::Sender<v1::SessionRequest>, Streaming<v1::SessionResponse>) {
+    let (frames, sent) = mpsc::channel(4);
+    let sent = stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) });
+    let responses = connect().await.session(sent).await.unwrap().into_inner();
+    (frames, responses)
+}
+
+#[tokio::test]
+async fn a_session_begins_with_its_clock_and_refuses_late_copies() {
+    let (frames, mut responses) = open_session().await;
+    // Before anything was asked.
+    let first = responses.message().await.unwrap().unwrap();
+    assert_eq!(first.answers, []);
+    let clock = SessionClock::observed(Instant::now(), first.clock_ms);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let now = Instant::now();
+    let calls = [
+        (1, authorize(now.checked_sub(Duration::from_millis(10)))),
+        (2, authorize(now.checked_add(Duration::from_mins(1)))),
+        (3, authorize(None)),
+    ];
+    let messages = calls.iter().map(|(id, call)| v1::Call { id: *id, request: Some(call.to_message(clock)) });
+    let mut messages: Vec<_> = messages.collect();
+    messages.push(v1::Call { id: 4, request: None });
+    frames.send(v1::SessionRequest { calls: messages }).await.unwrap();
+    let second = responses.message().await.unwrap().unwrap();
+    assert!(second.clock_ms >= first.clock_ms + 20, "{} {}", first.clock_ms, second.clock_ms);
+    let code = |id| {
+        let answer = second.answers.iter().find(|answer| answer.id == id).unwrap();
+        match answer.response.as_ref().unwrap() {
+            answer::Response::Failure(failure) => Code::from(failure.code),
+            answer::Response::Authorize(_) => Code::Ok,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([1, 2, 3, 4].map(code), [Code::DeadlineExceeded, Code::Ok, Code::Ok, Code::InvalidArgument]);
+    drop(frames);
+    assert!(responses.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_ends_its_session() {
+    let (frames, mut responses) = open_session().await;
+    responses.message().await.unwrap().unwrap();
+    let calls = vec![v1::Call::default(); MAX_FRAME_CALLS + 1];
+    frames.send(v1::SessionRequest { calls }).await.unwrap();
+    let status = responses.message().await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+}

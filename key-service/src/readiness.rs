@@ -1,0 +1,149 @@
+//! Readiness of a key-service: the store answers, and its clock agrees with ours.
+//!
+//! Expiry of keys and calendar periods go by the clock of the key-service that decides. Where several share a store, its
+//! clock is the common measure.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use shared::{backoff::Backoff, clock::Clock, telemetry::Readiness};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::{Ledger, Skew};
+
+/// Difference of the clocks from which on it is logged.
+const NOTICEABLE: Duration = Duration::from_secs(1);
+/// Difference of the clocks beyond which keys would expire at the wrong time.
+const TOO_FAR: Duration = Duration::from_secs(10);
+/// Pause between two comparisons.
+const COMPARE_AGAIN: Duration = Duration::from_mins(1);
+/// Pauses after a comparison that failed.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
+
+/// Ready while the store answers and the clocks agree. Compares them at once and every minute, until `shutdown`.
+pub fn readiness(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Readiness {
+    // Not ready before the first comparison.
+    let agree = Arc::new(AtomicBool::new(false));
+    let (comparing, comparison) = (ledger.clone(), agree.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = compare(&*comparing, &*clock, &comparison) => {}
+        }
+    });
+    Arc::new(move || {
+        let (ledger, agree) = (ledger.clone(), agree.clone());
+        Box::pin(async move { ledger.ping().await.is_ok() && agree.load(Ordering::Relaxed) })
+    })
+}
+
+async fn compare(ledger: &dyn Ledger, clock: &dyn Clock, agree: &AtomicBool) {
+    let mut retry = RETRY;
+    loop {
+        let pause = match ledger.clock_skew().await {
+            Ok(skew) => {
+                retry.reset();
+                agree.store(skew.is_none_or(agrees), Ordering::Relaxed);
+                COMPARE_AGAIN
+            }
+            // Each probe asks for itself if the store is there at all.
+            Err(unavailable) => {
+                tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
+                retry.pause(clock)
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// True where the clocks are near enough to each other to serve.
+fn agrees(Skew { millis }: Skew) -> bool {
+    let difference = Duration::from_millis(millis.unsigned_abs());
+    if difference > TOO_FAR {
+        tracing::error!(
+            ours_less_the_stores_ms = millis,
+            "our clock is too far from the store's: not ready; set it"
+        );
+    } else if difference > NOTICEABLE {
+        tracing::warn!(ours_less_the_stores_ms = millis, "our clock differs from the store's; set it");
+    }
+    difference <= TOO_FAR
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use shared::{clock::System, ids::AccountId, time::Timestamp};
+
+    use super::*;
+    use crate::{
+        domain::ledger::Command,
+        store::{Cursor, DueHolds, Holders, Outcomes, Unavailable},
+    };
+
+    /// A store with a clock of its own.
+    struct Clocked(Mutex<Result<Option<Skew>, Unavailable>>);
+
+    impl Clocked {
+        fn set(&self, skew: Result<Option<i64>, ()>) {
+            *self.0.lock().unwrap() = skew
+                .map(|skew| skew.map(|millis| Skew { millis }))
+                .map_err(|()| Unavailable("still loading".into()));
+        }
+    }
+
+    #[async_trait]
+    impl Ledger for Clocked {
+        async fn execute(
+            &self,
+            _: AccountId,
+            _: Vec<Command>,
+            _: Timestamp,
+        ) -> Result<Outcomes, Unavailable> {
+            Ok(Vec::new())
+        }
+
+        async fn accounts_with_holds(&self) -> Holders {
+            Holders::default()
+        }
+
+        async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+            Ok(DueHolds::default())
+        }
+
+        async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+            self.0.lock().unwrap().clone()
+        }
+
+        async fn ping(&self) -> Result<(), Unavailable> {
+            self.clock_skew().await.map(drop)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_too_far_from_the_stores_is_not_ready() {
+        let store = Arc::new(Clocked(Mutex::new(Err(Unavailable("still loading".into())))));
+        let ready = readiness(store.clone(), Arc::new(System), CancellationToken::new());
+        assert!(!ready().await, "before the first comparison");
+        for (skew, expected) in [
+            (Ok(None), true),
+            (Ok(Some(10_000)), true),
+            (Ok(Some(10_001)), false),
+            (Err(()), false),
+            (Ok(Some(-10_001)), false),
+            (Ok(Some(-999)), true),
+        ] {
+            store.set(skew);
+            sleep(COMPARE_AGAIN * 2).await;
+            assert_eq!(ready().await, expected, "{skew:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! From the ledger's outcomes to the answers of calls.
+
+use std::time::Duration;
+
+use shared::{
+    catalog::Price,
+    money::NanoUsd,
+    refusal::Refusal,
+    rpc::{Answer, Captured, Charge, Extended, Extension, Failure, Grant, HoldRef, Principal},
+};
+use tonic::Code;
+
+use crate::{
+    domain::{
+        ledger::{Outcome, Refused, Settlement},
+        pricing,
+    },
+    store::Unavailable,
+};
+
+/// The call that a command was made for, with all that its answer needs.
+pub(super) enum Meaning {
+    Principal(Principal),
+    Grant { hold: HoldRef, prompt: u64, output: u64, lease: Duration },
+    Extension { price: Price, prompt: u64, output: u64, lease: Duration },
+    Charge,
+    Release,
+}
+
+impl Meaning {
+    /// The answer to the call.
+    pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, Failure> {
+        match (self, outcome) {
+            (_, Err(Refused::Damaged)) => Err(damaged()),
+            (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
+            (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
+            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held(amount))) => {
+                let output_tokens = pricing::covered_output(&hold.price, amount, prompt, output);
+                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
+            }
+            (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),
+            (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(refusal(e)?))),
+            (Self::Extension { price, prompt, output, lease }, Ok(Outcome::Extended { amount, revoked })) => {
+                let output_tokens = pricing::covered_output(&price, amount, prompt, output);
+                Ok(Answer::Extended(Extended::Open(Extension { output_tokens, lease, revoked })))
+            }
+            (Self::Extension { .. }, Ok(Outcome::Gone) | Err(Refused::UnknownKey)) => {
+                Ok(Answer::Extended(Extended::Gone))
+            }
+            (Self::Charge, Ok(Outcome::Captured(settlement))) => {
+                count_billed(&settlement);
+                let (charged, shortfall) = (settlement.charged, settlement.shortfall());
+                Ok(Answer::Captured(Captured::Billed(Charge { charged, shortfall })))
+            }
+            (Self::Charge, Ok(Outcome::Gone) | Err(Refused::UnknownKey)) => {
+                Ok(Answer::Captured(Captured::Gone))
+            }
+            (Self::Release, Ok(Outcome::Released | Outcome::Gone) | Err(Refused::UnknownKey)) => {
+                Ok(Answer::Released)
+            }
+            (_, outcome) => Err(unfit(&format!("the ledger's outcome does not fit the call: {outcome:?}"))),
+        }
+    }
+}
+
+fn refusal(refused: Refused) -> Result<Refusal, Failure> {
+    let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
+    metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
+    Ok(refusal)
+}
+
+/// The outcome is unknown, and the same call may be made again.
+pub(super) fn failure(unavailable: &Unavailable) -> Failure {
+    Failure { code: Code::Unavailable, message: unavailable.to_string() }
+}
+
+/// A bug of ours.
+pub(super) fn unfit(message: &str) -> Failure {
+    Failure { code: Code::Internal, message: message.into() }
+}
+
+/// Again will be the same, until an operator mends the record.
+fn damaged() -> Failure {
+    let message = "what the store recorded for this generation cannot be read; nothing changed".into();
+    Failure { code: Code::DataLoss, message }
+}
+
+fn settled() -> Failure {
+    Failure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
+}
+
+/// Counts a bill, whatever ended the generation.
+pub(crate) fn count_billed(settlement: &Settlement) {
+    let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
+    let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());
+    metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
+        .increment(count(settlement.charged));
+    if shortfall > NanoUsd::ZERO {
+        metrics::counter!("keyservice_shortfall_nanousd_total", "model" => model).increment(count(shortfall));
+    }
+}

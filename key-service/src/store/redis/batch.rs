@@ -1,0 +1,374 @@
+//! The arguments and the answers of `scripts/ledger.lua`: a batch of commands of one account.
+
+use std::collections::HashMap;
+
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use shared::{
+    ids::{AccountId, DepositId, GenerationId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
+
+use super::{
+    client::Client,
+    key_space::KeySpace,
+    records::{self, FUNDS, Reader, amount, double},
+    script::{Arguments, Lua},
+};
+use crate::{
+    domain::{
+        ledger::{Command, Ending, Outcome, Progress, RecordId, Refused},
+        usage::{COUNTED_PER_REQUEST, Day},
+    },
+    store::Outcomes,
+};
+
+/// Commands that one run of the script takes; it holds up all of Redis for some 3 µs each. Longer batches are cut.
+const BATCH: usize = 512;
+/// Seconds of a day.
+const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
+/// Milliseconds of an hour: settled generations are kept in a hash for each hour in which generations began.
+const HOUR: i64 = 60 * 60 * 1000;
+/// Milliseconds of a day: expired ones in a hash for each day.
+const DAY: i64 = 24 * HOUR;
+/// Bytes of a command.
+const COMMAND_SIZE: usize = 41;
+/// Ticks beyond which no lease goes: exact as a double, and longer than any machine runs.
+const MOST_TICKS: u64 = 1 << 48;
+
+/// How much is kept of what was billed.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) journal_entries: u32,
+    pub(super) usage_days: u32,
+}
+
+/// The way to the script, and its settings.
+pub(super) struct Batch<'a> {
+    pub(super) client: &'a Client,
+    pub(super) ledger: &'a Lua,
+    pub(super) key_space: &'a KeySpace,
+    pub(super) kept: Kept,
+    pub(super) account: AccountId,
+    pub(super) now: Timestamp,
+}
+
+impl Batch<'_> {
+    /// Applies the commands in their order. A batch that the script gives up on is tried again command by command, so
+    /// that a record which cannot be read is the answer to its own commands alone.
+    pub(super) async fn execute(&self, commands: &[Command]) -> RedisResult<Outcomes> {
+        let mut all = Vec::with_capacity(commands.len());
+        for batch in commands.chunks(BATCH) {
+            match self.run(batch).await {
+                Err(e) if gave_up(&e) => {
+                    tracing::error!(error = %e, account = %self.account, "a record cannot be read; going on without it");
+                    for command in batch {
+                        all.push(self.run_alone(command).await?);
+                    }
+                }
+                outcomes => all.extend(outcomes?),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn run(&self, commands: &[Command]) -> RedisResult<Outcomes> {
+        let answer: Option<Vec<Value>> = self.client.run(self.ledger, &self.arguments(commands)).await?;
+        // No answer: there is no such account.
+        let Some(answers) = answer else { return Ok(vec![Err(Refused::UnknownKey); commands.len()]) };
+        if answers.len() != commands.len() {
+            return Err(senseless("too few outcomes"));
+        }
+        commands.iter().zip(&answers).map(|(command, answer)| outcome(command, answer)).collect()
+    }
+
+    async fn run_alone(&self, command: &Command) -> RedisResult<Result<Outcome, Refused>> {
+        match self.run(std::slice::from_ref(command)).await {
+            Err(e) if gave_up(&e) => Ok(Err(Refused::Damaged)),
+            outcomes => outcomes?.pop().ok_or_else(|| senseless("no outcome")),
+        }
+    }
+
+    fn arguments(&self, commands: &[Command]) -> Arguments {
+        let Self { key_space, account, now, kept, .. } = self;
+        let today = Day::of(*now);
+        let mut arguments = Arguments::keys([
+            key_space.account(*account),
+            key_space.holds(*account),
+            key_space.journal(*account),
+            key_space.deposits(*account),
+            key_space.counters(*account, today),
+        ]);
+        let generations = Generations::of(commands);
+        let places = generations.places(&mut arguments, key_space, *account);
+        let mut writer = Writer::new(&generations);
+        for command in commands {
+            writer.command(command);
+        }
+        let counts = [
+            generations.to_be_held,
+            generations.alike,
+            generations.ids.len(),
+            writer.deposits.len(),
+            writer.keys.all.len(),
+        ];
+        // Counters of today are kept for as many days as are over.
+        let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
+        let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
+        let mut settings = Vec::with_capacity(4 * 8 + 5 * 2);
+        for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour] {
+            settings.extend(double(number));
+        }
+        for count in counts {
+            settings.extend(place(count));
+        }
+        settings.extend(writer.names.all);
+        arguments.value(settings);
+        arguments.value(places);
+        arguments.value(writer.commands);
+        arguments.value(writer.bills);
+        for id in &generations.ids {
+            arguments.value(*id.as_bytes());
+        }
+        for id in writer.deposits {
+            arguments.value(*id.as_bytes());
+        }
+        arguments.value(FUNDS);
+        for id in writer.keys.all {
+            arguments.value(*id.as_bytes());
+        }
+        for (key, model) in writer.payers.all {
+            arguments.value(records::write_payer(key, model));
+        }
+        arguments
+    }
+}
+
+/// The generations of a batch, each once: first those to be held that begin in the same hour, as nearly all do, then
+/// others of that hour, then the rest.
+struct Generations {
+    ids: Vec<GenerationId>,
+    numbers: HashMap<GenerationId, usize>,
+    to_be_held: usize,
+    alike: usize,
+}
+
+impl Generations {
+    fn of(commands: &[Command]) -> Self {
+        let hour = |id: GenerationId| id.created_at().millis().div_euclid(HOUR);
+        let mut first = None;
+        let mut ids = Vec::with_capacity(commands.len());
+        let named = |command: &Command| match command.record() {
+            Some(RecordId::Generation(id)) => Some((matches!(command, Command::Hold { .. }), id)),
+            Some(RecordId::Deposit(_)) | None => None,
+        };
+        for (is_hold, id) in commands.iter().filter_map(named) {
+            let first = *first.get_or_insert_with(|| hour(id));
+            ids.push((hour(id) != first, !is_hold, id));
+        }
+        ids.sort_by_key(|(differs, later, _)| (*differs, *later));
+        let mut generations =
+            Self { ids: Vec::with_capacity(ids.len()), numbers: HashMap::new(), to_be_held: 0, alike: 0 };
+        for (differs, later, id) in ids {
+            if generations.numbers.contains_key(&id) {
+                continue;
+            }
+            generations.ids.push(id);
+            generations.numbers.insert(id, generations.ids.len());
+            generations.to_be_held += usize::from(!differs && !later);
+            generations.alike += usize::from(!differs);
+        }
+        generations
+    }
+
+    /// The number of a generation, from one.
+    fn number(&self, id: GenerationId) -> usize {
+        self.numbers.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Adds the hashes of settled and of expired generations to the names, those of the first generation first. Answers
+    /// the places of each generation's two among all names.
+    fn places(&self, arguments: &mut Arguments, key_space: &KeySpace, account: AccountId) -> Vec<u8> {
+        let (mut hours, mut days, mut places) = (HashMap::new(), HashMap::new(), Vec::new());
+        for id in &self.ids {
+            let created_at = id.created_at().millis();
+            let (hour, day) = (created_at.div_euclid(HOUR), created_at.div_euclid(DAY));
+            let settled =
+                *hours.entry(hour).or_insert_with(|| arguments.key(key_space.settled(account, hour)));
+            let expired = *days.entry(day).or_insert_with(|| arguments.key(key_space.expired(account, day)));
+            places.extend(place(settled));
+            places.extend(place(expired));
+        }
+        places
+    }
+}
+
+/// Things in the order in which they were first named, each once.
+struct Named<T> {
+    all: Vec<T>,
+}
+
+impl<T: PartialEq> Named<T> {
+    /// The place of a thing, from one.
+    fn place(&mut self, thing: T) -> usize {
+        let known = self.all.iter().position(|known| *known == thing);
+        1 + known.unwrap_or_else(|| {
+            self.all.push(thing);
+            self.all.len() - 1
+        })
+    }
+}
+
+/// The commands as the script reads them, and all that they name.
+struct Writer<'a> {
+    generations: &'a Generations,
+    commands: Vec<u8>,
+    /// The names of the commands.
+    names: Named<u8>,
+    bills: Vec<u8>,
+    deposits: Vec<DepositId>,
+    keys: Named<KeyId>,
+    payers: Named<(KeyId, &'a str)>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(generations: &'a Generations) -> Self {
+        let (keys, payers) = (Named { all: Vec::new() }, Named { all: Vec::new() });
+        let (commands, bills) = (Vec::with_capacity(generations.ids.len() * COMMAND_SIZE), Vec::new());
+        let names = Named { all: Vec::new() };
+        Self { generations, commands, names, bills, deposits: Vec::new(), keys, payers }
+    }
+
+    fn command(&mut self, command: &'a Command) {
+        let money = |n: NanoUsd| amount(n);
+        let ticks = |ticks: u64| ticks.min(MOST_TICKS).cast_signed();
+        let key = command.key().map_or(0, |key| self.keys.place(key));
+        let generation = match command.record() {
+            Some(RecordId::Generation(id)) => self.generations.number(id),
+            Some(RecordId::Deposit(id)) => {
+                self.deposits.push(id);
+                self.generations.ids.len() + self.deposits.len()
+            }
+            None => 0,
+        };
+        let (name, payer, bill, numbers) = match command {
+            Command::Check { .. } => (1, 0, 0, [0; 4]),
+            Command::Hold { key, model, least, enough, most, lease_ticks, .. } => {
+                let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks)];
+                (2, self.payers.place((*key, model)), 0, numbers)
+            }
+            Command::Extend { most, progress, lease_ticks, .. } => {
+                let bill = self.bill(*progress, Ending::Expired, true);
+                (3, 0, bill, [money(*most), money(progress.cost), ticks(*lease_ticks), 0])
+            }
+            Command::Capture { key, model, total, estimated, .. } => {
+                let bill = self.bill(*total, Ending::Captured, *estimated);
+                let [prompt, cached, completion] = counted(total.usage);
+                let payer = self.payers.place((*key, model));
+                (4, payer, bill, [money(total.cost), prompt, cached, completion])
+            }
+            Command::Release { .. } => (5, 0, 0, [0; 4]),
+            Command::Expire { .. } => (6, 0, 0, [0; 4]),
+            Command::Deposit { amount, .. } => (7, 0, 0, [money(*amount), 0, 0, 0]),
+            Command::Tick { seen } => (8, 0, 0, [seen.map_or(-1, ticks), 0, 0, 0]),
+        };
+        self.commands.push(name);
+        self.names.place(name);
+        for number in [key, generation, payer, bill] {
+            self.commands.extend(place(number));
+        }
+        for number in numbers {
+            self.commands.extend(double(number));
+        }
+    }
+
+    /// Adds a bill, and answers its place.
+    fn bill(&mut self, progress: Progress, ending: Ending, estimated: bool) -> usize {
+        self.bills.extend(records::write_bill(progress, ending, estimated));
+        self.bills.len() / records::BILL_SIZE
+    }
+}
+
+/// The tokens that a capture adds to the counters.
+fn counted(Usage { prompt, cached, completion }: Usage) -> [i64; 3] {
+    [prompt, cached, completion].map(|tokens| tokens.min(COUNTED_PER_REQUEST).cast_signed())
+}
+
+/// A place among things of which a batch has at most a few for each command.
+fn place(place: usize) -> [u8; 2] {
+    u16::try_from(place).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+/// Whether the script stopped at something that it could not read, before it changed anything. Whatever else a server
+/// refuses (it is full, it is no master any more) is no fault of the commands.
+fn gave_up(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
+        && error.detail().is_some_and(|detail| detail.contains("user_script"))
+}
+
+/// An outcome is a number, a word, a word and a number, or a settlement, as the command has it.
+fn outcome(command: &Command, answer: &Value) -> RedisResult<Result<Outcome, Refused>> {
+    let read = match answer {
+        Value::Int(number) => amount_outcome(command, *number).map(Ok),
+        Value::BulkString(text) => match std::str::from_utf8(text).ok().and_then(word) {
+            None => settled_outcome(command, text).map(Ok),
+            outcome => outcome,
+        },
+        _ => None,
+    };
+    read.ok_or_else(|| senseless(&format!("{answer:?}")))
+}
+
+fn amount_outcome(command: &Command, number: i64) -> Option<Outcome> {
+    let amount = NanoUsd::from_nanos(number);
+    match command {
+        Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
+        Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(number).ok()?)),
+        Command::Hold { .. } => Some(Outcome::Held(amount)),
+        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked: false }),
+        Command::Check { .. }
+        | Command::Capture { .. }
+        | Command::Release { .. }
+        | Command::Expire { .. } => None,
+    }
+}
+
+fn settled_outcome(command: &Command, record: &[u8]) -> Option<Outcome> {
+    let settlement = records::read_settlement(&mut Reader(record))?.settlement;
+    match command {
+        Command::Capture { .. } => Some(Outcome::Captured(settlement)),
+        Command::Expire { .. } => Some(Outcome::Expired(settlement)),
+        Command::Deposit { .. }
+        | Command::Tick { .. }
+        | Command::Check { .. }
+        | Command::Hold { .. }
+        | Command::Extend { .. }
+        | Command::Release { .. } => None,
+    }
+}
+
+fn word(text: &str) -> Option<Result<Outcome, Refused>> {
+    if let Some(amount) = text.strip_prefix("revoked ") {
+        let amount = NanoUsd::from_nanos(amount.parse().ok()?);
+        return Some(Ok(Outcome::Extended { amount, revoked: true }));
+    }
+    Some(match text {
+        "allowed" => Ok(Outcome::Allowed),
+        "released" => Ok(Outcome::Released),
+        "not_due" => Ok(Outcome::NotDue),
+        "gone" => Ok(Outcome::Gone),
+        "unknown_key" => Err(Refused::UnknownKey),
+        "revoked" => Err(Refused::Revoked),
+        "key_expired" => Err(Refused::KeyExpired),
+        "limit_reached" => Err(Refused::LimitReached),
+        "credit_empty" => Err(Refused::CreditEmpty),
+        "reserved" => Err(Refused::Reserved),
+        "bad_deposit" => Err(Refused::BadDeposit),
+        _ => return None,
+    })
+}
+
+fn senseless(answer: &str) -> RedisError {
+    (redis::ErrorKind::UnexpectedReturnType, "the ledger's script answered", answer.to_owned()).into()
+}

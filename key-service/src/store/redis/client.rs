@@ -1,0 +1,307 @@
+//! The client of Redis: one shared connection, made again whenever it breaks, and a deadline on every call.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    aio::ConnectionLike,
+};
+use shared::{backoff::Backoff, clock::Clock};
+use tokio::{
+    sync::{RwLock, Semaphore},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{
+    admission::{Admission, Sync, admit},
+    connection::{ANSWERING, Connection, Source},
+    key_space::KeySpace,
+    schema,
+    script::{Arguments, Lua},
+    watermark::Watermark,
+};
+
+/// How long a call may take, reconnecting included: half of the 3 s for which gateways wait for an answer. So a gateway
+/// hears that the store is away rather than nothing, and can ask another key-service in the time that is left. A restart
+/// that is quicker is not felt; what takes longer is answered 503.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// The same for the first connection, for which nobody waits yet.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+/// Calls under way or waiting at once; one more is refused. Each holds a batch of some hundred kilobytes at most.
+const CALLS: usize = 4096;
+/// The pauses before connecting again.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+
+/// A connection to the configured Redis, whatever becomes of the one below.
+pub(super) struct Client {
+    source: Source,
+    volatile_allowed: bool,
+    key_space: KeySpace,
+    watermark: Watermark,
+    clock: Arc<dyn Clock>,
+    state: RwLock<ConnectionState>,
+    calls: Semaphore,
+    /// The durability that was logged.
+    logged: OnceLock<()>,
+}
+
+/// The state of the connection.
+enum ConnectionState {
+    Up {
+        connection: Connection,
+        sync: Sync,
+        /// Tells this connection from the one before.
+        number: u64,
+    },
+    Down {
+        why: RedisError,
+        /// The next attempt to connect.
+        until: Instant,
+        backoff: Backoff,
+        number: u64,
+    },
+}
+
+/// What is sent may be sent again: the ledger's commands are idempotent, and so are the scripts.
+enum Request<'a> {
+    One(&'a Cmd),
+    Many(&'a Pipeline),
+}
+
+impl Client {
+    /// Connects for the first time. A server that still loads its data is waited for by the calls; whatever else is wrong
+    /// then is not tried again.
+    pub(super) async fn connect(
+        source: Source,
+        volatile_allowed: bool,
+        key_space: KeySpace,
+        watermark: Watermark,
+        clock: Arc<dyn Clock>,
+    ) -> RedisResult<Self> {
+        let late = || failure(io::ErrorKind::TimedOut, "it did not answer");
+        let (until, backoff) = (Instant::now(), PAUSES);
+        let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
+        let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
+        let client = Self { source, volatile_allowed, key_space, watermark, clock, state, calls, logged };
+        let up = timeout_at(Instant::now() + FIRST_PATIENCE, client.connected(1)).await;
+        match up.unwrap_or_else(|_| Err(late())) {
+            Ok(up) => *client.state.write().await = up,
+            Err(why) if is_loading(&why) => {
+                tracing::warn!("Redis still loads its data; waiting for it");
+                let (until, backoff) = (Instant::now(), PAUSES);
+                let down = ConnectionState::Down { why, until, backoff, number: 0 };
+                *client.state.write().await = down;
+            }
+            Err(why) => return Err(why),
+        }
+        Ok(client)
+    }
+
+    /// A connection of its own, for what would hold others up. It was not asked what it is.
+    pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
+        self.source.connect(answering).await
+    }
+
+    /// Grows whenever the connection was made again.
+    pub(super) async fn number(&self) -> u64 {
+        match &*self.state.read().await {
+            ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. } => *number,
+        }
+    }
+
+    /// Whether there is a connection.
+    pub(super) async fn is_up(&self) -> bool {
+        matches!(&*self.state.read().await, ConnectionState::Up { .. })
+    }
+
+    /// How long writes may live only in memory; as if longest while there is no connection.
+    pub(super) async fn sync(&self) -> Sync {
+        match &*self.state.read().await {
+            ConnectionState::Up { sync, .. } => *sync,
+            ConnectionState::Down { .. } => Sync::Behind,
+        }
+    }
+
+    /// Sends a command.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        Ok(redis::from_redis_value(self.call(&Request::One(command)).await?)?)
+    }
+
+    /// Sends commands together; all of them lie in one slot.
+    pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
+        Ok(redis::from_redis_value(self.call(&Request::Many(commands)).await?)?)
+    }
+
+    /// Runs a script, and teaches it to a server that does not know it.
+    pub(super) async fn run<T: FromRedisValue>(&self, script: &Lua, arguments: &Arguments) -> RedisResult<T> {
+        match self.ask(&script.by_hash(arguments)).await {
+            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.ask(&script.by_text(arguments)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Notes that the store was seen, unless it has forgotten when it last was.
+    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<()> {
+        let (connection, _) = self.connection().await;
+        self.watermark.check(&connection).await?.map_err(refused)?;
+        self.watermark.set(&connection, now).await
+    }
+
+    /// Asks every master; one answer each.
+    pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
+        let asked = async {
+            let (mut connection, _) = self.connection().await;
+            connection.ask_masters(command).await
+        };
+        match timeout_at(Instant::now() + PATIENCE, asked).await {
+            Ok(answers) => answers,
+            Err(_) => Err(self.why_late().await),
+        }
+    }
+
+    async fn call(&self, request: &Request<'_>) -> RedisResult<Value> {
+        if let Some(older) = self.watermark.older() {
+            return Err(refused(older.clone()));
+        }
+        let Ok(_permit) = self.calls.try_acquire() else {
+            return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
+        };
+        match timeout_at(Instant::now() + PATIENCE, self.persist(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_late().await),
+        }
+    }
+
+    /// Sends until there is an answer.
+    async fn persist(&self, request: &Request<'_>) -> RedisResult<Value> {
+        loop {
+            let (mut connection, number) = self.connection().await;
+            let answer = match request {
+                Request::One(command) => connection.req_packed_command(command).await,
+                Request::Many(commands) => {
+                    commands.query_async::<Vec<Value>>(&mut connection).await.map(Value::Array)
+                }
+            };
+            match answer.and_then(Value::extract_error) {
+                Err(e) if is_broken(&connection, &e) => self.lost(number, e).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The connection, as soon as there is one. Callers give up on their own.
+    async fn connection(&self) -> (Connection, u64) {
+        loop {
+            let until = match &*self.state.read().await {
+                ConnectionState::Up { connection, number, .. } => return (connection.clone(), *number),
+                ConnectionState::Down { until, .. } => *until,
+            };
+            sleep_until(until).await;
+            let mut state = self.state.write().await;
+            if let ConnectionState::Down { until, backoff, number, .. } = *state
+                && until <= Instant::now()
+            {
+                let was_loading = matches!(&*state, ConnectionState::Down { why, .. } if is_loading(why));
+                *state = self.connected(number + 1).await.unwrap_or_else(|why| {
+                    log_failure(&why, was_loading);
+                    let mut backoff = backoff;
+                    let until = Instant::now() + backoff.pause(&*self.clock);
+                    ConnectionState::Down { why, until, backoff, number }
+                });
+            }
+        }
+    }
+
+    /// Connects to a server that has loaded its data, that will do, and that is not older than it was.
+    async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
+        let mut connection = self.source.connect(ANSWERING).await?;
+        let sync = match admit(&mut connection, self.volatile_allowed).await? {
+            Admission::Admitted(sync) => sync,
+            Admission::Loading => return Err(loading()),
+            Admission::Refused(why) => return Err(refused(why)),
+        };
+        self.watermark.check(&connection).await?.map_err(refused)?;
+        schema::check(&mut connection, &self.key_space).await?.map_err(refused)?;
+        self.logged.get_or_init(|| log_durability(sync));
+        Ok(ConnectionState::Up { connection, sync, number })
+    }
+
+    async fn lost(&self, lost: u64, why: RedisError) {
+        let mut state = self.state.write().await;
+        if let ConnectionState::Up { number, .. } = *state
+            && number == lost
+        {
+            tracing::warn!(error = %why, "lost the connection to Redis");
+            let mut backoff = PAUSES;
+            let until = Instant::now() + backoff.pause(&*self.clock);
+            *state = ConnectionState::Down { why, until, backoff, number };
+        }
+    }
+
+    async fn why_late(&self) -> RedisError {
+        match &*self.state.read().await {
+            ConnectionState::Up { .. } => failure(io::ErrorKind::TimedOut, "it did not answer in time"),
+            ConnectionState::Down { why, .. } => why.clone(),
+        }
+    }
+}
+
+/// Whether another connection would do better. A cluster's finds its own way.
+fn is_broken(connection: &Connection, error: &RedisError) -> bool {
+    let Connection::One(_) = connection else { return false };
+    let moved = matches!(
+        error.kind(),
+        ErrorKind::Server(
+            ServerErrorKind::ReadOnly | ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown
+        )
+    );
+    moved || error.is_io_error() || error.is_unrecoverable_error()
+}
+
+/// Warns of charges that may be lost after their answer.
+fn log_durability(sync: Sync) {
+    match sync {
+        Sync::BeforeAnswering => {}
+        Sync::Awaited => tracing::warn!(
+            "captures wait until Redis says that they are on disk, which Redis 7 and Valkey say up to a second too \
+             early: set appendfsync to always (it is quicker, too)"
+        ),
+        Sync::Behind => tracing::warn!(
+            "Redis may lose up to two seconds with its machine, or alone where its disk is slow: set appendfsync to \
+             always"
+        ),
+    }
+}
+
+/// A server that still reads its file may do once it has.
+fn loading() -> RedisError {
+    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
+}
+
+fn is_loading(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
+}
+
+/// Logs why there is no connection; that the server still loads only once.
+fn log_failure(why: &RedisError, was_loading: bool) {
+    match (is_loading(why), was_loading) {
+        (true, true) => {}
+        (true, false) => tracing::warn!("Redis still loads its data; waiting for it"),
+        (false, _) => tracing::warn!(error = %why, "cannot connect to Redis; trying again"),
+    }
+}
+
+fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
+    io::Error::new(kind, why).into()
+}
+
+/// A Redis that answers, but will not do.
+fn refused(why: impl std::error::Error + Send + std::marker::Sync + 'static) -> RedisError {
+    io::Error::new(io::ErrorKind::Unsupported, why).into()
+}

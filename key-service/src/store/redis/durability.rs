@@ -1,0 +1,103 @@
+//! Waits until what was written is on disk, where the server can tell.
+//!
+//! `WAITAOF` stops its connection until the disk has answered, so it has one of its own. All who come while it waits
+//! are waited for together, the next time.
+
+use std::{mem, time::Duration};
+
+use redis::{Cmd, RedisError, RedisResult, cmd};
+use tokio::sync::{Mutex, oneshot};
+
+use super::{admission::Sync, client::Client, connection::Connection};
+
+/// How long to wait for a disk: `everysec` takes one second, and two when it is slow.
+const LONGEST: Duration = Duration::from_millis(2_500);
+/// How long the connection may take to say what came of it.
+const ANSWERING: Duration = Duration::from_secs(3);
+/// Writes waited for at once; the client lets no more calls in.
+const WAITING: usize = 4096;
+
+/// Who waits, and who has the connection to wait on.
+pub(super) struct DurabilityWait {
+    queue: std::sync::Mutex<Vec<Waiter>>,
+    connection: Mutex<Option<Waiting>>,
+}
+
+/// A connection to wait on, and the number of the client's when it was made: if that was made again since, this one is
+/// broken as well.
+struct Waiting {
+    connection: Connection,
+    number: u64,
+}
+
+struct Waiter {
+    write: Cmd,
+    reply: oneshot::Sender<RedisResult<()>>,
+}
+
+impl DurabilityWait {
+    pub(super) fn new() -> Self {
+        Self { queue: std::sync::Mutex::default(), connection: Mutex::default() }
+    }
+
+    /// Returns when everything that was written before to the slot of `write` will survive. `write` is written again
+    /// for it, so it must be idempotent.
+    pub(super) async fn pass(&self, client: &Client, write: &Cmd) -> RedisResult<()> {
+        match client.sync().await {
+            Sync::BeforeAnswering | Sync::Behind => return Ok(()),
+            Sync::Awaited => {}
+        }
+        let (reply, mut answer) = oneshot::channel();
+        self.join(Waiter { write: write.clone(), reply })?;
+        // Whoever gets the connection waits for all that have joined by then.
+        let mut connection = self.connection.lock().await;
+        if let Ok(answer) = answer.try_recv() {
+            return answer;
+        }
+        let waiters = mem::take(&mut *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let outcome = wait(client, &mut connection, &waiters).await;
+        if outcome.is_err() {
+            *connection = None;
+        }
+        for waiter in waiters {
+            // Who has given up needs no answer.
+            let _ = waiter.reply.send(outcome.clone());
+        }
+        outcome
+    }
+
+    fn join(&self, waiter: Waiter) -> RedisResult<()> {
+        let mut queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if queue.len() >= WAITING {
+            return Err(unconfirmed("too many writes wait for the disk"));
+        }
+        queue.push(waiter);
+        Ok(())
+    }
+}
+
+async fn wait(client: &Client, waiting: &mut Option<Waiting>, waiters: &[Waiter]) -> RedisResult<()> {
+    let number = client.number().await;
+    waiting.take_if(|waiting| waiting.number != number);
+    let Waiting { connection, .. } = match waiting {
+        Some(waiting) => waiting,
+        none => none.insert(Waiting { connection: client.another(ANSWERING).await?, number }),
+    };
+    for waiter in waiters {
+        waiter.write.query_async::<()>(connection).await?;
+    }
+    let mut wait = cmd("WAITAOF");
+    wait.arg("1").arg("0").arg(LONGEST.as_millis().to_string());
+    for answer in connection.ask_masters(wait).await? {
+        let (here, _replicas): (u64, u64) = redis::from_redis_value(answer)?;
+        if here == 0 {
+            return Err(unconfirmed("the disk did not confirm in time"));
+        }
+    }
+    Ok(())
+}
+
+/// The write happened, and may be lost yet.
+fn unconfirmed(why: &'static str) -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
+}

@@ -1,0 +1,133 @@
+//! What everything is called in Redis.
+//!
+//! All of an account shares one hash tag, so that it lies in one slot and one script can change it whole. What finds
+//! an account (a credential, a name, a due hold) lies in slots of its own.
+
+use shared::{
+    digest::Digest,
+    ids::{AccountId, KeyId, ManagementKeyId},
+};
+
+use crate::domain::usage::Day;
+
+/// Parts that the index of accounts with holds is cut into, so that a cluster shares its load.
+pub(super) const PARTS: usize = 16;
+
+/// Makes the names, which begin with the installation's own prefix.
+#[derive(Clone, Debug)]
+pub(super) struct KeySpace {
+    prefix: String,
+}
+
+impl KeySpace {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// Hash: the account's name and time, its `funds`, and the balances of each key under the bytes of its id.
+    pub(super) fn account(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}", self.prefix)
+    }
+
+    /// Hash: the open hold of each generation.
+    pub(super) fn holds(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:holds", self.prefix)
+    }
+
+    /// Hash: the settlement of each captured generation that began in this hour since 1970. Gone some hours after it.
+    pub(super) fn settled(&self, account: AccountId, hour: i64) -> String {
+        format!("{}:{{{account}}}:settled:{hour}", self.prefix)
+    }
+
+    /// Hash: the settlement of each expired generation that began on this day, until it is captured. Gone a month later.
+    pub(super) fn expired(&self, account: AccountId, day: i64) -> String {
+        format!("{}:{{{account}}}:expired:{day}", self.prefix)
+    }
+
+    /// Stream: the settlements of each batch together. The number in an id is that of its first entry.
+    pub(super) fn journal(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:journal", self.prefix)
+    }
+
+    /// Hash: the amount of each deposit, for good.
+    pub(super) fn deposits(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:deposits", self.prefix)
+    }
+
+    /// Hash: the counters of a day, by the bytes of a key's id and a model.
+    pub(super) fn counters(&self, account: AccountId, day: Day) -> String {
+        format!("{}:{{{account}}}:usage:{day}", self.prefix)
+    }
+
+    /// Sorted set: the ids of API keys, in their order.
+    pub(super) fn keys(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:keys", self.prefix)
+    }
+
+    /// Hash: label, hint and time of an API key.
+    pub(super) fn key(&self, account: AccountId, key: KeyId) -> String {
+        format!("{}:{{{account}}}:{key}", self.prefix)
+    }
+
+    /// Sorted set: the ids of management keys, in their order.
+    pub(super) fn management_keys(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:management-keys", self.prefix)
+    }
+
+    /// Hash: a management key.
+    pub(super) fn management_key(&self, account: AccountId, key: ManagementKeyId) -> String {
+        format!("{}:{{{account}}}:{key}", self.prefix)
+    }
+
+    /// String: what an idempotency key stands for.
+    pub(super) fn promise(&self, account: AccountId, idempotency_key: &str) -> String {
+        format!("{}:{{{account}}}:promise:{idempotency_key}", self.prefix)
+    }
+
+    /// String: an empty one, written only to be waited for.
+    pub(super) fn barrier(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:barrier", self.prefix)
+    }
+
+    /// String: whose credential has this digest.
+    pub(super) fn credential(&self, digest: &Digest) -> Vec<u8> {
+        let mut name = format!("{}:credential:", self.prefix).into_bytes();
+        name.extend_from_slice(digest.as_bytes());
+        name
+    }
+
+    /// String: which account a management key belongs to.
+    pub(super) fn owner(&self, key: ManagementKeyId) -> String {
+        format!("{}:owner:{key}", self.prefix)
+    }
+
+    /// Sorted set: the ids of all accounts, in their order.
+    pub(super) fn accounts(&self) -> String {
+        format!("{}:{{accounts}}", self.prefix)
+    }
+
+    /// Hash: the account of each name; in one slot with the list.
+    pub(super) fn account_names(&self) -> String {
+        format!("{}:{{accounts}}:names", self.prefix)
+    }
+
+    /// Sorted set: accounts that may have holds, by the time at which they were last listed.
+    pub(super) fn holders(&self, part: usize) -> String {
+        format!("{}:{{holders-{part}}}", self.prefix)
+    }
+
+    /// The part of the index that lists an account.
+    pub(super) fn holders_of(&self, account: AccountId) -> String {
+        self.holders(usize::from(account.as_bytes()[15]) % PARTS)
+    }
+
+    /// String: the number of this layout.
+    pub(super) fn schema(&self) -> String {
+        format!("{}:schema", self.prefix)
+    }
+
+    /// Hash: when each data directory last saw this part of the store.
+    pub(super) fn marks(&self, part: usize) -> String {
+        format!("{}:{{holders-{part}}}:marks", self.prefix)
+    }
+}

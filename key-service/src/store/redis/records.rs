@@ -1,0 +1,335 @@
+//! The formats of records in Redis: packed numbers that the scripts read with `struct`, and hashes of texts.
+//!
+//! Numbers are big-endian doubles, exact below 2^53. A limit or a time that is not set is infinite. Texts that end a
+//! record have their length in two bytes before them, so that records can follow each other.
+
+use std::collections::HashMap;
+
+use redis::{ErrorKind, RedisError, RedisResult};
+use shared::{
+    ids::{GenerationId, KeyId, ManagementKeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
+
+use super::script::Arguments;
+use crate::{
+    domain::{
+        key::ApiKey,
+        ledger::{self, Ending, Entry, Progress, Settlement},
+        usage::Counts,
+    },
+    store::{JournalEntry, ManagementKey},
+};
+
+/// A hash of texts, as it is read.
+pub(super) type Fields = HashMap<String, String>;
+
+/// Fields and values of a hash, and where its reading goes on (`HSCAN`).
+pub(super) type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// The field of an account's hash that has its funds.
+pub(super) const FUNDS: &str = "funds";
+
+/// Sums beyond 2^53 are kept as so many of these, and the rest.
+const CARRY: i64 = 1_000_000_000_000_000;
+
+/// Endings of a bill, as `ledger.lua` has them.
+const CAPTURED: u8 = 0;
+const ESTIMATED: u8 = 1;
+const EXPIRED: u8 = 2;
+
+/// A limit or a time that may not be set.
+struct Setting<T>(Option<T>);
+
+/// Reads a record from its beginning.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn double(&mut self) -> Option<f64> {
+        Some(f64::from_be_bytes(self.bytes()?))
+    }
+
+    /// A number that is always set.
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number that is far below 2^63")]
+    fn number(&mut self) -> Option<i64> {
+        self.double().filter(|n| n.is_finite()).map(|n| n as i64)
+    }
+
+    /// A number that may be infinite, which is not set: `convert` is then not called.
+    fn optional<T>(&mut self, convert: impl FnOnce(i64) -> T) -> Option<Setting<T>> {
+        let mut rest = Self(self.0);
+        if self.double()?.is_finite() {
+            return rest.number().map(|n| Setting(Some(convert(n))));
+        }
+        Some(Setting(None))
+    }
+
+    fn money(&mut self) -> Option<NanoUsd> {
+        self.number().map(NanoUsd::from_nanos)
+    }
+
+    /// A sum that may pass 2^53.
+    fn sum(&mut self) -> Option<NanoUsd> {
+        let (high, low) = (self.number()?, self.number()?);
+        high.checked_mul(CARRY)?.checked_add(low).map(NanoUsd::from_nanos)
+    }
+
+    fn count(&mut self) -> Option<u64> {
+        self.number().and_then(|n| u64::try_from(n).ok())
+    }
+
+    fn key(&mut self) -> Option<KeyId> {
+        KeyId::from_slice(self.take(16)?)
+    }
+
+    /// The id of a key, and a model.
+    pub(super) fn payer(&mut self) -> Option<(KeyId, String)> {
+        let key = self.key()?;
+        let length = u16::from_be_bytes(self.bytes()?);
+        Some((key, String::from_utf8(self.take(length.into())?.to_vec()).ok()?))
+    }
+
+    fn usage(&mut self) -> Option<Usage> {
+        let mut tokens = || Some(u64::from_be_bytes(self.bytes()?));
+        Some(Usage { prompt: tokens()?, cached: tokens()?, completion: tokens()? })
+    }
+}
+
+/// A number as the scripts read it.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "callers keep to whole numbers below 2^53, or mean more than anyone owns"
+)]
+pub(super) fn double(n: i64) -> [u8; 8] {
+    (n as f64).to_be_bytes()
+}
+
+fn optional(n: Option<i64>) -> [u8; 8] {
+    n.map_or_else(|| f64::INFINITY.to_be_bytes(), double)
+}
+
+/// An amount on its way to the ledger. What is more than anyone can own stays that when it is cut to one nano-USD more.
+pub(super) fn amount(amount: NanoUsd) -> i64 {
+    amount.nanos().clamp(-1, NanoUsd::MAX.nanos() + 1)
+}
+
+/// The money of an account, and how far its lease time and its journal are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Funds {
+    pub(super) credit: NanoUsd,
+    pub(super) held: NanoUsd,
+    pub(super) tick: u64,
+}
+
+impl Funds {
+    /// The funds of a new account: credit, held, tick, entries, last expiry, hour of the last settlement.
+    pub(super) const NEW: [u8; 48] = [0; 48];
+
+    pub(super) fn read(record: &[u8]) -> RedisResult<Self> {
+        let mut reader = Reader(record);
+        let mut read =
+            || Some(Self { credit: reader.money()?, held: reader.money()?, tick: reader.count()? });
+        read().ok_or_else(|| damaged("the funds of an account"))
+    }
+
+    pub(super) fn account(self) -> ledger::Account {
+        ledger::Account { credit: self.credit, held: self.held, tick: self.tick }
+    }
+}
+
+/// The ledger's part of a key, as a field of its account's hash.
+pub(super) fn write_spend(key: &ledger::Key) -> Vec<u8> {
+    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = key;
+    let (high, low) = (used.nanos().div_euclid(CARRY), used.nanos().rem_euclid(CARRY));
+    [
+        optional(limit.map(amount)),
+        double(high),
+        double(low),
+        double(held.nanos()),
+        optional(expires_at.map(Timestamp::millis)),
+        optional(revoked_at.map(Timestamp::millis)),
+        optional(last_used_at.map(Timestamp::millis)),
+    ]
+    .concat()
+}
+
+/// The same, on its way back.
+pub(super) fn read_spend(record: &[u8]) -> RedisResult<ledger::Key> {
+    let mut reader = Reader(record);
+    let mut read = || {
+        Some(ledger::Key {
+            limit: reader.optional(NanoUsd::from_nanos)?.0,
+            used: reader.sum()?,
+            held: reader.money()?,
+            expires_at: reader.optional(Timestamp::from_millis)?.0,
+            revoked_at: reader.optional(Timestamp::from_millis)?.0,
+            last_used_at: reader.optional(Timestamp::from_millis)?.0,
+        })
+    };
+    read().ok_or_else(|| damaged("the balances of a key"))
+}
+
+/// A limit or a time on its way to a script, which leaves it as it was where it is given nothing.
+pub(super) fn write_setting(value: Option<i64>) -> Vec<u8> {
+    optional(value).to_vec()
+}
+
+/// The id of a key and a model: the end of every hold and settlement, and the name of a counter.
+pub(super) fn write_payer(key: KeyId, model: &str) -> Vec<u8> {
+    let length = u16::try_from(model.len()).unwrap_or(u16::MAX);
+    [key.as_bytes(), &length.to_be_bytes()[..], &model.as_bytes()[..length.into()]].concat()
+}
+
+/// The bytes that a bill has: its ending, its cost and its usage.
+pub(super) const BILL_SIZE: usize = 33;
+
+/// A bill on its way to the ledger.
+pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) -> [u8; BILL_SIZE] {
+    let Progress { usage: Usage { prompt, cached, completion }, cost } = progress;
+    let mut bill = [0; BILL_SIZE];
+    bill[0] = match (ending, estimated) {
+        (Ending::Expired, _) => EXPIRED,
+        (Ending::Captured, true) => ESTIMATED,
+        (Ending::Captured, false) => CAPTURED,
+    };
+    bill[1..9].copy_from_slice(&double(amount(cost)));
+    bill[9..17].copy_from_slice(&prompt.to_be_bytes());
+    bill[17..25].copy_from_slice(&cached.to_be_bytes());
+    bill[25..].copy_from_slice(&completion.to_be_bytes());
+    bill
+}
+
+/// An open hold, as far as it is read outside of the ledger: its key, and the tick at which it ends.
+pub(super) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
+    let mut reader = Reader(record);
+    let (b"H", _amount, lease_until) = (reader.take(1)?, reader.money()?, reader.count()?) else {
+        return None;
+    };
+    reader.take(BILL_SIZE)?;
+    Some((reader.payer()?.0, lease_until))
+}
+
+/// A settlement with its effect on the key's balance, which is also the rest of an entry.
+pub(super) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
+    let b"S" = reader.take(1)? else { return None };
+    let at = Timestamp::from_millis(reader.number()?);
+    let (charged, delta, used_after) = (reader.money()?, reader.money()?, reader.sum()?);
+    let ([ending], cost, usage) = (reader.bytes()?, reader.money()?, reader.usage()?);
+    let (key, model) = reader.payer()?;
+    let (ending, estimated) = match ending {
+        CAPTURED => (Ending::Captured, false),
+        ESTIMATED => (Ending::Captured, true),
+        EXPIRED => (Ending::Expired, true),
+        _ => return None,
+    };
+    let settlement = Settlement { key, model, usage, cost, charged, ending, estimated, at };
+    Some(Entry { settlement, delta, used_after })
+}
+
+/// The entries of one addition to the journal; `number` is that of the first.
+pub(super) fn read_entries(mut number: u64, text: &[u8]) -> RedisResult<Vec<JournalEntry>> {
+    let (mut reader, mut entries) = (Reader(text), Vec::new());
+    while !reader.0.is_empty() {
+        let generation = reader.take(16).and_then(GenerationId::from_slice);
+        let entry = generation.zip(read_settlement(&mut reader));
+        let (generation, entry) = entry.ok_or_else(|| damaged("an entry of a journal"))?;
+        entries.push(JournalEntry { number, generation, entry });
+        number += 1;
+    }
+    Ok(entries)
+}
+
+/// A counter.
+pub(super) fn read_counts(record: &[u8]) -> Option<Counts> {
+    let mut reader = Reader(record);
+    Some(Counts {
+        requests: reader.count()?,
+        usage: Usage { prompt: reader.count()?, cached: reader.count()?, completion: reader.count()? },
+        charged: reader.money()?,
+    })
+}
+
+/// Adds the texts of a key to the arguments of a script.
+pub(super) fn write_key(arguments: &mut Arguments, key: &ApiKey) {
+    let ApiKey { id: _, label, hint, created_at, spend: _ } = key;
+    write(arguments, [("label", label), ("hint", hint)], [("created_at", Some(created_at.millis()))]);
+}
+
+/// A key from its texts and its balances; `None` where it has none, as there is no such key.
+pub(super) fn read_key(id: KeyId, fields: &Fields, spend: Option<&[u8]>) -> RedisResult<Option<ApiKey>> {
+    let Some(spend) = spend else { return Ok(None) };
+    let created_at = Timestamp::from_millis(required(fields, "created_at")?);
+    let (label, hint) = (text(fields, "label")?, text(fields, "hint")?);
+    Ok(Some(ApiKey { id, label, hint, created_at, spend: read_spend(spend)? }))
+}
+
+/// The same for a management key.
+pub(super) fn write_management_key(arguments: &mut Arguments, key: &ManagementKey) {
+    let ManagementKey { id: _, name, hint, created_at, revoked_at } = key;
+    let numbers =
+        [("created_at", Some(created_at.millis())), ("revoked_at", revoked_at.map(Timestamp::millis))];
+    write(arguments, [("name", name), ("hint", hint)], numbers);
+}
+
+/// The same for a management key.
+pub(super) fn read_management_key(
+    id: ManagementKeyId,
+    fields: &Fields,
+) -> RedisResult<Option<ManagementKey>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(ManagementKey {
+        id,
+        name: text(fields, "name")?,
+        hint: text(fields, "hint")?,
+        created_at: Timestamp::from_millis(required(fields, "created_at")?),
+        revoked_at: number(fields, "revoked_at")?.map(Timestamp::from_millis),
+    }))
+}
+
+fn write<const N: usize>(
+    arguments: &mut Arguments,
+    texts: [(&str, &String); 2],
+    numbers: [(&str, Option<i64>); N],
+) {
+    for (name, text) in texts {
+        arguments.value(name);
+        arguments.value(text.as_str());
+    }
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            arguments.value(name);
+            arguments.value(number.to_string());
+        }
+    }
+}
+
+fn text(fields: &Fields, name: &'static str) -> RedisResult<String> {
+    fields.get(name).cloned().ok_or_else(|| damaged(name))
+}
+
+fn number(fields: &Fields, name: &'static str) -> RedisResult<Option<i64>> {
+    fields.get(name).map(|text| text.parse().map_err(|_| damaged(name))).transpose()
+}
+
+fn required(fields: &Fields, name: &'static str) -> RedisResult<i64> {
+    number(fields, name)?.ok_or_else(|| damaged(name))
+}
+
+/// A record that this program did not write.
+pub(super) fn damaged(what: &str) -> RedisError {
+    (ErrorKind::UnexpectedReturnType, "a record is damaged", what.to_owned()).into()
+}

@@ -1,0 +1,42 @@
+//! The number of the layout in Redis, so that data of another layout is refused rather than misread.
+
+use redis::{RedisResult, cmd};
+
+use super::{connection::Connection, key_space::KeySpace};
+
+/// The layout that this program reads and writes.
+const LAYOUT: &str = "2";
+
+/// Data that this program cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OtherLayout {
+    #[error(
+        "Redis holds accounts in the layout of an earlier version, which this one cannot read. Read what is there with \
+         the earlier version (`accounts list`, `journal export`), start this one with another FAREGATE_REDIS_PREFIX or \
+         an empty Redis, and enter the credit that is left with `credits add`"
+    )]
+    Earlier,
+    #[error(
+        "Redis holds data in layout {0}, and this version reads layout {LAYOUT}: use the version that wrote it"
+    )]
+    Later(String),
+}
+
+/// Refuses data of another layout, and notes this one in a Redis that has none.
+pub(super) async fn check(
+    connection: &mut Connection,
+    key_space: &KeySpace,
+) -> RedisResult<Result<(), OtherLayout>> {
+    let layout: Option<String> = cmd("GET").arg(key_space.schema()).query_async(connection).await?;
+    match layout {
+        Some(layout) if layout == LAYOUT => return Ok(Ok(())),
+        Some(layout) => return Ok(Err(OtherLayout::Later(layout))),
+        None => {}
+    }
+    let accounts: u64 = cmd("HLEN").arg(key_space.account_names()).query_async(connection).await?;
+    if accounts > 0 {
+        return Ok(Err(OtherLayout::Earlier));
+    }
+    cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async::<()>(connection).await?;
+    Ok(Ok(()))
+}

@@ -1,0 +1,14 @@
+-- Revokes an API key now, or leaves it as it was revoked. Answers its balances and its texts as they are then, nothing
+-- where there is no such key.
+--
+-- KEYS  the account, the key
+-- ARGV  the key's id as bytes, now as a double
+local record = redis.call('HGET', KEYS[1], ARGV[1])
+if not record then return false end
+local limit, high, low, held, expires_at, revoked_at, last_used_at = struct.unpack('>ddddddd', record)
+if revoked_at == math.huge then
+  revoked_at = struct.unpack('>d', ARGV[2])
+  record = struct.pack('>ddddddd', limit, high, low, held, expires_at, revoked_at, last_used_at)
+  redis.call('HSET', KEYS[1], ARGV[1], record)
+end
+return { record, redis.call('HGETALL', KEYS[2]) }

@@ -1,0 +1,131 @@
+//! Notices a Redis that came back older than it was: from a snapshot, or empty.
+//!
+//! Every few seconds the time is written to every part of the store, and when it is there, to a file of the data
+//! directory. A store that remembers an earlier time than the file has lost what was acknowledged in between.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::try_join_all;
+use redis::{RedisResult, cmd};
+use shared::time::Timestamp;
+
+use super::{
+    connection::Connection,
+    key_space::{KeySpace, PARTS},
+    script::{Arguments, Lua},
+};
+
+/// The file's name in the data directory.
+const FILE: &str = "redis-seen";
+
+/// A loss that is not taken for a restored snapshot: more than a crash or a failover loses, which is two seconds.
+const TOLERATED: Duration = Duration::from_mins(1);
+
+/// The store as this data directory has last seen it.
+pub(super) struct Watermark {
+    key_space: KeySpace,
+    file: PathBuf,
+    /// What the store calls this data directory.
+    directory: String,
+    /// Milliseconds; the lowest there is: never.
+    seen: AtomicI64,
+    mark: Lua,
+    /// Once the store was found to be older nothing is asked of it any more.
+    older: OnceLock<Older>,
+}
+
+/// The store has forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Redis came back older than it was: last seen at {seen}, it now remembers {}. If this is not the Redis that \
+     this data directory was used with, use another (FAREGATE_DATA_DIR). Else restore what is newer; or, to go on with \
+     what there is (what was spent since is forgotten), stop, delete {} and start again",
+    .remembers.map_or_else(|| "nothing of that".to_owned(), |at| at.to_string()),
+    .file.display()
+)]
+pub(super) struct Older {
+    seen: Timestamp,
+    remembers: Option<Timestamp>,
+    file: PathBuf,
+}
+
+impl Watermark {
+    /// Reads the file; `new_directory` is what a data directory without one is called.
+    pub(super) fn open(key_space: KeySpace, data_dir: &Path, new_directory: String) -> io::Result<Self> {
+        let file = data_dir.join(FILE);
+        let (directory, seen) = match fs::read_to_string(&file) {
+            Ok(text) => parse(&text).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged", file.display()))
+            })?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => (new_directory, i64::MIN),
+            Err(e) => return Err(e),
+        };
+        let mark = Lua::new(include_str!("scripts/mark.lua"));
+        Ok(Self { key_space, file, directory, seen: AtomicI64::new(seen), mark, older: OnceLock::new() })
+    }
+
+    /// What was found, if the store was ever found to be older.
+    pub(super) fn older(&self) -> Option<&Older> {
+        self.older.get()
+    }
+
+    /// Compares what every part of the store remembers with what was seen of it.
+    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<(), Older>> {
+        let seen = self.seen.load(Ordering::Acquire);
+        if seen == i64::MIN {
+            return Ok(Ok(()));
+        }
+        let remembered = try_join_all((0..PARTS).map(|part| {
+            let (mut connection, mut question) = (connection.clone(), cmd("HGET"));
+            question.arg(self.key_space.marks(part)).arg(&self.directory);
+            async move { question.query_async::<Option<i64>>(&mut connection).await }
+        }));
+        let seen = Timestamp::from_millis(seen);
+        for remembered in remembered.await? {
+            let remembers = remembered.map(Timestamp::from_millis);
+            if remembers.is_none_or(|at| at < seen.minus(TOLERATED)) {
+                let older = Older { seen, remembers, file: self.file.clone() };
+                return Ok(Err(self.older.get_or_init(|| older).clone()));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Tells every part of the store the time, then the file. Only a store that was checked may be told.
+    pub(super) async fn set(&self, connection: &Connection, now: Timestamp) -> RedisResult<()> {
+        try_join_all((0..PARTS).map(|part| {
+            let arguments = Arguments::keys([self.key_space.marks(part)]);
+            let arguments = arguments.with(self.directory.as_str()).with(now.millis().to_string());
+            let (mut connection, mark) = (connection.clone(), self.mark.by_text(&arguments));
+            async move { mark.query_async::<()>(&mut connection).await }
+        }))
+        .await?;
+        self.seen.store(now.millis(), Ordering::Release);
+        let (file, text) = (self.file.clone(), format!("{} {}\n", self.directory, now.millis()));
+        let written = tokio::task::spawn_blocking(move || replace(&file, &text)).await;
+        Ok(written.map_err(io::Error::other)??)
+    }
+}
+
+fn parse(text: &str) -> Option<(String, i64)> {
+    let (directory, seen) = text.trim_end().split_once(' ')?;
+    Some((directory.to_owned(), seen.parse().ok()?))
+}
+
+/// Writes beside and renames, so that there is always a whole file.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let beside = file.with_extension(format!("new-{}", std::process::id()));
+    fs::write(&beside, text)?;
+    fs::rename(beside, file)
+}

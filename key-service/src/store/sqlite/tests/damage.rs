@@ -1,0 +1,97 @@
+//! Full disks and damaged rows.
+
+use rusqlite::{Connection, params};
+use shared::money::NanoUsd;
+
+use super::{Folder, audit, capture, hold, hold_up, numbered, used};
+use crate::{
+    domain::ledger::{
+        Outcome, Refused,
+        histories::{START, account, generation},
+    },
+    store::{Accounts, Ledger, NewAccount, Unavailable},
+};
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_and_heals() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let grow_to = |pages: i64| {
+        store.writer.write(move |connection| {
+            connection.pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
+        })
+    };
+    // SQLite does not go below what the file has: no page more.
+    grow_to(1).await.unwrap();
+    let (mut spent, mut failed) = (0, 0);
+    for n in 0..2_000 {
+        let commands = vec![hold(numbered(n), 10), capture(numbered(n), 10)];
+        match store.execute(account(0), commands, START).await {
+            Ok(_) => spent += 10,
+            Err(Unavailable(reason)) => {
+                assert!(reason.contains("full"), "{reason}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(spent > 0 && failed > 0, "{spent} {failed}");
+    assert_eq!(used(&store, account(0)).await, spent);
+    grow_to(1_000_000).await.unwrap();
+    let commands = vec![hold(numbered(9_999), 10), capture(numbered(9_999), 10)];
+    store.execute(account(0), commands, START).await.unwrap();
+    assert_eq!(used(&store, account(0)).await, spent + 10);
+    drop(store);
+    assert_eq!(audit(&folder.file()), spent / 10 + 1);
+}
+
+#[tokio::test]
+async fn one_change_that_fails_harms_no_other_of_its_transaction() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    store.execute(account(0), vec![hold(generation(1), 10)], START).await.unwrap();
+    let damage = |connection: &Connection| {
+        connection.pragma_update(None, "ignore_check_constraints", true)?;
+        connection
+            .execute("UPDATE accounts SET held = -999 WHERE id = ?1", params![account(0).as_bytes()])?;
+        connection.pragma_update(None, "ignore_check_constraints", false)
+    };
+    store.writer.write(damage).await.unwrap();
+
+    let go_on = hold_up(&store).await;
+    let another = NewAccount { id: account(7), name: "Another".into(), created_at: START };
+    let (damaged, sound, nonsense, created, ()) = tokio::join!(
+        store.execute(account(0), vec![hold(generation(2), 10)], START),
+        store.execute(account(1), vec![hold(generation(2), 10)], START),
+        store.writer.write(|connection| connection.execute("no such statement", [])),
+        store.create_account(another),
+        async { drop(go_on) },
+    );
+    assert!(damaged.unwrap_err().0.contains("CHECK"));
+    nonsense.unwrap_err();
+    assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
+    assert!(created.unwrap());
+    // Nothing is left of what failed.
+    let count = |connection: &Connection| {
+        connection.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0))
+    };
+    assert_eq!(store.readers.read(count).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_damaged_and_harms_no_other() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let settled = vec![hold(generation(1), 10), capture(generation(1), 10), hold(generation(2), 10)];
+    store.execute(account(0), settled, START).await.unwrap();
+    let damage = |connection: &Connection| {
+        connection.pragma_update(None, "ignore_check_constraints", true)?;
+        connection.execute("UPDATE journal SET ending = 'nonsense'", [])?;
+        connection.pragma_update(None, "ignore_check_constraints", false)
+    };
+    store.writer.write(damage).await.unwrap();
+    let commands = vec![capture(generation(1), 10), capture(generation(2), 7)];
+    let outcomes = store.execute(account(0), commands, START).await.unwrap();
+    assert_eq!(outcomes[0], Err(Refused::Damaged));
+    assert!(matches!(outcomes[1], Ok(Outcome::Captured(_))), "{outcomes:?}");
+    assert_eq!(used(&store, account(0)).await, 17);
+}

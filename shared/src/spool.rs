@@ -1,0 +1,152 @@
+//! The spool: captures that were not confirmed before their answers left, on disk until they are delivered.
+//!
+//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. A line that a crash
+//! cut short was not confirmed to anyone, and is passed over.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    catalog::Price,
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+    rpc::{Capture, HoldRef},
+    time::Timestamp,
+    tokens::Usage,
+};
+
+/// The spool's file below a data directory.
+pub fn file(data_dir: &Path) -> PathBuf {
+    data_dir.join("spool").join("captures.jsonl")
+}
+
+/// A capture in the spool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledCapture {
+    /// When it was written, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The generation.
+    pub generation: GenerationId,
+    /// The account that pays.
+    pub account: AccountId,
+    /// The key that pays.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Prices in nano-USD per million tokens: input, cached input, output.
+    pub price: [i64; 3],
+    /// Tokens used.
+    pub usage: Usage,
+    /// True if the usage is an estimate.
+    pub estimated: bool,
+}
+
+/// One line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// A capture is to be delivered.
+    Capture(SpooledCapture),
+    /// The capture of this generation was delivered.
+    Done(GenerationId),
+}
+
+impl Line {
+    /// The line as it is written, with its line end.
+    pub fn to_text(&self) -> io::Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+/// The captures that are not delivered, in the order in which they were written.
+pub fn read(file: &Path) -> io::Result<Vec<SpooledCapture>> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut pending = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(Line::Capture(capture)) => {
+                pending.insert(capture.generation, (number, capture));
+            }
+            Ok(Line::Done(generation)) => {
+                pending.remove(&generation);
+            }
+            Err(e) => {
+                tracing::warn!(file = %file.display(), line = number + 1, error = %e, "a line of the spool cannot be read");
+            }
+        }
+    }
+    let mut pending: Vec<_> = pending.into_values().collect();
+    pending.sort_unstable_by_key(|(number, _)| *number);
+    Ok(pending.into_iter().map(|(_, capture)| capture).collect())
+}
+
+impl SpooledCapture {
+    /// A capture that is written now.
+    pub fn new(capture: &Capture, now: Timestamp) -> Self {
+        let Capture { hold, usage, estimated } = capture;
+        let HoldRef { generation, account, key, model, price } = hold.clone();
+        Self {
+            at_ms: now.millis(),
+            generation,
+            account,
+            key,
+            model,
+            price: [price.input, price.cached_input, price.output].map(NanoUsd::nanos),
+            usage: *usage,
+            estimated: *estimated,
+        }
+    }
+}
+
+impl From<SpooledCapture> for Capture {
+    fn from(spooled: SpooledCapture) -> Self {
+        let [input, cached_input, output] = spooled.price.map(NanoUsd::from_nanos);
+        let SpooledCapture { generation, account, key, model, usage, estimated, .. } = spooled;
+        let price = Price { input, cached_input, output };
+        Self { hold: HoldRef { generation, account, key, model, price }, usage, estimated }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::System;
+
+    #[test]
+    fn delivered_captures_and_cut_lines_are_passed_over() {
+        let capture = |number: i64| SpooledCapture {
+            at_ms: number,
+            generation: GenerationId::generate(&System),
+            account: AccountId::generate(&System),
+            key: KeyId::generate(&System),
+            model: "m \"x\"".into(),
+            price: [1, 2, 3],
+            usage: Usage { prompt: 1, cached: 0, completion: 2 },
+            estimated: true,
+        };
+        let (first, second, third) = (capture(1), capture(2), capture(3));
+        let lines = [
+            Line::Capture(first.clone()),
+            Line::Capture(second.clone()),
+            Line::Done(first.generation),
+            Line::Capture(third.clone()),
+        ];
+        let mut text: String = lines.iter().map(|line| line.to_text().unwrap()).collect();
+        text.push_str("{\"capture\":{\"at_");
+        let file = std::env::temp_dir().join(format!("faregate-spool-{}.jsonl", std::process::id()));
+        fs::write(&file, text).unwrap();
+        assert_eq!(read(&file).unwrap(), [second.clone(), third]);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(read(&file).unwrap(), []);
+        assert_eq!(SpooledCapture::new(&Capture::from(second.clone()), Timestamp::from_millis(2)), second);
+    }
+}

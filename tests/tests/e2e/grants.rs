@@ -1,0 +1,162 @@
+//! The contents of streams: large events, tokens that are not seen, ends that differ. Everything that is generated is held
+//! before, and billed.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Ended, Options, Stack, cost_of},
+    upstream::{Fault, Script, Style, text},
+};
+
+/// Kinds of upstreams that report progress, or do not.
+const KINDS: [&str; 2] = ["vllm", "openai"];
+/// Streams at once.
+const STREAMS: usize = 20;
+/// An end within seconds, as clients expect it.
+const SOON: Duration = Duration::from_secs(8);
+
+async fn of_kind(kind: &'static str) -> Stack {
+    Stack::with(Options { kind, ..Options::default() }).await
+}
+
+async fn whole_stream(kind: &'static str, script: Script) -> Ended {
+    let stack = of_kind(kind).await;
+    let key = stack.key().await;
+    let ended = stack.call(&key, script).with("max_tokens", 50_000).stream().await.rest().await;
+    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "{kind}: what is served is billed");
+    ended.assert_done();
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_event_of_100_kb_arrives_whole_while_there_is_credit() {
+    for kind in KINDS {
+        let script = Script { event_tokens: 20_000, ..Script::tokens(12, 20_000) };
+        let ended = whole_stream(kind, script).await;
+        assert!(ended.text().len() > 100_000, "{kind}: {ended:?}");
+        assert_eq!(ended.text(), text(20_000), "{kind}");
+        assert_eq!((ended.finish_reasons(), ended.cost()), (vec!["stop"], cost_of(12, 20_000)), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn text_that_comes_in_events_of_4_kb_arrives_whole() {
+    for kind in KINDS {
+        let ended = whole_stream(kind, Script { event_tokens: 800, ..Script::tokens(12, 4_000) }).await;
+        assert_eq!((ended.text(), ended.finish_reasons()), (text(4_000), vec!["stop"]), "{kind}");
+        assert_eq!(ended.cost(), cost_of(12, 4_000), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_tool_call_of_5_kb_in_one_event_arrives_whole() {
+    for kind in KINDS {
+        let script = Script { tool_calls: 1, tool_bytes: 5_000, ..Script::tokens(12, 0) };
+        let ended = whole_stream(kind, script).await;
+        let pieces =
+            ended.deltas(0).filter_map(|delta| delta["tool_calls"][0]["function"]["arguments"].as_str());
+        let arguments: String = pieces.collect();
+        let parsed: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        assert_eq!(parsed["q"].as_str().unwrap().len(), 5_001, "{kind}");
+        assert_eq!(ended.finish_reasons(), ["tool_calls"], "{kind}");
+        assert_eq!(ended.cost(), cost_of(12, 3 + 1_250), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn usage_that_jumps_past_a_grant_asks_for_what_it_needs() {
+    for kind in KINDS {
+        let script = Script { reasoning_tokens: 1_500, hidden_reasoning: true, ..Script::tokens(12, 1_700) };
+        let ended = whole_stream(kind, script).await;
+        assert_eq!((ended.tokens(), ended.finish_reasons()), (200, vec!["stop"]), "{kind}");
+        assert_eq!(ended.cost(), cost_of(12, 1_700), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit() {
+    for kind in KINDS {
+        let stack = of_kind(kind).await;
+        let limit = cost_of(1_000, 5_000);
+        let key = stack.key_limited(limit).await;
+        let script = Script { event_tokens: 20_000, ..Script::tokens(12, 20_000) };
+        let call = stack.call(&key, script).costing(NanoUsd::ZERO, limit);
+        let ended = call.stream().await.rest().await;
+        assert_eq!(ended.assert_done().finish_reasons(), ["length"], "{kind}");
+        assert!(stack.used(&key).await <= limit, "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once() {
+    // Its kind reports no progress.
+    let stack = of_kind("openai").await;
+    let limit = cost_of(2_000, 30_000);
+    let key = stack.key_limited(limit).await;
+    let script = Script { reasoning_tokens: 6_000, hidden_reasoning: true, ..Script::tokens(30, 6_010) };
+    let streams = (0..STREAMS).map(|_| {
+        let call = stack.call(&key, script.clone()).with("max_tokens", 8_000);
+        async {
+            match call.try_stream().await {
+                Ok(stream) => Ok(stream.rest().await),
+                Err(refused) => Err(refused),
+            }
+        }
+    });
+    let mut complete = 0;
+    for outcome in join_all(streams).await {
+        match outcome {
+            Ok(ended) => complete += usize::from(ended.assert_done().finish_reasons() == ["stop"]),
+            Err(refused) => assert!(matches!(refused.status, 402 | 429), "{refused}"),
+        }
+    }
+    let (served, used) = (stack.cost_of_served(&key), stack.used(&key).await);
+    println!("{complete} of {STREAMS} streams are complete; {served} served, {used} billed, of {limit}");
+    assert!(served <= limit, "{served} is generated of {limit}");
+    assert_eq!(used, served, "what is generated is billed");
+    assert!(complete > 0, "some can be paid");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn reasoning_that_is_reported_beside_the_completion_is_billed() {
+    let style = Style { reasoning_beside: true, ..Style::default() };
+    for kind in KINDS {
+        let stack = of_kind(kind).await;
+        let key = stack.key().await;
+        let script =
+            Script { reasoning_tokens: 386, hidden_reasoning: true, style, ..Script::tokens(12, 387) };
+        let whole = stack.call(&key, script.clone()).send().await;
+        assert_eq!(whole.cost(), cost_of(12, 387), "{kind}: {whole}");
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        assert_eq!(ended.assert_done().cost(), cost_of(12, 387), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_says_its_usage_but_not_that_it_is_done_ends_complete_within_seconds() {
+    for kind in KINDS {
+        let stack = of_kind(kind).await;
+        let key = stack.key().await;
+        let began = Instant::now();
+        let script = Script::tokens(12, 20).fault(Fault::StallBeforeDone);
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        assert!(began.elapsed() < SOON, "{kind}: after {:?}", began.elapsed());
+        assert_eq!((ended.assert_done().tokens(), ended.cost()), (20, cost_of(12, 20)), "{kind}");
+        assert_eq!(ended.finish_reasons(), ["stop"], "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_template_that_adds_more_than_assumed_is_covered_from_the_next_request_on() {
+    let stack = of_kind("openai").await;
+    let key = stack.key().await;
+    let script = Script::tokens(5_000, 5);
+    let call = |key| stack.call(key, script.clone()).with("max_tokens", 5);
+    assert_eq!(call(&key).costing(cost_of(5_000, 5), cost_of(5_000, 5)).send().await.status, 200);
+    // Enough for the text of the prompt, and not for the prompt that the upstream makes of it.
+    let poor = stack.key_limited(cost_of(2_000, 5)).await;
+    call(&poor).send().await.assert_error(402, "key_limit_reached");
+    assert_eq!(stack.cost_of_served(&poor), NanoUsd::ZERO, "nothing is generated for it");
+}

@@ -1,0 +1,219 @@
+//! Outages a little shorter and longer than a lease, while another client waits for what is held: the books are held
+//! against what the upstream generated.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Call, Deployment, Options, PATIENCE, Server, Stack, cost_of, nanos},
+    upstream::Script,
+};
+use tokio::time::sleep;
+
+/// The shortest that is allowed.
+const LEASE: Duration = Duration::from_secs(3);
+/// Outages around it.
+const SHORTER: Duration = Duration::from_millis(2_500);
+const LONGER: Duration = Duration::from_secs(5);
+/// Tokens of every request.
+const PROMPT: u64 = 30;
+const COMPLETION: u64 = 400;
+/// Time that a stream, or a whole answer, takes: longer than the longest outage.
+const PACE_MS: u64 = 25;
+const TAKES_MS: u64 = 9_000;
+
+/// The limit of a key that can pay for four requests, but not for a fifth one beside them.
+fn limit() -> NanoUsd {
+    cost_of(4 * PROMPT + 1_600, 4 * COMPLETION + 100)
+}
+
+/// Has two streams and two whole requests run through an outage, while another client wants the same again and again.
+/// Whatever `at_risk` says may be cut; everything else comes whole and is billed.
+async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>) {
+    let limit = limit();
+    let key = stack.key_limited(limit).await;
+    let first = &stack.gateways[0];
+    let last = stack.gateways.last().unwrap();
+    let costing = |call: Call| {
+        let call = call.with("max_tokens", COMPLETION);
+        if at_risk { call.costing(NanoUsd::ZERO, cost_of(PROMPT, COMPLETION)) } else { call }
+    };
+    let stream = || costing(stack.call_at(first, &key, Script::tokens(PROMPT, COMPLETION).pace(PACE_MS)));
+    let whole = || {
+        let script = Script { head_after_ms: TAKES_MS, ..Script::tokens(PROMPT, COMPLETION) };
+        costing(stack.call_at(first, &key, script))
+    };
+    let over = AtomicBool::new(false);
+    let streams = join_all([stream(), stream()].map(Call::stream)).await;
+    let wholes = join_all([whole(), whole()].map(Call::try_send));
+    let running = async {
+        let ended = join_all(streams.into_iter().map(tests::harness::Stream::rest));
+        let outcome = tokio::join!(ended, wholes);
+        over.store(true, Ordering::Relaxed);
+        outcome
+    };
+    let competing = async {
+        // Once all four are authorized.
+        sleep(Duration::from_secs(1)).await;
+        while !over.load(Ordering::Relaxed) {
+            let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
+            if let Ok(answer) = call.with("max_tokens", COMPLETION).try_send().await {
+                assert!(matches!(answer.status, 200 | 402 | 429 | 503), "{answer}");
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let outage = async {
+        sleep(Duration::from_millis(1_500)).await;
+        outage.await;
+    };
+    let ((ended, answers), (), ()) = tokio::join!(running, competing, outage);
+    stack.released(PATIENCE).await;
+    if !at_risk {
+        for ended in &ended {
+            assert_eq!(ended.assert_done().tokens() as u64, COMPLETION, "no stream is cut: {ended:?}");
+        }
+        for answer in answers {
+            let answer = answer.unwrap_or_else(|e| panic!("there is no answer: {e}"));
+            assert_eq!(answer.status, 200, "{answer}");
+        }
+    }
+    let (served, used) = (stack.cost_of_served(&key), stack.used(&key).await);
+    let entries = stack.journal(&stack.account);
+    let shortfall = entries.iter().map(|entry: &Value| nanos(&entry["shortfall"]).nanos()).sum::<i64>();
+    println!("{served} served, {used} billed, {shortfall} n$ recorded as shortfall, of {limit}");
+    assert!(used <= limit, "{used} of {limit} is billed");
+    if at_risk {
+        let beyond = served.nanos() - limit.nanos();
+        assert!(beyond <= shortfall, "{beyond} n$ beyond the limit are served, {shortfall} recorded");
+    } else {
+        assert_eq!((used, shortfall), (served, 0), "what is served is billed");
+    }
+}
+
+async fn services(gateways: usize, key_services: usize) -> Stack {
+    let deployment = Deployment::services(gateways, key_services);
+    Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_redis_that_hangs_for_about_a_lease_frees_nothing_that_is_held() {
+    for away in [SHORTER, LONGER] {
+        let stack = services(1, 1).await;
+        let outage = async {
+            stack.redis().hang();
+            sleep(away).await;
+            stack.redis().resume();
+        };
+        survives(&stack, false, outage).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_redis_that_is_killed_for_about_a_lease_frees_nothing_that_is_held() {
+    for away in [SHORTER, LONGER] {
+        let stack = services(1, 2).await;
+        let outage = async {
+            stack.redis().kill();
+            sleep(away).await;
+            stack.redis().restart().await;
+        };
+        survives(&stack, false, outage).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_service_that_hangs_for_about_a_lease_frees_nothing_that_is_held() {
+    for away in [SHORTER, LONGER] {
+        let stack = services(1, 1).await;
+        let outage = async {
+            stack.key_services[0].hang();
+            sleep(away).await;
+            stack.key_services[0].resume();
+        };
+        survives(&stack, false, outage).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn key_services_that_are_killed_for_longer_than_a_lease_free_nothing_that_is_held() {
+    let stack = services(1, 2).await;
+    let outage = async {
+        stack.key_services.iter().for_each(Server::kill);
+        sleep(LONGER).await;
+        join_all(stack.key_services.iter().map(Server::restart)).await;
+    };
+    survives(&stack, false, outage).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_database_that_is_locked_for_about_a_lease_frees_nothing_that_is_held() {
+    for away in [SHORTER, LONGER] {
+        let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
+        let outage = async {
+            let lock = Lock::take(&stack.data().join("data/faregate.db"));
+            sleep(away).await;
+            drop(lock);
+        };
+        survives(&stack, false, outage).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_gateway_that_is_frozen_for_less_than_a_lease_loses_nothing() {
+    let stack = services(2, 1).await;
+    let frozen = async {
+        stack.gateways[0].hang();
+        sleep(LEASE / 2).await;
+        stack.gateways[0].resume();
+    };
+    survives(&stack, false, frozen).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_gateway_that_is_frozen_for_longer_than_its_lease_has_what_is_unpaid_recorded() {
+    let stack = services(2, 1).await;
+    let frozen = async {
+        stack.gateways[0].hang();
+        sleep(LONGER).await;
+        stack.gateways[0].resume();
+    };
+    survives(&stack, true, frozen).await;
+}
+
+/// Another process that has a database for itself, until this is dropped.
+struct Lock(Child);
+
+impl Lock {
+    fn take(file: &Path) -> Self {
+        const TAKE: &str = "import sqlite3, sys\n\
+                            db = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n\
+                            db.execute('BEGIN EXCLUSIVE')\n\
+                            print('locked', flush=True)\n\
+                            sys.stdin.read()\n";
+        assert!(file.is_file(), "the database is {}", file.display());
+        let mut command = Command::new("python3");
+        command.args(["-c", TAKE]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self(child)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

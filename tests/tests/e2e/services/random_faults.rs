@@ -1,0 +1,320 @@
+//! Stops, kills, delays and steps of clocks at random, over two gateways and two key-services. The upstream's own count is
+//! the truth: every generation that was billed otherwise is listed, with its reason.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{ApiKey, Deployment, FLASH, Options, PATIENCE, Stack, billed, cost_of, nanos, usd},
+    upstream::{End, Generation, Script},
+};
+use tokio::time::{sleep, timeout};
+
+use super::outages::{LEASE, heals};
+
+/// Seconds of faults, unless `FAREGATE_TEST_FAULT_SECONDS` says it.
+const SECONDS: u64 = 20;
+/// Where chance begins, unless `FAREGATE_TEST_FAULT_SEED` says it.
+const SEED: u64 = 20_261_121;
+/// Clients that send one request after the other.
+const CLIENTS: usize = 12;
+/// Keys of each client. Those of the first have a limit that is soon reached.
+const KEYS: usize = 8;
+/// A limit for some fifty requests.
+const LIMIT: &str = "0.0005";
+/// Prompts of a key differ in their number of tokens, from the fewest on: so an entry of the journal shows its request.
+const FEWEST: u64 = 10;
+const MOST: u64 = 2_000;
+/// Longest wait of a client: for an answer that will not come.
+const GIVEN_UP: Duration = Duration::from_secs(20);
+
+/// Something that goes wrong, with one of two processes where there are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    HangGateway(usize),
+    KillGateway(usize),
+    HangKeyService(usize),
+    KillKeyService(usize),
+    HangRedis,
+    KillRedis,
+    StepClock(usize),
+}
+
+/// A fault, and how long it lasted.
+struct Happened {
+    fault: Fault,
+    from: Instant,
+    to: Instant,
+}
+
+/// A request, and how long its client waited.
+struct Sent {
+    tag: String,
+    key: String,
+    prompt: u64,
+    gateway: usize,
+    from: Instant,
+    to: Instant,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounted_for() {
+    let seconds = from_environment("FAREGATE_TEST_FAULT_SECONDS", SECONDS);
+    let seed = from_environment("FAREGATE_TEST_FAULT_SEED", SEED);
+    let deployment = Deployment::services(2, 2);
+    let stack =
+        Stack::with(Options { deployment, lease: LEASE, clocks: vec![0, 0], ..Options::default() }).await;
+    stack.add_credit(&stack.account, usd("100"));
+    let mut keys = Vec::new();
+    for client in 0..CLIENTS {
+        let body = if client == 0 { json!({"limit": LIMIT.parse::<f64>().unwrap()}) } else { json!({}) };
+        keys.push(join_all((0..KEYS).map(|_| stack.key_with(body.clone()))).await);
+    }
+    let (over, sent) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let faults = async {
+        let happened = fail(&stack, Dice(seed), Instant::now() + Duration::from_secs(seconds)).await;
+        over.store(true, Ordering::Relaxed);
+        happened
+    };
+    let clients = keys.iter().enumerate().map(|(number, keys)| client(&stack, number, keys, &over, &sent));
+    let (happened, _) = tokio::join!(faults, join_all(clients));
+    heals(&stack, &stack.key().await).await;
+    stack.released(PATIENCE).await;
+
+    let sent = sent.into_inner().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    // Captures that were kept from their store come when they can.
+    let differences = loop {
+        let differences = differences(&stack, &sent, &happened);
+        if Instant::now() > deadline || differences.iter().all(|difference| difference.reason.is_some()) {
+            break differences;
+        }
+        sleep(Duration::from_millis(500)).await;
+    };
+    println!(
+        "seed {seed}: {} faults, {} requests, {} differences",
+        happened.len(),
+        sent.len(),
+        differences.len()
+    );
+    for difference in &differences {
+        println!("{difference}");
+    }
+    let unexplained = differences.iter().filter(|difference| difference.reason.is_none()).count();
+    assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
+    for key in &keys[0] {
+        assert_within_its_limit(&stack, key);
+    }
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Sends one request after the other, whole and streamed in turn, to one gateway after the other.
+async fn client(stack: &Stack, number: usize, keys: &[ApiKey], over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
+    let mut left = keys.iter().flat_map(|key| (FEWEST..MOST).map(move |prompt| (key, prompt))).peekable();
+    let mut turn = number;
+    while !over.load(Ordering::Relaxed) {
+        let (key, prompt) = left.next().unwrap();
+        turn += 1;
+        let gateway = turn % stack.gateways.len();
+        let pace = if turn.is_multiple_of(7) { 120 } else { 10 };
+        let script = Script { head_after_ms: 100, ..Script::tokens(prompt, 30).pace(pace) };
+        let padding = "x".repeat(usize::try_from(MOST).unwrap());
+        let messages =
+            json!([{"role": "system", "content": padding}, {"role": "user", "content": Value::Null}]);
+        let call = stack.call_at(&stack.gateways[gateway], key, script);
+        let tag = call.tag.clone();
+        let mut messages = messages;
+        messages[1]["content"] = call.body["messages"][0]["content"].clone();
+        let call = call.with("messages", messages).with("max_tokens", 100).costing(NanoUsd::ZERO, usd("1"));
+        let from = Instant::now();
+        let status = if turn.is_multiple_of(2) {
+            timeout(GIVEN_UP, call.try_send())
+                .await
+                .map_or(0, |answer| answer.map_or(0, |answer| answer.status))
+        } else {
+            let stream = async {
+                match call.reach_stream().await {
+                    Ok(Ok(stream)) => stream.rest().await.chunks.len().min(1) * 200,
+                    Ok(Err(refused)) => refused.status.into(),
+                    Err(_) => 0,
+                }
+            };
+            u16::try_from(timeout(GIVEN_UP, stream).await.unwrap_or(0)).unwrap()
+        };
+        let key = key.id.clone();
+        sent.lock().unwrap().push(Sent { tag, key: key.clone(), prompt, gateway, from, to: Instant::now() });
+        if status == 402 {
+            while left.next_if(|(next, _)| next.id == key).is_some() {}
+            if left.peek().is_none() {
+                return;
+            }
+        }
+        sleep(Duration::from_millis(if status == 200 { 20 } else { 200 })).await;
+    }
+}
+
+/// Lets one thing after the other fail until then, and everything go on in the end.
+async fn fail(stack: &Stack, mut dice: Dice, until: Instant) -> Vec<Happened> {
+    let mut happened = Vec::new();
+    while Instant::now() < until {
+        sleep(Duration::from_millis(300 + dice.below(700))).await;
+        let which = usize::try_from(dice.below(2)).unwrap();
+        let fault = match dice.below(9) {
+            0 | 1 => Fault::HangGateway(which),
+            2 => Fault::KillGateway(which),
+            3 | 4 => Fault::HangKeyService(which),
+            5 => Fault::KillKeyService(which),
+            6 => Fault::HangRedis,
+            7 => Fault::KillRedis,
+            _ => Fault::StepClock(which),
+        };
+        // Most are delays; some outlast a lease.
+        let longest = if dice.below(4) == 0 { 2 * LEASE } else { LEASE / 4 };
+        let lasts = Duration::from_millis(50 + dice.below(u64::try_from(longest.as_millis()).unwrap()));
+        let from = Instant::now();
+        let step = 10 - i64::try_from(dice.below(20)).unwrap();
+        happen(stack, fault, lasts, step).await;
+        happened.push(Happened { fault, from, to: Instant::now() });
+    }
+    stack.clocks.iter().for_each(|clock| clock.set(0));
+    happened
+}
+
+async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
+    match fault {
+        Fault::HangGateway(which) => {
+            stack.gateways[which].hang();
+            sleep(lasts).await;
+            stack.gateways[which].resume();
+        }
+        Fault::KillGateway(which) => {
+            stack.kill_gateway(which);
+            sleep(lasts).await;
+            stack.gateways[which].restart().await;
+        }
+        Fault::HangKeyService(which) => {
+            stack.key_services[which].hang();
+            sleep(lasts).await;
+            stack.key_services[which].resume();
+        }
+        Fault::KillKeyService(which) => {
+            stack.key_services[which].kill();
+            sleep(lasts).await;
+            stack.key_services[which].restart().await;
+        }
+        Fault::HangRedis => {
+            stack.redis().hang();
+            sleep(lasts).await;
+            stack.redis().resume();
+        }
+        Fault::KillRedis => {
+            stack.redis().kill();
+            sleep(lasts).await;
+            stack.redis().restart().await;
+        }
+        // A small one: a key-service that is farther from its store is not ready.
+        Fault::StepClock(which) => stack.clocks[which].set(step),
+    }
+}
+
+/// A generation that was billed other than it was served.
+struct Difference {
+    tag: String,
+    served: NanoUsd,
+    charged: NanoUsd,
+    entry: Option<Value>,
+    /// The reason that the contract gives; `None` where it gives none.
+    reason: Option<&'static str>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tag, served, charged, entry, reason } = self;
+        let entry = entry.as_ref().map_or_else(|| "no entry".into(), ToString::to_string);
+        write!(f, "{tag}: {served} served, {charged} billed: {}; {entry}", reason.unwrap_or("NO REASON"))
+    }
+}
+
+fn differences(stack: &Stack, sent: &[Sent], happened: &[Happened]) -> Vec<Difference> {
+    let entries: HashMap<(String, u64), Value> = stack
+        .journal(&stack.account)
+        .into_iter()
+        .map(|entry| {
+            let key = entry["key_id"].as_str().unwrap().to_owned();
+            ((key, entry["prompt_tokens"].as_u64().unwrap()), entry)
+        })
+        .collect();
+    let by_tag: HashMap<&str, &Sent> = sent.iter().map(|sent| (sent.tag.as_str(), sent)).collect();
+    let generations = stack.upstream.generations();
+    let known =
+        generations.iter().filter_map(|generation| Some((generation, *by_tag.get(generation.tag.as_str())?)));
+    known
+        .filter_map(|(generation, sent)| {
+            let entry = entries.get(&(sent.key.clone(), sent.prompt)).cloned();
+            let charged = entry.as_ref().map_or(NanoUsd::ZERO, |entry| nanos(&entry["charged"]));
+            let (least, most) = billed(FLASH, generation);
+            let served = cost_of(generation.served.prompt, generation.served.completion);
+            let reason = reason(generation, sent, entry.as_ref(), happened);
+            let right = (least..=most).contains(&charged);
+            (!right).then(|| Difference { tag: sent.tag.clone(), served, charged, entry, reason })
+        })
+        .collect()
+}
+
+fn reason(
+    generation: &Generation,
+    sent: &Sent,
+    entry: Option<&Value>,
+    happened: &[Happened],
+) -> Option<&'static str> {
+    let meanwhile = |fault: Fault| {
+        // A request may go on for as long as its client no longer waits for it.
+        let last = sent.to + GIVEN_UP;
+        happened
+            .iter()
+            .any(|happened| happened.fault == fault && happened.from < last && happened.to > sent.from)
+    };
+    if entry.is_some_and(|entry| nanos(&entry["shortfall"]) > NanoUsd::ZERO) {
+        Some("shortfall recorded")
+    } else if meanwhile(Fault::KillGateway(sent.gateway)) {
+        Some("its gateway was killed: billed as last reported")
+    } else if entry.is_some_and(|entry| entry["estimated"] == true) {
+        Some("estimated")
+    } else if meanwhile(Fault::HangGateway(sent.gateway)) && !generation.ended_by(End::Finished) {
+        Some("its gateway was frozen")
+    } else {
+        None
+    }
+}
+
+/// Asserts that no more than a key's limit was served, or that what was beyond it is recorded.
+fn assert_within_its_limit(stack: &Stack, key: &ApiKey) {
+    let journal = stack.journal(&stack.account);
+    let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);
+    let shortfall: i64 = of_key.map(|entry| nanos(&entry["shortfall"]).nanos()).sum();
+    let beyond = stack.cost_of_served(key).nanos() - usd(LIMIT).nanos();
+    assert!(beyond <= shortfall, "{}: {beyond} n$ beyond its limit are served, {shortfall} recorded", key.id);
+}
+
+/// Chance that is the same in every run of a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % count
+    }
+}

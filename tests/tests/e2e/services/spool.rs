@@ -1,0 +1,87 @@
+//! Answers that were given while no key-service could be reached: their charges survive their gateway.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tests::{
+    harness::{ApiKey, Deployment, LOOK_EVERY, Options, PATIENCE, Stack, cost_of},
+    upstream::Script,
+};
+use tokio::time::sleep;
+
+use super::outages::LEASE;
+
+/// Requests whose answers come while the key-service is away.
+const REQUESTS: usize = 10;
+
+/// An end of the gateway.
+#[derive(Clone, Copy)]
+enum End {
+    /// As a power cut.
+    Killed,
+    /// As a supervisor asks for it.
+    Terminated,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_given_while_the_key_service_was_away_are_billed_after_their_gateway_was_killed() {
+    charges_survive(End::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_given_while_the_key_service_was_away_are_billed_after_their_gateway_was_stopped() {
+    charges_survive(End::Terminated).await;
+}
+
+async fn charges_survive(end: End) {
+    let deployment = Deployment::services(1, 1);
+    let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
+    let stack = Stack::with(Options { deployment, lease: LEASE, env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let script = Script { head_after_ms: 1_500, ..Script::tokens(30, 7) };
+    let calls = (0..REQUESTS).map(|_| stack.call(&key, script.clone()));
+    let answers = join_all(calls.map(|call| async {
+        let streamed = call.tag.ends_with(['1', '3', '5', '7', '9']);
+        if streamed { call.stream().await.rest().await.done } else { call.send().await.status == 200 }
+    }));
+    let outage = async {
+        sleep(Duration::from_millis(700)).await;
+        stack.key_services[0].kill();
+    };
+    let (answers, ()) = tokio::join!(answers, outage);
+    let answered = answers.into_iter().filter(|good| *good).count();
+    assert_eq!(answered, REQUESTS, "an answer does not wait for its charge for ever");
+
+    match end {
+        End::Killed => stack.kill_gateway(0),
+        End::Terminated => {
+            stack.gateways[0].terminate();
+            stack.gateways[0].ended().await;
+        }
+    }
+    // Longer than any lease: every hold would have expired at its last report.
+    sleep(LEASE).await;
+    stack.key_services[0].restart().await;
+    stack.gateways[0].restart().await;
+    billed(&stack, &key, answered).await;
+    // A second start delivers nothing twice.
+    stack.kill_gateway(0);
+    stack.gateways[0].restart().await;
+    sleep(LEASE * 2).await;
+    billed(&stack, &key, answered).await;
+    stack.cli(&["audit"]);
+}
+
+/// Waits until so many requests are billed, and no more.
+async fn billed(stack: &Stack, key: &ApiKey, requests: usize) {
+    let amount = cost_of(30, 7).nanos() * i64::try_from(requests).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let used = stack.used(key).await.nanos();
+        if used == amount {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{used} n$ are billed, {amount} n$ were served");
+        sleep(LOOK_EVERY).await;
+    }
+}
