@@ -23,5 +23,6 @@ mod openapi;
 mod routing;
 mod services;
 mod sizes;
+mod structure;
 mod upstream;
 mod wire;

@@ -1,0 +1,182 @@
+//! The structure of the sources: imports run one way, and domains are pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The crates whose modules are held to it.
+const CRATES: [&str; 4] = ["shared", "key-service", "inference-gateway", "local-model"];
+/// Libraries that a domain must not know.
+const IMPURE: [&str; 8] = ["axum", "hyper", "hyper_util", "tokio", "tonic", "redis", "rusqlite", "getrandom"];
+
+/// The modules that each module imports.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    for name in CRATES {
+        let source = root().join(name).join("src");
+        let circle = circle(&imports(&source, &[]));
+        assert_eq!(circle, None, "in {name}");
+        if source.join("domain").is_dir() {
+            let circle = self::circle(&imports(&source, &["domain"]));
+            assert_eq!(circle, None, "in the domain of {name}");
+        }
+    }
+}
+
+#[test]
+fn domains_know_no_runtime_no_network_and_no_store() {
+    for name in ["key-service", "inference-gateway"] {
+        for file in sources(&root().join(name).join("src/domain")) {
+            for path in use_paths(&read(&file)) {
+                let library = path[0].as_str();
+                assert!(!IMPURE.contains(&library), "{} imports {library}", file.display());
+                let shared = path.get(1).filter(|_| library == "shared").map(String::as_str);
+                let edge = matches!(shared, Some("rpc" | "serve"));
+                assert!(!edge, "{} imports {}", file.display(), path.join("::"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_circle_is_found() {
+    let imports = |pairs: &[(&str, &str)]| {
+        let mut all = Imports::new();
+        for (from, to) in pairs {
+            all.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        all
+    };
+    assert_eq!(circle(&imports(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    let found = circle(&imports(&[("a", "b"), ("b", "c"), ("c", "b")])).unwrap();
+    assert!(found.contains(&"b".to_owned()) && found.contains(&"c".to_owned()));
+    assert_eq!(
+        use_paths("use a::{b, c::{d, self}};\npub(crate) use super::x;\n"),
+        [vec!["a", "b"], vec!["a", "c", "d"], vec!["a", "c", "self"], vec!["super", "x"]]
+    );
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    // Tests may import anything.
+    text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned()
+}
+
+/// The Rust files below a folder, but for tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if ["tests", "suite", "histories", "testing", "reference"].contains(&name) {
+            continue;
+        }
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The imports between the modules directly below `parent`.
+fn imports(source: &Path, parent: &[&str]) -> Imports {
+    let folder = parent.iter().fold(source.to_owned(), |folder, name| folder.join(name));
+    let mut all = Imports::new();
+    for file in sources(&folder) {
+        let inside = file.strip_prefix(source).unwrap().with_extension("");
+        let here: Vec<String> = inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+        let module = here[parent.len()].clone();
+        if ["lib", "main"].contains(&module.as_str()) {
+            continue;
+        }
+        for path in use_paths(&read(&file)) {
+            let absolute = match path[0].as_str() {
+                "crate" => path[1..].to_vec(),
+                "super" => {
+                    let up = path.iter().take_while(|part| *part == "super").count();
+                    let base = here.len().saturating_sub(up);
+                    here[..base].iter().chain(&path[up..]).cloned().collect()
+                }
+                _ => continue,
+            };
+            let below = absolute.len() > parent.len() && absolute.iter().zip(parent).all(|(a, b)| a == b);
+            if below && absolute[parent.len()] != module {
+                all.entry(module.clone()).or_default().insert(absolute[parent.len()].clone());
+            }
+        }
+    }
+    all
+}
+
+/// The paths of all `use` declarations, one for each name.
+fn use_paths(text: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("use ") {
+        let before = &rest[..at];
+        let line = before.rsplit('\n').next().unwrap();
+        rest = &rest[at + "use ".len()..];
+        let starts = line.trim().is_empty() || line.trim_start().starts_with("pub");
+        let Some(end) = rest.find(';').filter(|_| starts) else { continue };
+        let tree: String = rest[..end].split_whitespace().collect::<Vec<_>>().join("");
+        expand(&tree, &[], &mut paths);
+        rest = &rest[end..];
+    }
+    paths
+}
+
+fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
+    let Some(open) = tree.find('{') else {
+        let names = tree.trim_start_matches("::").split("::").map(str::to_owned);
+        paths.push(before.iter().cloned().chain(names).collect());
+        return;
+    };
+    let names = tree[..open].split("::").filter(|name| !name.is_empty()).map(str::to_owned);
+    let before: Vec<String> = before.iter().cloned().chain(names).collect();
+    let (mut depth, mut from) = (0, open + 1);
+    for (at, c) in tree.char_indices().skip(open) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if (c == ',' && depth == 1) || (c == '}' && depth == 0) {
+            if from < at {
+                expand(&tree[from..at], &before, paths);
+            }
+            from = at + 1;
+        }
+    }
+}
+
+/// The modules of one circle, if there is any: those that remain when modules which import no remaining one are taken away,
+/// again and again.
+fn circle(imports: &Imports) -> Option<Vec<String>> {
+    let mut left = imports.clone();
+    loop {
+        let free: Vec<String> = left
+            .iter()
+            .filter(|(_, imported)| !imported.iter().any(|name| left.contains_key(name)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if left.is_empty() {
+            return None;
+        }
+        if free.is_empty() {
+            return Some(left.into_keys().collect());
+        }
+        for name in free {
+            left.remove(&name);
+        }
+    }
+}
