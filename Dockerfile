@@ -11,7 +11,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
         target/dist/key-service target/dist/inference-gateway target/dist/local-model
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
-# that the Redis image runs as, so that both can read files which are their owner's alone.
+# that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
+# and each gateway need a volume there, since what they keep in it has to outlive their containers.
 FROM debian:12.12-slim AS base
 RUN install --directory --mode=700 --owner=999 --group=999 \
         /data /secrets/key-service /secrets/services /secrets/redis
@@ -64,7 +65,7 @@ printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/
 cat > /secrets/redis/users.acl <<USERS
 user default off resetpass ~* &* +@all
 user health on nopass -@all +ping
-user key-service on >$password ~fg:* +@read +@write +@scripting +@connection -@dangerous +info +config|get
+user key-service on >$password ~fg:* +@read +@write +@scripting +@connection -@dangerous +info +time +config|get
 USERS
 SCRIPT
 ENTRYPOINT ["make-secrets"]
