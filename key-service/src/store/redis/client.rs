@@ -12,7 +12,7 @@ use redis::{
 };
 use shared::{backoff::Backoff, clock::Clock};
 use tokio::{
-    sync::{RwLock, Semaphore},
+    sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -31,6 +31,8 @@ use super::{
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The same for the first connection, for which nobody waits yet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+/// The least time between two connections to a cluster that are made anew, since one shard may stay away for long.
+const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Calls under way or waiting at once; one more is refused. Each holds a batch of some hundred kilobytes at most.
 const CALLS: usize = 4096;
 /// The pauses before connecting again.
@@ -44,6 +46,8 @@ pub(super) struct Client {
     watermark: Watermark,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
+    /// When a cluster's connection was last made anew; locked meanwhile.
+    renewed: Mutex<Instant>,
     calls: Semaphore,
     /// The durability that was logged.
     logged: OnceLock<()>,
@@ -86,7 +90,9 @@ impl Client {
         let (until, backoff) = (Instant::now(), PAUSES);
         let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
         let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
-        let client = Self { source, volatile_allowed, key_space, watermark, clock, state, calls, logged };
+        let renewed = Mutex::new(Instant::now());
+        let client =
+            Self { source, volatile_allowed, key_space, watermark, clock, state, renewed, calls, logged };
         let up = timeout_at(Instant::now() + FIRST_PATIENCE, client.connected(1)).await;
         match up.unwrap_or_else(|_| Err(late())) {
             Ok(up) => *client.state.write().await = up,
@@ -190,6 +196,11 @@ impl Client {
             };
             match answer.and_then(Value::extract_error) {
                 Err(e) if is_broken(&connection, &e) => self.lost(number, e).await,
+                Err(e) if e.kind() == ErrorKind::ClusterConnectionNotFound => {
+                    if !self.renew(number).await {
+                        return Err(e);
+                    }
+                }
                 answer => return answer,
             }
         }
@@ -242,6 +253,26 @@ impl Client {
             let until = Instant::now() + backoff.pause(&*self.clock);
             *state = ConnectionState::Down { why, until, backoff, number };
         }
+    }
+
+    /// Makes a cluster's connection anew that has lost its masters: by itself it may look for them only much later. Returns
+    /// whether the call is worth another attempt.
+    async fn renew(&self, lost: u64) -> bool {
+        let Ok(mut renewed) = self.renewed.try_lock() else { return false };
+        if renewed.elapsed() < RENEWED_EVERY {
+            return false;
+        }
+        *renewed = Instant::now();
+        // The other masters' calls go on over the old one meanwhile.
+        let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
+        if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
+            && *number == lost
+        {
+            tracing::warn!("connected to the cluster anew");
+            *connection = fresh;
+            *number += 1;
+        }
+        true
     }
 
     async fn why_late(&self) -> RedisError {
