@@ -142,7 +142,10 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        if let Err(error) = &started {
+        // A client that left is logged as such, whichever error it would have got.
+        if let Err(error) = &started
+            && log.outcome.is_empty()
+        {
             log.outcome = error.code.as_str();
         }
         log.write(&job.model);

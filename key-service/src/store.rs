@@ -123,7 +123,7 @@ pub trait Accounts: Send + Sync + 'static {
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, Unavailable>;
 
-    /// Revokes a management key, of whatever account; again is the same. `None` where there is none.
+    /// Revokes a management key of any account; again is the same. `None` where there is none.
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

@@ -144,7 +144,7 @@ impl Share {
         })
     }
 
-    /// Returns whether one more request is not much more than its share. Somebody always has room: not all can be above the mean.
+    /// Returns whether one more request is not much more than its share. At least one always has room: not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most

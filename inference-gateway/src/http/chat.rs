@@ -55,13 +55,18 @@ pub(super) async fn create(
     };
     let slot = app.generator.reserve().ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
-    let created = app.clock.now().seconds();
+    let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let job = Job { id, request, created, credential, model, forward, permit };
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
     let running = RunToEnd::new(running, client, &app.generator.running);
-    // Past the deadline a whole answer goes on in the background, and is billed at its end.
-    let started = timeout(HEADERS_DEADLINE, running).await.unwrap_or_else(|_| Err(late()));
+    // The upstream's own deadline bounds the head of a stream. Past it a whole answer goes on in the background, and is
+    // billed at its end.
+    let started = if stream {
+        running.await
+    } else {
+        timeout(HEADERS_DEADLINE, running).await.unwrap_or_else(|_| Err(late()))
+    };
     let mut response = started.map_or_else(IntoResponse::into_response, |started| respond(id, started));
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)

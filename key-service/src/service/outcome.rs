@@ -89,7 +89,7 @@ fn settled() -> Failure {
     Failure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts a bill, whatever ended the generation.
+/// Counts a bill, after a capture as after an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
     let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());

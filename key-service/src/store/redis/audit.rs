@@ -164,7 +164,7 @@ impl Reading {
         Self { auditor: Auditor::new(first == 1), next: first, last_id: NOTHING_READ.to_owned() }
     }
 
-    /// Whether entries are missing between the last ones and these.
+    /// Returns whether entries are missing between the last ones and these.
     fn is_overtaken(&self, additions: &[Addition]) -> RedisResult<bool> {
         additions.first().map_or(Ok(false), |first| Ok(addition_of(first)?.0 > self.next))
     }

@@ -25,11 +25,10 @@ use super::{
     watermark::Watermark,
 };
 
-/// How long a call may take, reconnecting included: half of the 3 s for which gateways wait for an answer. So a gateway
-/// hears that the store is away rather than nothing, and can ask another key-service in the time that is left. A restart
-/// that is quicker is not felt; what takes longer is answered 503.
+/// The time that a call may take, reconnecting included: half of the 3 s for which gateways wait for an answer. So a gateway
+/// gets an error in time to ask another key-service. A restart that is quicker goes unnoticed; a longer one is answered 503.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// The same for the first connection, for which nobody waits yet.
+/// The same for the first connection, when no call waits yet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 /// The least time between two connections to a cluster that are made anew, since one shard may stay away for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
@@ -38,7 +37,7 @@ const CALLS: usize = 4096;
 /// The pauses before connecting again.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// A connection to the configured Redis, whatever becomes of the one below.
+/// A connection to the configured Redis, made again when the one below breaks.
 pub(super) struct Client {
     source: Source,
     volatile_allowed: bool,
@@ -124,7 +123,7 @@ impl Client {
         matches!(&*self.state.read().await, ConnectionState::Up { .. })
     }
 
-    /// How long writes may live only in memory; as if longest while there is no connection.
+    /// The time that writes may live only in memory; as if longest while there is no connection.
     pub(super) async fn sync(&self) -> Sync {
         match &*self.state.read().await {
             ConnectionState::Up { sync, .. } => *sync,
