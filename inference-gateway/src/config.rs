@@ -33,6 +33,12 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub client_stall_seconds: u64,
 
+    /// Seconds that an upstream may take to begin its answer; then the client is answered 504. A whole answer goes on for up to
+    /// three times as long, and is billed at its end
+    #[arg(long, env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub answer_seconds: u64,
+
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "FAREGATE_WORKERS", value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -63,6 +69,11 @@ impl Options {
     /// The time that a client may take nothing of its stream before it counts as gone.
     pub fn client_stall(&self) -> Duration {
         Duration::from_secs(self.client_stall_seconds)
+    }
+
+    /// The time that an upstream may take to begin its answer.
+    pub fn answer_deadline(&self) -> Duration {
+        Duration::from_secs(self.answer_seconds)
     }
 
     /// Threads that serve requests.

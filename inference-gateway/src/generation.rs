@@ -49,6 +49,8 @@ pub(crate) struct Generator {
     pub(crate) cut: CancellationToken,
     /// The time that a client may take nothing of its stream before it counts as gone.
     pub(crate) client_stall: Duration,
+    /// The time that an upstream may take to begin its answer.
+    pub(crate) answer_deadline: Duration,
 }
 
 /// A checked request.

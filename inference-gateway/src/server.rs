@@ -120,6 +120,7 @@ impl Server {
                 running: running.clone(),
                 cut: cut.clone(),
                 client_stall: options.client_stall(),
+                answer_deadline: options.answer_deadline(),
             });
             generators.push(generator.clone());
             let app = App {

@@ -36,10 +36,6 @@ pub(crate) use pool::{Pool, Pools, Running};
 
 /// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The time that an upstream may take to begin a stream. The SDKs' own default.
-pub(crate) const HEADERS_DEADLINE: Duration = Duration::from_mins(10);
-/// The time that an upstream may take to generate a whole answer. Its client has left by then, and pays for it all the same.
-const WHOLE_DEADLINE: Duration = Duration::from_mins(30);
 /// The time that an exact count may take, which holds up a request that would else be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Idle connections per upstream; the system's default of 90 s ends them.
@@ -154,18 +150,18 @@ impl Upstream {
     }
 
     /// Sends a chat request that asks for at most so many tokens of each choice, and returns once the upstream has
-    /// answered 200.
+    /// answered 200, which it has to do within `deadline`.
     pub(crate) async fn send(
         &self,
         client: &HttpClient,
         forward: &Forward,
         max_tokens: Option<u64>,
+        deadline: Duration,
         cache_salt: impl FnOnce() -> String,
     ) -> Result<Incoming, Failure> {
         let salt = self.dialect.salted.then(cache_salt);
         let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
         let (head, rest) = forward.body(params);
-        let deadline = if forward.stream { HEADERS_DEADLINE } else { WHOLE_DEADLINE };
         let response = self.post(client, &self.chat, head, rest, deadline).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());

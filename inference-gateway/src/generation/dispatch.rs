@@ -16,6 +16,10 @@ use crate::{
     upstream::{Failure, Pool, Running},
 };
 
+/// The time that an upstream may take to generate a whole answer, in times of that to begin one. Its client was answered 504 by
+/// then, and pays for it all the same.
+const WHOLE_ANSWER: u32 = 3;
+
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {
     /// The output tokens that the upstream was limited to, for each choice.
@@ -101,8 +105,10 @@ impl Generator {
         max_tokens: u64,
     ) -> Result<Incoming, Failure> {
         let upstream = running.upstream();
-        let send =
-            |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, move || cache_salt(account));
+        let deadline =
+            if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
+        let salt = move || cache_salt(account);
+        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, deadline, salt);
         let mut answered = send(Some(max_tokens)).await;
         // A request without a limit wants as much as there is room for. The upstream alone can tell how much that is, and
         // that it is less than the model's most, which is held.

@@ -22,7 +22,6 @@ use crate::{
     domain::chat::{Chat, Forward},
     generation::{AnswerBody, Job, Started},
     prompt_budget::PromptPermit,
-    upstream::HEADERS_DEADLINE,
 };
 
 /// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
@@ -65,7 +64,7 @@ pub(super) async fn create(
     let started = if stream {
         running.await
     } else {
-        timeout(HEADERS_DEADLINE, running).await.unwrap_or_else(|_| Err(late()))
+        timeout(app.generator.answer_deadline, running).await.unwrap_or_else(|_| Err(late()))
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |started| respond(id, started));
     response.extensions_mut().insert(AlreadyLogged);

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::time::sleep;
@@ -27,6 +27,9 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-http", "FAREGATE_KEY_HTTP_LISTEN"),
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
+
+/// The time in which a supervised server has to come up.
+const SUPERVISED: Duration = Duration::from_mins(2);
 
 /// Where a listener is put first: on a free port of its own.
 const ANYWHERE: &str = "127.0.0.1:0";
@@ -102,14 +105,32 @@ impl Server {
     /// Starts it once more, where it was; one that still runs is killed first.
     pub async fn restart(&self) {
         self.kill();
+        *self.child.lock().unwrap() = launch(&self.in_place());
+        self.ready().await;
+    }
+
+    /// Starts it once more, and again whenever it ends at once, as a supervisor does: its store may be away.
+    pub async fn restart_supervised(&self) {
+        self.kill();
+        let deadline = Instant::now() + SUPERVISED;
+        loop {
+            *self.child.lock().unwrap() = launch(&self.in_place());
+            if self.serves().await {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the server ends at every start\n{}", self.last_words());
+        }
+    }
+
+    /// The settings that start it where it was.
+    fn in_place(&self) -> Settings {
         let mut settings = self.settings.clone();
         for (name, variable) in LISTENERS {
             if let Some(address) = self.addresses.get(name) {
                 settings.env.push((variable, address.rsplit('/').next().unwrap_or_default().to_owned()));
             }
         }
-        *self.child.lock().unwrap() = launch(&settings);
-        self.ready().await;
+        settings
     }
 
     fn spawn(settings: &Settings) -> Self {
@@ -117,14 +138,21 @@ impl Server {
         Self { settings: settings.clone(), child, addresses: HashMap::new() }
     }
 
-    /// Waits until it tells of its probes, which it does once it serves.
     async fn ready(&self) {
+        assert!(self.serves().await, "the server ended at once\n{}", self.last_words());
+    }
+
+    /// Waits until it prints the address of its probes, which it does once it serves; false if it ends before.
+    async fn serves(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while !self.listeners().contains_key("admin") {
-            assert!(self.is_running(), "the server ended at once\n{}", self.last_words());
+            if !self.is_running() {
+                return false;
+            }
             assert!(Instant::now() < deadline, "the server does not get ready\n{}", self.last_words());
             sleep(LOOK_EVERY).await;
         }
+        true
     }
 
     /// Reads the lines `listening NAME ADDRESS`.

@@ -38,6 +38,8 @@ pub struct Script {
     pub then: Option<Box<Script>>,
     /// Bytes that the arguments of each call have more; all of them come in one event, and count as a token for four.
     pub tool_bytes: u64,
+    /// Mebibytes of blanks within a whole answer, after its first brace.
+    pub padding_mib: usize,
     /// Generates to the end whatever `max_tokens` says.
     pub ignores_max_tokens: bool,
     /// Milliseconds before the response's head.
@@ -73,6 +75,7 @@ impl Default for Script {
             tool_calls: 0,
             then: None,
             tool_bytes: 0,
+            padding_mib: 0,
             ignores_max_tokens: false,
             head_after_ms: 0,
             pace_ms: 0,

@@ -3,7 +3,7 @@
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Models, Options, Stack, cost_of},
+    harness::{Answer, ApiKey, Models, Options, PATIENCE, Stack, cost_of},
     upstream::{Fault, Script, Shape, Told, text},
 };
 
@@ -182,4 +182,21 @@ async fn where_one_upstream_cannot_be_reached_another_one_answers() {
         stack.call(&key, Script::tokens(12, 5)).stream().await.rest().await.assert_done();
     }
     assert_eq!(stack.used(&key).await.nanos(), 10 * cost_of(12, 5).nanos());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_answer_that_is_late_is_answered_504_and_a_whole_one_is_generated_to_its_end_and_billed() {
+    let env = vec![("FAREGATE_ANSWER_SECONDS", "2".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let late = || stack.call(&key, Script { head_after_ms: 4_000, ..Script::tokens(12, 9) });
+    let Err(stream) = late().costing(NanoUsd::ZERO, NanoUsd::ZERO).try_stream().await else {
+        panic!("a stream began")
+    };
+    stream.assert_error(504, "upstream_timeout");
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO, "a stream that did not begin is free");
+    let whole = late().costing(cost_of(12, 9), cost_of(12, 9)).send().await;
+    assert_eq!(whole.assert_error(504, "upstream_timeout").header("x-should-retry"), "false");
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 9), "its end is billed, though its client was answered");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Ended, Options, Stack, cost_of},
+    harness::{Deployment, Ended, Options, Stack, cost_of},
     upstream::{Fault, Script, Style, text},
 };
 
@@ -17,12 +17,44 @@ const STREAMS: usize = 20;
 /// An end within seconds, as clients expect it.
 const SOON: Duration = Duration::from_secs(8);
 
-async fn of_kind(kind: &'static str) -> Stack {
-    Stack::with(Options { kind, ..Options::default() }).await
+async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
+    Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-async fn whole_stream(kind: &'static str, script: Script) -> Ended {
-    let stack = of_kind(kind).await;
+/// Tests each fact on `faregate` with its SQLite, and on services over a Redis, or a cluster where the environment asks for one.
+macro_rules! facts {
+    ($($fact:ident)*) => {
+        mod all_in_one {
+            use super::Deployment;
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+            async fn $fact() {
+                super::$fact(Deployment::AllInOne).await;
+            })*
+        }
+        mod services {
+            use super::Deployment;
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+            async fn $fact() {
+                super::$fact(Deployment::services(1, 1)).await;
+            })*
+        }
+    };
+}
+
+facts! {
+    an_event_of_100_kb_arrives_whole_while_there_is_credit
+    text_that_comes_in_events_of_4_kb_arrives_whole
+    a_tool_call_of_5_kb_in_one_event_arrives_whole
+    usage_that_jumps_past_a_grant_asks_for_what_it_needs
+    an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit
+    reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once
+    reasoning_that_is_reported_beside_the_completion_is_billed
+    a_stream_that_says_its_usage_but_not_that_it_is_done_ends_complete_within_seconds
+    a_template_that_adds_more_than_assumed_is_covered_from_the_next_request_on
+}
+
+async fn whole_stream(over: Deployment, kind: &'static str, script: Script) -> Ended {
+    let stack = of_kind(over, kind).await;
     let key = stack.key().await;
     let ended = stack.call(&key, script).with("max_tokens", 50_000).stream().await.rest().await;
     assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "{kind}: what is served is billed");
@@ -30,31 +62,28 @@ async fn whole_stream(kind: &'static str, script: Script) -> Ended {
     ended
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_event_of_100_kb_arrives_whole_while_there_is_credit() {
+async fn an_event_of_100_kb_arrives_whole_while_there_is_credit(over: Deployment) {
     for kind in KINDS {
         let script = Script { event_tokens: 20_000, ..Script::tokens(12, 20_000) };
-        let ended = whole_stream(kind, script).await;
+        let ended = whole_stream(over, kind, script).await;
         assert!(ended.text().len() > 100_000, "{kind}: {ended:?}");
         assert_eq!(ended.text(), text(20_000), "{kind}");
         assert_eq!((ended.finish_reasons(), ended.cost()), (vec!["stop"], cost_of(12, 20_000)), "{kind}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn text_that_comes_in_events_of_4_kb_arrives_whole() {
+async fn text_that_comes_in_events_of_4_kb_arrives_whole(over: Deployment) {
     for kind in KINDS {
-        let ended = whole_stream(kind, Script { event_tokens: 800, ..Script::tokens(12, 4_000) }).await;
+        let ended = whole_stream(over, kind, Script { event_tokens: 800, ..Script::tokens(12, 4_000) }).await;
         assert_eq!((ended.text(), ended.finish_reasons()), (text(4_000), vec!["stop"]), "{kind}");
         assert_eq!(ended.cost(), cost_of(12, 4_000), "{kind}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_tool_call_of_5_kb_in_one_event_arrives_whole() {
+async fn a_tool_call_of_5_kb_in_one_event_arrives_whole(over: Deployment) {
     for kind in KINDS {
         let script = Script { tool_calls: 1, tool_bytes: 5_000, ..Script::tokens(12, 0) };
-        let ended = whole_stream(kind, script).await;
+        let ended = whole_stream(over, kind, script).await;
         let pieces =
             ended.deltas(0).filter_map(|delta| delta["tool_calls"][0]["function"]["arguments"].as_str());
         let arguments: String = pieces.collect();
@@ -65,20 +94,18 @@ async fn a_tool_call_of_5_kb_in_one_event_arrives_whole() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn usage_that_jumps_past_a_grant_asks_for_what_it_needs() {
+async fn usage_that_jumps_past_a_grant_asks_for_what_it_needs(over: Deployment) {
     for kind in KINDS {
         let script = Script { reasoning_tokens: 1_500, hidden_reasoning: true, ..Script::tokens(12, 1_700) };
-        let ended = whole_stream(kind, script).await;
+        let ended = whole_stream(over, kind, script).await;
         assert_eq!((ended.tokens(), ended.finish_reasons()), (200, vec!["stop"]), "{kind}");
         assert_eq!(ended.cost(), cost_of(12, 1_700), "{kind}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit() {
+async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit(over: Deployment) {
     for kind in KINDS {
-        let stack = of_kind(kind).await;
+        let stack = of_kind(over, kind).await;
         let limit = cost_of(1_000, 5_000);
         let key = stack.key_limited(limit).await;
         let script = Script { event_tokens: 20_000, ..Script::tokens(12, 20_000) };
@@ -89,10 +116,9 @@ async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once() {
+async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once(over: Deployment) {
     // Its kind reports no progress.
-    let stack = of_kind("openai").await;
+    let stack = of_kind(over, "openai").await;
     let limit = cost_of(2_000, 30_000);
     let key = stack.key_limited(limit).await;
     let script = Script { reasoning_tokens: 6_000, hidden_reasoning: true, ..Script::tokens(30, 6_010) };
@@ -119,11 +145,10 @@ async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_
     assert!(complete > 0, "some can be paid");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn reasoning_that_is_reported_beside_the_completion_is_billed() {
+async fn reasoning_that_is_reported_beside_the_completion_is_billed(over: Deployment) {
     let style = Style { reasoning_beside: true, ..Style::default() };
     for kind in KINDS {
-        let stack = of_kind(kind).await;
+        let stack = of_kind(over, kind).await;
         let key = stack.key().await;
         let script =
             Script { reasoning_tokens: 386, hidden_reasoning: true, style, ..Script::tokens(12, 387) };
@@ -134,10 +159,9 @@ async fn reasoning_that_is_reported_beside_the_completion_is_billed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_stream_that_says_its_usage_but_not_that_it_is_done_ends_complete_within_seconds() {
+async fn a_stream_that_says_its_usage_but_not_that_it_is_done_ends_complete_within_seconds(over: Deployment) {
     for kind in KINDS {
-        let stack = of_kind(kind).await;
+        let stack = of_kind(over, kind).await;
         let key = stack.key().await;
         let began = Instant::now();
         let script = Script::tokens(12, 20).fault(Fault::StallBeforeDone);
@@ -148,9 +172,8 @@ async fn a_stream_that_says_its_usage_but_not_that_it_is_done_ends_complete_with
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_template_that_adds_more_than_assumed_is_covered_from_the_next_request_on() {
-    let stack = of_kind("openai").await;
+async fn a_template_that_adds_more_than_assumed_is_covered_from_the_next_request_on(over: Deployment) {
+    let stack = of_kind(over, "openai").await;
     let key = stack.key().await;
     let script = Script::tokens(5_000, 5);
     let call = |key| stack.call(key, script.clone()).with("max_tokens", 5);

@@ -85,3 +85,24 @@ async fn a_bound_that_the_largest_body_cannot_keep_is_refused_at_start() {
     let log = Server::refuses(&Settings::all_in_one(data.path(), env)).await;
     assert!(log.contains("FAREGATE_MAX_PROMPTS_MIB: is less than twice FAREGATE_MAX_BODY_MIB"), "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_answer_of_80_mib_arrives_and_is_billed() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = Script { padding_mib: 80, ..Script::tokens(12, 40) };
+    let answer = stack.call(&key, script).send().await;
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 40)), "{answer}");
+    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage_at_its_end() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = Script { padding_mib: 300, ..Script::tokens(12, 40) };
+    let answer = stack.call(&key, script).send().await;
+    assert_eq!(answer.assert_error(502, "upstream_error").header("x-should-retry"), "false");
+    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "what was generated is billed");
+    assert_eq!(stack.used(&key).await, cost_of(12, 40));
+}

@@ -203,7 +203,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
         Fault::KillGateway(which) => {
             stack.kill_gateway(which);
             sleep(lasts).await;
-            stack.gateways[which].restart().await;
+            stack.gateways[which].restart_supervised().await;
         }
         Fault::HangKeyService(which) => {
             stack.key_services[which].hang();
@@ -213,7 +213,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
         Fault::KillKeyService(which) => {
             stack.key_services[which].kill();
             sleep(lasts).await;
-            stack.key_services[which].restart().await;
+            stack.key_services[which].restart_supervised().await;
         }
         Fault::HangRedis => {
             stack.redis().hang();
