@@ -1,7 +1,9 @@
 //! The public routes.
 
 mod chat;
+mod cors;
 mod describe;
+mod front;
 mod observe;
 mod openapi;
 mod passthrough;
@@ -10,25 +12,19 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Request, State},
-    http::{HeaderName, header},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
+    http::HeaderName,
+    middleware,
     routing::{any, get, post},
 };
 use shared::{
     catalog::Catalog,
     clock::Clock,
-    error::{ApiError, Code},
-    http::{
-        X_REQUEST_ID, X_SHOULD_RETRY, bearer, catch_panics, hear_out, method_not_allowed, request_id,
-        unknown_url,
-    },
+    error::ApiError,
+    http::{bearer, catch_panics, method_not_allowed, unknown_url},
     key::{Class, Prefix},
     refusal::Refusal,
 };
 use tokio_util::sync::CancellationToken;
-use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
 
 use crate::{generation::Generator, prompt_budget::PromptBudget};
 
@@ -52,15 +48,10 @@ pub(crate) struct App {
     pub(crate) draining: CancellationToken,
 }
 
-/// The public routes.
+/// The public routes, behind their front.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let cors = CorsLayer::new()
-        .allow_origin(Any)
-        .allow_headers(AllowHeaders::mirror_request())
-        .allow_methods(AllowMethods::mirror_request())
-        .expose_headers([X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS]);
     let public = Router::new()
-        .route("/v1/chat/completions", post(chat::create))
+        .route(CHAT, post(chat::create))
         .route("/v1/models", get(describe::models))
         .route("/v1/models/{id}", get(describe::model))
         .route("/v1", get(describe::service))
@@ -68,39 +59,28 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/health", get(describe::health))
         .route("/openapi.json", get(openapi::describe))
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(cors);
+        .layer(cors::layer());
     let management = Router::new().route("/v1/management/{*rest}", any(passthrough::forward));
-    Router::new()
+    let routes = Router::new()
         .merge(public)
         .merge(management)
         .fallback(unknown_url)
         .layer(catch_panics())
         .layer(middleware::from_fn(observe::observe))
-        .layer(middleware::from_fn_with_state(app.clone(), refuse_while_draining))
-        .layer(middleware::from_fn_with_state(app.clock.clone(), request_id))
-        .layer(middleware::from_fn(hear_out))
-        .with_state(app)
+        .with_state(app.clone());
+    Router::new().fallback_service(Front::new(app, routes))
 }
+
+/// The route of chat requests.
+const CHAT: &str = "/v1/chat/completions";
 
 /// The generation of a chat response, also its billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
 /// The value that `max_tokens` was lowered to, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
+use front::Front;
 pub(crate) use passthrough::Management;
-
-/// Middleware: refuses requests while the gateway drains.
-async fn refuse_while_draining(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if !app.draining.is_cancelled() {
-        return next.run(request).await;
-    }
-    let mut response = match request.uri().path() {
-        "/health" => describe::draining(),
-        _ => ApiError::new(Code::Overloaded, "This gateway is shutting down; try again.").into_response(),
-    };
-    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
-    response
-}
 
 /// The presented key, if it can be an API key at all. For another one the key-service is asked for the reason to give.
 async fn credential(app: &App, request_headers: &http::HeaderMap) -> Result<String, ApiError> {

@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     clock::Clock,
     error::ApiError,
-    http::{catch_panics, hear_out, method_not_allowed, ok, request_id, unknown_url},
+    http::{catch_panics, drain_unread, method_not_allowed, ok, request_id, unknown_url},
     ids::RequestId,
     wire::KEYS,
 };
@@ -54,7 +54,7 @@ pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Rout
         .layer(middleware::map_response(no_store))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))
         .layer(middleware::from_fn_with_state(clock, request_id))
-        .layer(middleware::from_fn(hear_out))
+        .layer(middleware::from_fn(drain_unread))
 }
 
 async fn list(

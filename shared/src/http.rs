@@ -26,7 +26,7 @@ use crate::{
 
 mod unread;
 
-pub use unread::hear_out;
+pub use unread::{drain_unread, drain_unread_body};
 
 /// The id of every response, made by us.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -30,12 +30,17 @@ const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// `POST /v1/chat/completions`
+/// The route behind the front, which takes `POST` itself: other methods and preflights find their answers here.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(request): Extension<RequestId>,
     http: Request,
 ) -> Result<Response, ApiError> {
+    answer(app, request, http).await
+}
+
+/// `POST /v1/chat/completions`
+pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> Result<Response, ApiError> {
     let (parts, body) = http.into_parts();
     let credential = credential(&app, &parts.headers).await?;
     let trusted = content_length(&parts.headers).is_none_or(|length| length > SMALL_BODY);

@@ -1,7 +1,7 @@
 //! Counts every response, and logs one line for each that has none yet.
 
 use axum::{
-    extract::{MatchedPath, Request},
+    extract::{Extension, MatchedPath, Request},
     http::Method,
     middleware::Next,
     response::Response,
@@ -14,23 +14,32 @@ use tokio::time::Instant;
 pub(super) struct AlreadyLogged;
 
 /// Middleware: counts and logs.
-pub(super) async fn observe(request: Request, next: Next) -> Response {
-    let began = Instant::now();
+pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
-    let id = request.extensions().get::<RequestId>().copied();
     // The route's pattern, not its path: labels are few.
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let route = route.unwrap_or_else(|| "none".into());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    observed(id, method, route, next.run(request)).await
+}
+
+/// Counts and logs the answer to a request.
+pub(super) async fn observed(
+    id: RequestId,
+    method: Method,
+    route: &str,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let began = Instant::now();
     let in_flight = metrics::gauge!("gateway_inflight_requests");
     in_flight.increment(1);
-    let response = next.run(request).await;
+    let response = answer.await;
     in_flight.decrement(1);
     let status = response.status().as_u16();
     if response.extensions().get::<AlreadyLogged>().is_none() {
-        let (request, took) = (id.map(tracing::field::display), began.elapsed());
-        tracing::info!(request, %method, route, status, milliseconds = took.as_millis(), "answered");
+        let took = began.elapsed();
+        tracing::info!(request = %id, %method, route, status, milliseconds = took.as_millis(), "answered");
     }
-    let method = label(&method);
+    let (route, method) = (route.to_owned(), label(&method));
     metrics::counter!("gateway_http_requests_total", "route" => route, "method" => method, "status" => status.to_string())
         .increment(1);
     response

@@ -1,4 +1,4 @@
-//! What becomes of a body that nobody reads.
+//! Bodies of requests that no handler reads to their end.
 
 use std::{
     pin::Pin,
@@ -17,20 +17,24 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// How long, and how much, is still read of a body that nobody wants.
+/// The time, and the bytes, for which such a body is still read.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// Middleware: what no handler reads of a request's body is thrown away, within bounds. A connection that is closed on
-/// unread bytes is reset, which takes the answer from clients that send all they have before they listen.
-pub async fn hear_out(request: Request, next: Next) -> Response {
-    next.run(request.map(|body| Body::new(HeardOut(Some(body))))).await
+/// A body of which the rest is read and thrown away, within bounds, when it is dropped before its end. A connection that is
+/// closed on unread bytes is reset, which takes the answer from clients that send all they have before they read.
+pub fn drain_unread_body(body: Body) -> Body {
+    Body::new(Drained(Some(body)))
 }
 
-/// A body that is read on when it is dropped before its end.
-struct HeardOut(Option<Body>);
+/// Middleware: drains what no handler reads of a request's body.
+pub async fn drain_unread(request: Request, next: Next) -> Response {
+    next.run(request.map(drain_unread_body)).await
+}
 
-impl HttpBody for HeardOut {
+struct Drained(Option<Body>);
+
+impl HttpBody for Drained {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -55,7 +59,7 @@ impl HttpBody for HeardOut {
     }
 }
 
-impl Drop for HeardOut {
+impl Drop for Drained {
     fn drop(&mut self) {
         let Some(mut body) = self.0.take().filter(|body| !body.is_end_stream()) else { return };
         let thrown_away = async move {
@@ -107,7 +111,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_no_handler_reads_is_read_all_the_same() {
-        let app = Router::new().route("/", post(async || "no")).layer(axum::middleware::from_fn(hear_out));
+        let app =
+            Router::new().route("/", post(async || "no")).layer(axum::middleware::from_fn(drain_unread));
         let taken = Arc::default();
         let request = Request::post("/").body(Body::new(Frames(3, Arc::clone(&taken)))).unwrap();
         assert_eq!(app.oneshot(request).await.unwrap().status(), 200);

@@ -1,0 +1,96 @@
+//! The front of the public routes: what is done for every request, and a straight way for chat requests.
+//!
+//! A router clones its routes and layers for every request, and each layer polls the next. For chat requests, which are nearly
+//! all there are, this took a fifth of the gateway's instructions.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderValue, Method, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::FutureExt;
+use shared::{
+    error::{ApiError, Code},
+    http::{X_REQUEST_ID, drain_unread_body},
+    ids::RequestId,
+};
+use tower::{Service, ServiceExt};
+
+use super::{App, CHAT, chat, cors, describe, observe::observed};
+
+/// The front, as a service. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Front(Arc<Behind>);
+
+struct Behind {
+    app: Arc<App>,
+    routes: Router,
+}
+
+impl Front {
+    /// The front of these routes.
+    pub(super) fn new(app: Arc<App>, routes: Router) -> Self {
+        Self(Arc::new(Behind { app, routes }))
+    }
+}
+
+impl Service<Request> for Front {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        Box::pin(answer(self.0.clone(), request))
+    }
+}
+
+/// Answers a request under an id of ours. Of its body, what no handler reads is drained.
+async fn answer(behind: Arc<Behind>, request: Request) -> Result<Response, Infallible> {
+    let id = RequestId::generate(&*behind.app.clock);
+    let mut request = request.map(drain_unread_body);
+    let mut response = if behind.app.draining.is_cancelled() {
+        refuse_while_draining(&request)
+    } else if request.method() == Method::POST && request.uri().path() == CHAT {
+        observed(id, request.method().clone(), CHAT, create_chat(behind.app.clone(), id, request)).await
+    } else {
+        request.extensions_mut().insert(id);
+        let Ok(response) = behind.routes.clone().oneshot(request).await;
+        response
+    };
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    Ok(response)
+}
+
+/// A chat request, with what its route has around it: CORS, and panics as answers.
+async fn create_chat(app: Arc<App>, id: RequestId, request: Request) -> Response {
+    let created = AssertUnwindSafe(chat::answer(app, id, request)).catch_unwind().await;
+    let created = created.unwrap_or_else(|_| Err(ApiError::internal()));
+    let mut response = created.unwrap_or_else(IntoResponse::into_response);
+    cors::allow(response.headers_mut());
+    response
+}
+
+/// The answer while the gateway drains.
+fn refuse_while_draining(request: &Request) -> Response {
+    let mut response = match request.uri().path() {
+        "/health" => describe::draining(),
+        _ => ApiError::new(Code::Overloaded, "This gateway is shutting down; try again.").into_response(),
+    };
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
