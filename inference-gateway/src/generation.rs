@@ -6,6 +6,7 @@
 mod authorize;
 mod dispatch;
 mod log;
+mod model_metrics;
 mod streamed;
 mod whole;
 
@@ -32,6 +33,7 @@ use crate::{
 use authorize::Authorized;
 use dispatch::Reached;
 use log::GenerationLog;
+pub(crate) use model_metrics::Metrics;
 
 /// Makes generations; one a worker.
 pub(crate) struct Generator {
@@ -47,6 +49,8 @@ pub(crate) struct Generator {
     pub(crate) running: TaskTracker,
     /// Cancelled when the generations that still run have to end.
     pub(crate) cut: CancellationToken,
+    /// The metrics of every model.
+    pub(crate) metrics: Arc<Metrics>,
     /// The time that a client may take nothing of its stream before it counts as gone.
     pub(crate) client_stall: Duration,
     /// The time that an upstream may take to begin its answer.
@@ -150,7 +154,7 @@ impl Generator {
         {
             log.outcome = error.code.as_str();
         }
-        log.write(&job.model);
+        log.write(&job.model, &self.metrics);
         started
     }
 

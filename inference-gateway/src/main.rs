@@ -71,7 +71,7 @@ struct Arguments {
     admin_listen: SocketAddr,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     exit(run(Arguments::parse()).await)
 }

@@ -20,7 +20,7 @@ use tonic::transport::Endpoint;
 
 use crate::{
     config::Options,
-    generation::Generator,
+    generation::{Generator, Metrics},
     hold::{Holds, Spool},
     http::{App, Management, router},
     keys::{Keys, Peers, connect},
@@ -100,6 +100,7 @@ impl Server {
         let management = Arc::new(Management::new(parts.key_service_http, tls));
         let prompts = PromptBudget::new(options.max_prompts_bytes()?);
         let slots = Arc::new(Semaphore::new(options.max_in_flight as usize));
+        let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
         let (draining, cut, close) =
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
@@ -119,6 +120,7 @@ impl Server {
                 http: http_client(),
                 running: running.clone(),
                 cut: cut.clone(),
+                metrics: metrics.clone(),
                 client_stall: options.client_stall(),
                 answer_deadline: options.answer_deadline(),
             });

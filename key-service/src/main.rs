@@ -58,7 +58,7 @@ struct Arguments {
     command: Option<cli::Command>,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     exit(run(Arguments::parse()).await)
 }

@@ -10,7 +10,7 @@ use shared::{
 };
 use tokio::time::Instant;
 
-use super::Job;
+use super::{Job, model_metrics::Metrics};
 
 /// The facts of one generation.
 pub(super) struct GenerationLog {
@@ -22,7 +22,7 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// `ok`, or the way in which it ended else.
+    /// [`OK`](super::model_metrics::OK), or the way in which it ended else.
     pub(super) outcome: &'static str,
 }
 
@@ -47,10 +47,12 @@ impl GenerationLog {
         self.first_token.get_or_insert(self.began.elapsed());
     }
 
-    /// Writes the log line and counts the metrics, named as the GenAI semantic conventions name them.
-    pub(super) fn write(&self, model: &str) {
+    /// Writes the log line and counts the metrics.
+    pub(super) fn write(&self, model: &str, metrics: &Metrics) {
         let took = self.began.elapsed();
-        self.count(model, took);
+        if let Some(metrics) = metrics.model(model) {
+            metrics.record(self.outcome, took, self.first_token, self.usage);
+        }
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(
@@ -69,26 +71,5 @@ impl GenerationLog {
             duration_ms = millis(took),
             "chat",
         );
-    }
-
-    fn count(&self, model: &str, took: Duration) {
-        let label = || model.to_owned();
-        metrics::histogram!("gen_ai_server_request_duration", "model" => label(), "outcome" => self.outcome)
-            .record(took);
-        if let Some(first) = self.first_token {
-            metrics::histogram!("gen_ai_server_time_to_first_token", "model" => label()).record(first);
-            let rest = u32::try_from(self.usage.completion.saturating_sub(1)).unwrap_or(u32::MAX);
-            if let Some(each) = took.saturating_sub(first).checked_div(rest) {
-                metrics::histogram!("gen_ai_server_time_per_output_token", "model" => label()).record(each);
-            }
-        }
-        let Usage { prompt, cached, completion } = self.usage;
-        for (kind, tokens) in [("input", prompt), ("cached_input", cached), ("output", completion)] {
-            if tokens > 0 {
-                let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-                metrics::histogram!("gen_ai_client_token_usage", "model" => label(), "type" => kind)
-                    .record(tokens);
-            }
-        }
     }
 }

@@ -15,7 +15,7 @@ use shared::{
 };
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog};
+use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK};
 use crate::{
     client::{Client, Pipe, StreamBody},
     domain::{
@@ -332,7 +332,7 @@ impl Stream {
             log.charge = hold.capture(usage, estimated).await;
         }
         log.outcome = match &end {
-            End::Complete => "ok",
+            End::Complete => OK,
             End::GrantUsedUp => "grant_used_up",
             End::ClientGone => "client_gone",
             End::Failed(error) => error.code.as_str(),
@@ -345,7 +345,7 @@ impl Stream {
             }
             End::Failed(error) => meter.fail(error),
         }
-        log.write(&job.model);
+        log.write(&job.model, &generator.metrics);
         if !matches!(end, End::ClientGone) {
             write_last(&generator, &pipe, &mut meter).await;
         }

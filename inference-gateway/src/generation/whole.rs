@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use shared::error::{ApiError, Code};
 use tokio::time::timeout;
 
-use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog};
+use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK};
 use crate::{
     domain::{
         answer::{Completion, Reported},
@@ -61,7 +61,7 @@ pub(super) async fn run(
     log.usage = usage.tokens;
     log.charge = hold.capture(usage.tokens, estimated).await;
     let cost = log.charge.map(|charge| charge.charged);
-    log.outcome = "ok";
+    log.outcome = OK;
     let body = AnswerBody::Whole(completion.write(job.generation(), usage, cost));
     Ok(Started { max_tokens: job.lowered(max_tokens), body })
 }

@@ -14,10 +14,11 @@ use std::{
 use axum::{
     Router,
     extract::Request,
-    http::{HeaderValue, Method, header},
+    http::{HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
+use metrics::Counter;
 use shared::{
     error::{ApiError, Code},
     http::{X_REQUEST_ID, drain_unread_body},
@@ -25,7 +26,10 @@ use shared::{
 };
 use tower::{Service, ServiceExt};
 
-use super::{App, CHAT, chat, cors, describe, observe::observed};
+use super::{
+    App, CHAT, chat, cors, describe,
+    observe::{Observed, answers},
+};
 
 /// The front, as a service. Cheap to clone.
 #[derive(Clone)]
@@ -34,12 +38,14 @@ pub(super) struct Front(Arc<Behind>);
 struct Behind {
     app: Arc<App>,
     routes: Router,
+    chats_served: Counter,
 }
 
 impl Front {
     /// The front of these routes.
     pub(super) fn new(app: Arc<App>, routes: Router) -> Self {
-        Self(Arc::new(Behind { app, routes }))
+        let chats_served = answers(CHAT, &Method::POST, StatusCode::OK);
+        Self(Arc::new(Behind { app, routes, chats_served }))
     }
 }
 
@@ -64,7 +70,8 @@ async fn answer(behind: Arc<Behind>, request: Request) -> Result<Response, Infal
     let mut response = if behind.app.draining.is_cancelled() {
         refuse_while_draining(&request)
     } else if request.method() == Method::POST && request.uri().path() == CHAT {
-        observed(id, request.method().clone(), CHAT, create_chat(behind.app.clone(), id, request)).await
+        let observed = Observed { route: CHAT, served: Some(&behind.chats_served) };
+        observed.answer(id, Method::POST, create_chat(behind.app.clone(), id, request)).await
     } else {
         request.extensions_mut().insert(id);
         let Ok(response) = behind.routes.clone().oneshot(request).await;

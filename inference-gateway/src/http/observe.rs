@@ -2,10 +2,11 @@
 
 use axum::{
     extract::{Extension, MatchedPath, Request},
-    http::Method,
+    http::{Method, StatusCode},
     middleware::Next,
     response::Response,
 };
+use metrics::Counter;
 use shared::ids::RequestId;
 use tokio::time::Instant;
 
@@ -19,30 +20,47 @@ pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Reques
     // The route's pattern, not its path: labels are few.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    observed(id, method, route, next.run(request)).await
+    Observed { route, served: None }.answer(id, method, next.run(request)).await
 }
 
-/// Counts and logs the answer to a request.
-pub(super) async fn observed(
-    id: RequestId,
-    method: Method,
-    route: &str,
-    answer: impl Future<Output = Response>,
-) -> Response {
-    let began = Instant::now();
-    let in_flight = metrics::gauge!("gateway_inflight_requests");
-    in_flight.increment(1);
-    let response = answer.await;
-    in_flight.decrement(1);
-    let status = response.status().as_u16();
-    if response.extensions().get::<AlreadyLogged>().is_none() {
-        let took = began.elapsed();
-        tracing::info!(request = %id, %method, route, status, milliseconds = took.as_millis(), "answered");
+/// A route whose answers are counted and logged.
+pub(super) struct Observed<'a> {
+    /// The route's pattern.
+    pub(super) route: &'a str,
+    /// The counter of answers 200 to `POST`, where it was looked up before: a lookup costs more than counting.
+    pub(super) served: Option<&'a Counter>,
+}
+
+/// The counter of answers by route, method and status.
+pub(super) fn answers(route: &str, method: &Method, status: StatusCode) -> Counter {
+    let (route, method) = (route.to_owned(), label(method));
+    metrics::counter!("gateway_http_requests_total", "route" => route, "method" => method, "status" => status.as_str().to_owned())
+}
+
+impl Observed<'_> {
+    /// Counts and logs the answer to a request.
+    pub(super) async fn answer(
+        self,
+        id: RequestId,
+        method: Method,
+        answer: impl Future<Output = Response>,
+    ) -> Response {
+        let began = Instant::now();
+        let in_flight = metrics::gauge!("gateway_inflight_requests");
+        in_flight.increment(1);
+        let response = answer.await;
+        in_flight.decrement(1);
+        let status = response.status();
+        if response.extensions().get::<AlreadyLogged>().is_none() {
+            let (route, status, took) = (self.route, status.as_u16(), began.elapsed());
+            tracing::info!(request = %id, %method, route, status, milliseconds = took.as_millis(), "answered");
+        }
+        match self.served.filter(|_| status == StatusCode::OK) {
+            Some(served) => served.increment(1),
+            None => answers(self.route, &method, status).increment(1),
+        }
+        response
     }
-    let (route, method) = (route.to_owned(), label(&method));
-    metrics::counter!("gateway_http_requests_total", "route" => route, "method" => method, "status" => status.to_string())
-        .increment(1);
-    response
 }
 
 /// A method as a label: what clients make up counts as one.
