@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use shared::rpc::{
@@ -164,10 +164,15 @@ async fn answer_frame(
                 ids.push(call.id);
                 calls.push(checked);
             }
-            Err(malformed) => answers.push(answer_of(call.id, Err(refused(&malformed)))),
+            Err(malformed) => {
+                let failure = refused(&malformed);
+                log([&failure]);
+                answers.push(answer_of(call.id, Err(failure)));
+            }
         }
     }
     let answered = service.handle(calls).await;
+    log(answered.iter().filter_map(|answer| answer.as_ref().err()));
     answers.extend(ids.into_iter().zip(answered).map(|(id, answer)| answer_of(id, answer)));
     Ok(answers)
 }
@@ -175,9 +180,7 @@ async fn answer_frame(
 fn answer_of(id: u64, answer: Result<Answer, Failure>) -> v1::Answer {
     let response = match answer {
         Ok(answer) => answer.to_message(),
-        Err(failure) => {
-            log(&failure);
-            let Failure { code, message } = failure;
+        Err(Failure { code, message }) => {
             answer::Response::Failure(v1::Failure { code: code.into(), message })
         }
     };
@@ -186,7 +189,7 @@ fn answer_of(id: u64, answer: Result<Answer, Failure>) -> v1::Answer {
 
 /// A failure as a status.
 fn status(failure: &Failure) -> Status {
-    log(failure);
+    log([failure]);
     let details = ErrorDetails::with_error_info(reason(failure.code), ERROR_DOMAIN, []);
     Status::with_error_details(failure.code, failure.message.clone(), details)
 }
@@ -215,6 +218,13 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-fn log(failure: &Failure) {
-    tracing::warn!(error = %failure, reason = reason(failure.code), "a call failed");
+/// Logs the failures of a frame: one line for each reason, since a store that is away fails all of its calls.
+fn log<'a>(failures: impl IntoIterator<Item = &'a Failure>) {
+    let mut by_reason: BTreeMap<&str, (&Failure, usize)> = BTreeMap::new();
+    for failure in failures {
+        by_reason.entry(reason(failure.code)).or_insert((failure, 0)).1 += 1;
+    }
+    for (reason, (failure, calls)) in by_reason {
+        tracing::warn!(error = %failure, reason, calls, "calls failed");
+    }
 }
