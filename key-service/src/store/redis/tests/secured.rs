@@ -16,7 +16,7 @@ use crate::store::{
     },
 };
 
-/// All that the store asks for, as README.md names it; `+waitaof` as well where the server has that.
+/// All that the store asks for, as docs/operating.md names it; `+waitaof` as well where the server has that.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get";
 
 /// An authority and what it signed, as files for a server and as texts for us.
