@@ -22,6 +22,7 @@ pub mod secret;
 pub mod serve;
 pub mod spool;
 pub mod telemetry;
+pub mod text;
 pub mod time;
 pub mod tokens;
 pub mod wire;

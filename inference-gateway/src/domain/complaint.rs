@@ -26,6 +26,9 @@ const TOO_LONG: [&str; 13] = [
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
 
+/// Bytes of an error that is read: as a tree it takes many times as much memory. Longer ones say nothing.
+pub(crate) const MAX_COMPLAINT_BYTES: usize = 64 << 10;
+
 /// What an upstream says of its error; empty where it says nothing that can be read. It may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Complaint {
@@ -59,6 +62,9 @@ impl Complaint {
     /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
     /// Inference; `{"detail":"…"}` or a list of them: FastAPI).
     pub(crate) fn read(body: &[u8]) -> Self {
+        if body.len() > MAX_COMPLAINT_BYTES {
+            return Self::default();
+        }
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = if value["error"].is_object() { &value["error"] } else { &value };
         let detail = &value["detail"];

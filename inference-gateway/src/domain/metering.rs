@@ -30,6 +30,8 @@ pub(crate) struct StreamMeter {
     reasoning: u64,
     /// True if anything was generated.
     begun: bool,
+    /// Events with data that came.
+    events: u64,
     out: BytesMut,
 }
 
@@ -63,6 +65,7 @@ impl StreamMeter {
             blocked: None,
             reasoning: 0,
             begun: false,
+            events: 0,
             out: BytesMut::new(),
         }
     }
@@ -153,6 +156,11 @@ impl StreamMeter {
         (self.counter.usage(), self.counter.is_estimate())
     }
 
+    /// Events with data that came so far: comments, which keep a connection alive, are none.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
+    }
+
     /// Returns whether there are bytes for the client.
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty()
@@ -192,6 +200,7 @@ impl StreamMeter {
                 Ok(data) => data,
                 Err(e) => return Some(StreamEnd::Broken(e.to_string())),
             };
+            self.events += 1;
             match self.event(data, false) {
                 Step::Delivered => {}
                 Step::Blocked => return None,

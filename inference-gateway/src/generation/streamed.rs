@@ -177,12 +177,16 @@ impl Stream {
 
     /// Takes what the upstream sent, or its end.
     fn read(&mut self, piece: Option<Result<bytes::Bytes, hyper::Error>>) -> Option<End> {
-        self.read_at = Instant::now();
+        let events = self.meter.events();
         let end = match piece {
             Some(Ok(piece)) => self.meter.push(piece),
             Some(Err(e)) => Some(self.meter.upstream_ended(Some(e.to_string()))),
             None => Some(self.meter.upstream_ended(None)),
         };
+        // Comments alone, and pieces of an event without end, are silence.
+        if self.meter.events() > events {
+            self.read_at = Instant::now();
+        }
         self.metered(end)
     }
 

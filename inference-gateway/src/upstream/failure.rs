@@ -6,17 +6,21 @@ use http::Response;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use shared::error::{ApiError, Code};
+use shared::{
+    error::{ApiError, Code},
+    text::{cut, shown},
+};
 
 use crate::domain::{
-    complaint::{Complaint, Verdict},
+    complaint::{Complaint, MAX_COMPLAINT_BYTES, Verdict},
     routing::Outcome,
 };
 
-/// The largest error body that is read.
-const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// Characters of an upstream's words in a log line.
+const MAX_LOGGED_CHARS: usize = 200;
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,13 +77,14 @@ impl Failure {
     }
 }
 
-/// What the log is told: no word that may be a prompt's.
+/// What the log is told: no word that may be a prompt's, and an upstream's own without the characters that could forge a
+/// line or command a terminal.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
         match self {
             Self::Unreachable(reason) | Self::HungUp(reason) | Self::Broken(reason) => {
-                write!(f, ": {reason}")
+                write!(f, ": {}", shown(reason, MAX_LOGGED_CHARS))
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
             Self::Overloaded | Self::Timeout => Ok(()),
@@ -119,7 +124,7 @@ pub(super) fn of_connection(error: &legacy::Error) -> Failure {
 /// Reads an error response.
 pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &str) -> Failure {
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
+    let body = Limited::new(response.into_body(), MAX_COMPLAINT_BYTES).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     of_complaint(&Complaint::read(&body), status, upstream_model)
 }
@@ -130,19 +135,19 @@ pub(crate) fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
 }
 
 fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Failure {
-    let shown = |otherwise: &str| match complaint.for_client(status, upstream_model) {
+    let message = |otherwise: &str| match complaint.for_client(status, upstream_model) {
         None => otherwise.to_owned(),
-        Some(message) => shorten(&message),
+        Some(message) => cut(&message, MAX_MESSAGE_CHARS).to_owned(),
     };
     match complaint.verdict(status) {
         Verdict::TooLong => {
             let message =
-                shown("The prompt, with the output it asks for, is longer than the model's context.");
+                message("The prompt, with the output it asks for, is longer than the model's context.");
             Failure::Refused(ApiError::at(Code::ContextLengthExceeded, "messages", message))
         }
         Verdict::Invalid => Failure::Refused(ApiError::new(
             Code::InvalidValue,
-            shown("The model refused the request as invalid."),
+            message("The model refused the request as invalid."),
         )),
         Verdict::TooLarge => {
             Failure::Refused(ApiError::new(Code::RequestTooLarge, "The request is too large for the model."))
@@ -150,10 +155,24 @@ fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Fai
         Verdict::Overloaded => Failure::Overloaded,
         Verdict::Timeout => Failure::Timeout,
         // Its message may quote the prompt, and is kept out of the log.
-        Verdict::Broken => Failure::Broken(format!("status {status}, type \"{}\"", shorten(&complaint.kind))),
+        Verdict::Broken => {
+            Failure::Broken(format!("status {status}, type \"{}\"", shown(&complaint.kind, MAX_LOGGED_CHARS)))
+        }
     }
 }
 
-fn shorten(text: &str) -> String {
-    text.chars().take(MAX_MESSAGE_CHARS).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstreams_words_forge_no_line_of_the_log() {
+        let kind = "x\n2026-01-01 INFO all is well\u{1b}[2J\u{202e}".repeat(100);
+        let complaint = Complaint { kind, ..Complaint::default() };
+        for failure in [of_complaint(&complaint, 500, "m"), Failure::Unreachable("a\r\nb".into())] {
+            let logged = failure.to_string();
+            assert!(!logged.contains(|c: char| shared::text::is_control(c)), "{logged}");
+            assert!(logged.chars().count() < 300, "{logged}");
+        }
+    }
 }

@@ -17,6 +17,9 @@ use super::{parts::Spelled, put, put_number};
 /// Log probability that the API gives to tokens that are very unlikely; stands where a server has no number.
 const VERY_UNLIKELY: &str = "-9999.0";
 
+/// Characters of a log probability: floats are spelled with 25 at most.
+const MAX_DIGITS: usize = 32;
+
 #[derive(Deserialize)]
 struct Logprobs<'a> {
     #[serde(borrow)]
@@ -93,12 +96,19 @@ impl<'de> Visitor<'de> for Tokens<'_> {
     }
 }
 
+/// Returns whether a value is a number that every reader of JSON can hold.
+fn is_finite(value: &RawValue) -> bool {
+    Kind::of(value) == Kind::Number
+        && value.get().len() <= MAX_DIGITS
+        && value.get().parse::<f64>().is_ok_and(f64::is_finite)
+}
+
 impl TokenLogprob<'_> {
     fn write(&self, alternatives: bool, out: &mut BytesMut) {
         put(out, r#"{"token":"#);
-        put(out, self.token.0);
+        self.token.write(out);
         put(out, r#","logprob":"#);
-        let number = self.logprob.filter(|raw| Kind::of(raw) == Kind::Number);
+        let number = self.logprob.filter(|raw| is_finite(raw));
         put(out, number.map_or(VERY_UNLIKELY, RawValue::get));
         put(out, r#","bytes":"#);
         self.write_bytes(out);

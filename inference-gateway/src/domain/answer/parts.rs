@@ -1,7 +1,12 @@
 //! What whole answers and chunks have in common: texts, tool calls, log probabilities.
 
+use std::{fmt, marker::PhantomData};
+
 use bytes::BytesMut;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
 use shared::json::{Kind, RawValue};
 
 use super::{
@@ -11,9 +16,12 @@ use super::{
 
 /// A JSON string as the upstream spelled it, quotes included.
 #[derive(Clone, Copy)]
-pub(super) struct Spelled<'a>(pub(super) &'a str);
+pub(super) struct Spelled<'a>(&'a str);
 
 impl<'a> Spelled<'a> {
+    /// No text.
+    pub(super) const EMPTY: Self = Self(r#""""#);
+
     /// The value, if it is a string.
     fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
@@ -24,10 +32,51 @@ impl<'a> Spelled<'a> {
         &self.0[1..self.0.len() - 1]
     }
 
+    /// Writes it. Halves of surrogate pairs that stand alone, which strict readers of JSON refuse, become replacement
+    /// characters.
+    pub(super) fn write(self, out: &mut BytesMut) {
+        let mut rest = self.0;
+        while let Some(at) = find_surrogate(rest) {
+            let (before, escape) = rest.split_at(at);
+            put(out, before);
+            let pair = is_high(escape) && escape[ESCAPE..].starts_with("\\u") && is_low(&escape[ESCAPE..]);
+            let length = if pair { 2 * ESCAPE } else { ESCAPE };
+            put(out, if pair { &escape[..length] } else { "\\ufffd" });
+            rest = &escape[length..];
+        }
+        put(out, rest);
+    }
+
     /// Bytes between the quotes.
     fn len(self) -> u64 {
         self.inner().len() as u64
     }
+}
+
+/// Bytes of an escape such as `\u00e9`.
+const ESCAPE: usize = 6;
+
+/// The place of the next escape of half a surrogate pair in a well-formed JSON text.
+fn find_surrogate(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(b'\\', &text.as_bytes()[from..])?;
+        if is_high(&text[at..]) || is_low(&text[at..]) {
+            return Some(at);
+        }
+        // A backslash and what it escapes, which may be another backslash; both are of one byte.
+        from = at + 2;
+    }
+}
+
+/// Returns whether a text begins with the escape of the first half of a pair.
+fn is_high(escape: &str) -> bool {
+    matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
+}
+
+/// Returns whether a text begins with the escape of the second half of a pair.
+fn is_low(escape: &str) -> bool {
+    matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..])
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Spelled<'a> {
@@ -54,7 +103,49 @@ pub(super) struct Said<'a> {
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
+}
+
+/// Choices in one list: more than can be asked for, as a chunk may bring several pieces of one.
+pub(super) const MAX_LISTED_CHOICES: usize = 64;
+/// Calls of tools in one message, or in one piece of it: more than any model makes.
+const MAX_CALLS: usize = 512;
+/// Bytes of the id or the name of a call as it is spelled: ids have some 40, and names are those of the request's tools.
+const MAX_NAME_BYTES: u64 = 1024;
+
+/// A list of so many elements at most. A longer one is refused: of `{}` alone, an event would have millions, each many times
+/// larger in memory.
+pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
+
+impl<T, const MOST: usize> Default for AtMost<T, MOST> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements<T, const MOST: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {MOST} elements")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<AtMost<T, MOST>, A::Error> {
+                let mut read = Vec::new();
+                while let Some(element) = elements.next_element()? {
+                    if read.len() == MOST {
+                        return Err(A::Error::custom("the list is too long"));
+                    }
+                    read.push(element);
+                }
+                Ok(AtMost(read))
+            }
+        }
+        deserializer.deserialize_seq(Elements(PhantomData))
+    }
 }
 
 impl<'a> Said<'a> {
@@ -84,12 +175,17 @@ impl<'a> Said<'a> {
     }
 
     fn functions(&self) -> impl Iterator<Item = &Function<'a>> {
-        self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref())
+        self.calls().iter().filter_map(|call| call.function.as_ref())
+    }
+
+    /// The calls of tools.
+    pub(super) fn calls(&self) -> &[ToolCall<'a>] {
+        self.tool_calls.as_ref().map_or(&[], |calls| &calls.0)
     }
 
     /// Returns whether nothing at all is said, not even an empty text.
     pub(super) fn is_nothing(&self) -> bool {
-        self.texts().next().is_none() && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
+        self.texts().next().is_none() && self.calls().is_empty()
     }
 }
 
@@ -97,7 +193,7 @@ impl<'a> Said<'a> {
 #[derive(Deserialize)]
 pub(super) struct ToolCall<'a> {
     index: Option<u64>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "short")]
     id: Option<Spelled<'a>>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
@@ -105,22 +201,32 @@ pub(super) struct ToolCall<'a> {
 
 #[derive(Deserialize)]
 struct Function<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "short")]
     name: Option<Spelled<'a>>,
     #[serde(borrow)]
     arguments: Option<Spelled<'a>>,
+}
+
+/// Reads an id or a name. They are kept while a stream goes on, and so have to be short.
+fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Spelled<'a>>, D::Error> {
+    let read = Option::<Spelled<'a>>::deserialize(deserializer)?;
+    if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
+        return Err(D::Error::custom("the id or the name of a call is too long"));
+    }
+    Ok(read)
 }
 
 impl ToolCall<'_> {
     /// Writes the call that stands at this place of a whole answer, with all its members.
     pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
         let function = self.function.as_ref();
-        let or = |text: Option<Spelled<'_>>, otherwise: &'static str, out: &mut BytesMut| {
-            put(out, text.map_or(otherwise, |text| text.0));
+        let or = |text: Option<Spelled<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
+            Some(text) => text.write(out),
+            None => put(out, otherwise),
         };
         put(out, r#"{"id":"#);
         match self.id {
-            Some(id) if id.len() > 0 => put(out, id.0),
+            Some(id) if id.len() > 0 => id.write(out),
             Some(_) | None => made.write(place as u64, out),
         }
         put(out, r#","type":"function","function":{"name":"#);
@@ -157,7 +263,7 @@ impl ToolCall<'_> {
         if piece.id != PieceId::Sent {
             put(out, r#","id":"#);
             match self.id.filter(|_| piece.id == PieceId::Upstream) {
-                Some(id) => put(out, id.0),
+                Some(id) => id.write(out),
                 None => made.write(piece.index, out),
             }
             put(out, r#","type":"function""#);
@@ -167,11 +273,11 @@ impl ToolCall<'_> {
             let name = function.name.filter(|_| piece.name_is_new);
             if let Some(name) = name {
                 put(out, r#""name":"#);
-                put(out, name.0);
+                name.write(out);
             }
             if let Some(arguments) = function.arguments {
                 put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
-                put(out, arguments.0);
+                arguments.write(out);
             }
             put(out, "}");
         }

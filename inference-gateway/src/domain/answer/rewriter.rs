@@ -7,7 +7,7 @@ use super::{
     Chunk, FinishReason, Generation, Reported,
     calls::{Calls, MadeIds},
     logprobs::put_logprobs,
-    parts::Said,
+    parts::{Said, Spelled},
     put, put_number,
     stream::Choice,
 };
@@ -162,24 +162,27 @@ fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, made: MadeI
 
 /// Writes a delta. The first of a choice has the role, and a text even where it is empty.
 fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
-    let content = delta.content.map(|text| text.0).or(first.then_some(r#""""#));
-    let role = first.then_some(r#""assistant""#);
+    let content = delta.content.or(first.then_some(Spelled::EMPTY));
     let texts = [
-        (r#""role":"#, role),
         (r#""content":"#, content),
-        (r#""reasoning_content":"#, delta.reasoning().map(|text| text.0)),
-        (r#""refusal":"#, delta.refusal.map(|text| text.0)),
+        (r#""reasoning_content":"#, delta.reasoning()),
+        (r#""refusal":"#, delta.refusal),
     ];
     let mut before = "{";
+    if first {
+        put(out, r#"{"role":"assistant""#);
+        before = ",";
+    }
     for (name, text) in texts {
         if let Some(text) = text {
             put(out, before);
             before = ",";
             put(out, name);
-            put(out, text);
+            text.write(out);
         }
     }
-    if let Some(calls) = delta.tool_calls.as_ref().filter(|calls| !calls.is_empty()) {
+    let calls = delta.calls();
+    if !calls.is_empty() {
         put(out, before);
         before = r#""tool_calls":["#;
         for (place, call) in calls.iter().enumerate() {

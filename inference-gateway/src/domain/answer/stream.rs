@@ -5,7 +5,7 @@ use shared::json::RawValue;
 
 use super::{
     FinishReason, Nonsense, Reported,
-    parts::{Said, Spelled},
+    parts::{AtMost, MAX_LISTED_CHOICES, Said, Spelled},
 };
 use crate::domain::{chat::MAX_CHOICES, complaint::Complaint};
 
@@ -43,7 +43,7 @@ pub(super) struct Choice<'a> {
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<RawChoice<'a>>>,
+    choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -77,7 +77,7 @@ impl<'a> Event<'a> {
             return Ok(Self::Failed(Complaint::read(payload)));
         }
         let mut choices = Vec::with_capacity(1);
-        for (place, choice) in raw.choices.unwrap_or_default().into_iter().enumerate() {
+        for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
             let index = choice.index.unwrap_or(place);
             if index >= usize::from(MAX_CHOICES) {
                 return Err(Nonsense::Choices);

@@ -1,3 +1,5 @@
+mod hostile;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::{

@@ -8,7 +8,7 @@ use super::{
     FinishReason, Generation, Nonsense, Reported,
     calls::MadeIds,
     logprobs::put_logprobs,
-    parts::{Said, Spelled},
+    parts::{AtMost, MAX_LISTED_CHOICES, Said, Spelled},
     put, put_number,
 };
 use crate::domain::chat::MAX_CHOICES;
@@ -29,7 +29,7 @@ pub(crate) struct Completion<'a> {
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<AtMost<Choice<'a>, MAX_LISTED_CHOICES>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -55,7 +55,7 @@ impl<'a> Completion<'a> {
         if raw.error.is_some() {
             return Err(Nonsense::Error);
         }
-        let choices = raw.choices.unwrap_or_default();
+        let choices = raw.choices.unwrap_or_default().0;
         if choices.is_empty() || choices.len() > usize::from(MAX_CHOICES) {
             return Err(Nonsense::Choices);
         }
@@ -101,6 +101,13 @@ impl<'a> Completion<'a> {
     }
 }
 
+fn put_or_null(text: Option<Spelled<'_>>, out: &mut BytesMut) {
+    match text {
+        Some(text) => text.write(out),
+        None => put(out, "null"),
+    }
+}
+
 impl Choice<'_> {
     fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
         let message = &self.message;
@@ -108,14 +115,15 @@ impl Choice<'_> {
         put(out, r#"{"index":"#);
         put_number(out, self.index.unwrap_or(place as u64));
         put(out, r#","message":{"role":"assistant","content":"#);
-        put(out, message.content.map_or("null", |text| text.0));
+        put_or_null(message.content, out);
         put(out, r#","refusal":"#);
-        put(out, message.refusal.map_or("null", |text| text.0));
+        put_or_null(message.refusal, out);
         if let Some(reasoning) = message.reasoning() {
             put(out, r#","reasoning_content":"#);
-            put(out, reasoning.0);
+            reasoning.write(out);
         }
-        if let Some(calls) = message.tool_calls.as_ref().filter(|calls| !calls.is_empty()) {
+        let calls = message.calls();
+        if !calls.is_empty() {
             let mut before = r#","tool_calls":["#;
             for (place, call) in calls.iter().enumerate() {
                 put(out, before);

@@ -129,3 +129,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn comments_and_pieces_of_events_are_no_events() {
+    let mut meter = meter(100, 100);
+    for comment in [&b": still here\n\n"[..], b"event: ping\n\n", b"\n\n", b"data:", b" {", b"\n"] {
+        assert!(meter.push(Bytes::copy_from_slice(comment)).is_none());
+        assert_eq!(meter.events(), 0);
+    }
+    assert!(meter.push(Bytes::from_static(b"data: }\n\n")).is_none());
+    assert_eq!(meter.events(), 1);
+}
