@@ -16,6 +16,7 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
+    http::ClientRequestId,
     ids::{GenerationId, RequestId},
     refusal::Refusal,
     tokens::Usage,
@@ -63,6 +64,8 @@ pub(crate) struct Job {
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
+    /// The client's own id of it, for the log.
+    pub(crate) client_request: Option<ClientRequestId>,
     /// The time of arrival, in seconds since 1970.
     pub(crate) created: i64,
     /// The presented key.

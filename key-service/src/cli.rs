@@ -12,6 +12,7 @@ use shared::{
     ids::{AccountId, ManagementKeyId},
     money::NanoUsd,
     secret::ExposeSecret,
+    text::is_control,
     time::Timestamp,
 };
 
@@ -305,7 +306,7 @@ fn write_json_object(out: &mut (dyn Write + Send), value: &impl Serialize) -> an
 /// A name that a listing can show on its line.
 fn name(text: &str) -> Result<String, String> {
     let blank = text.trim().is_empty() || text.trim() != text;
-    if blank || text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
+    if blank || text.chars().count() > MAX_NAME_CHARS || text.chars().any(is_control) {
         return Err(format!(
             "must be 1 to {MAX_NAME_CHARS} characters, without blanks around them and without control characters"
         ));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
@@ -13,7 +13,10 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     clock::Clock,
     error::ApiError,
-    http::{catch_panics, drain_unread, method_not_allowed, ok, request_id, unknown_url},
+    http::{
+        ClientRequestId, catch_panics, drain_unread, gateway_request_id, method_not_allowed, ok,
+        refuse_ambiguous, shown_method, shown_path, unknown_url,
+    },
     ids::RequestId,
     wire::KEYS,
 };
@@ -52,8 +55,9 @@ pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Rout
         .with_state(api)
         .layer(catch_panics())
         .layer(middleware::map_response(no_store))
+        .layer(middleware::from_fn(refuse_ambiguous))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))
-        .layer(middleware::from_fn_with_state(clock, request_id))
+        .layer(middleware::from_fn_with_state(clock, gateway_request_id))
         .layer(middleware::from_fn(drain_unread))
 }
 
@@ -116,14 +120,20 @@ async fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// Middleware: one line a request, and its id on whatever is logged on the way.
+/// Middleware: one line a request, and its ids on whatever is logged on the way. Account and key are known once the caller is
+/// authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
-    let id = request.extensions().get::<RequestId>().map(ToString::to_string);
+    let extensions = request.extensions();
+    let route = extensions.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
     let span = tracing::info_span!(
         "management",
-        request_id = id,
-        method = %request.method(),
-        path = request.uri().path(),
+        request = extensions.get::<RequestId>().map(tracing::field::display),
+        client_request = ClientRequestId::read(request.headers()).map(tracing::field::display),
+        account = tracing::field::Empty,
+        management_key = tracing::field::Empty,
+        method = shown_method(request.method()),
+        route,
+        path = shown_path(request.uri()),
     );
     let started = clock.now();
     let response = next.run(request).instrument(span.clone()).await;

@@ -11,7 +11,7 @@ use std::{
 use shared::{
     clock::{Clock, random_bytes},
     digest::Digest,
-    ids::{AccountId, KeyId},
+    ids::{AccountId, KeyId, ManagementKeyId},
     key::{self, Class},
     money::NanoUsd,
     refusal::Refusal,
@@ -126,11 +126,15 @@ impl Management {
         Self { store, clock, credentials, last_id: AtomicI64::new(i64::MIN) }
     }
 
-    /// The account that a presented management key governs.
-    pub async fn authenticate(&self, presented: &str) -> Result<AccountId, Error<Refusal>> {
+    /// The account that a presented management key governs, and the key.
+    pub async fn authenticate(
+        &self,
+        presented: &str,
+    ) -> Result<(AccountId, ManagementKeyId), Error<Refusal>> {
         let owner = self.credentials.find(presented).await?;
         match self.credentials.identify(owner, Class::Management).await? {
-            Ok(Principal::ManagementKey(account, _) | Principal::ApiKey(account, _)) => Ok(account),
+            Ok(Principal::ManagementKey(account, key)) => Ok((account, key)),
+            Ok(Principal::ApiKey(..)) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
     }

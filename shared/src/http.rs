@@ -1,16 +1,15 @@
 //! What HTTP looks like in both services: error bodies, request ids, credentials and bodies that come in.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, time::Duration};
 
 use axum::{
     Json,
     body::Body,
-    extract::{Request, State},
-    middleware::Next,
+    extract::Request,
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,23 +17,32 @@ use tokio::time::{error::Elapsed, timeout};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    clock::Clock,
     error::{ApiError, Code},
-    ids::RequestId,
-    json::Object,
+    json::{Object, complaint},
+    text::{cut, shown},
 };
 
+mod framing;
+mod trace;
 mod unread;
 
+pub use framing::{ambiguity, refuse_ambiguous};
+pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// The id of every response, made by us.
-pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Tells the official SDKs not to try again.
 pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Characters of an unsupported `Content-Encoding` that its error repeats.
 const MAX_SHOWN_ENCODING: usize = 40;
+/// Characters of a path that an error or a log line repeats.
+const MAX_SHOWN_PATH: usize = 200;
+/// Characters of a method that an error or a log line repeats; clients may make up their own.
+const MAX_SHOWN_METHOD: usize = 20;
+/// Characters of an error's message: what says more repeats its input.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+/// Characters of the place that an error names.
+const MAX_PARAM_CHARS: usize = 300;
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
 #[derive(JsonSchema, Serialize)]
@@ -55,12 +63,12 @@ struct ErrorFields<'a> {
 }
 
 impl ApiError {
-    /// The error's JSON, as a body or as an event of a stream.
+    /// The error's JSON, as a body or as an event of a stream. What it repeats of a request has an end.
     pub fn to_json(&self) -> String {
         let error = ErrorFields {
-            message: &self.message,
+            message: cut(&self.message, MAX_MESSAGE_CHARS),
             r#type: self.code.kind(),
-            param: self.param.as_deref(),
+            param: self.param.as_deref().map(|param| cut(param, MAX_PARAM_CHARS)),
             code: self.code.as_str(),
             valid_models: &self.valid_models,
         };
@@ -109,17 +117,6 @@ const fn challenge(code: Code) -> Option<&'static str> {
     }
 }
 
-/// Middleware: gives the request an id of ours, and the response the header that tells it.
-pub async fn request_id(State(clock): State<Arc<dyn Clock>>, mut request: Request, next: Next) -> Response {
-    let id = RequestId::generate(&*clock);
-    request.extensions_mut().insert(id);
-    let mut response = next.run(request).await;
-    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
-        response.headers_mut().insert(X_REQUEST_ID, value);
-    }
-    response
-}
-
 /// Middleware: a handler that panics is our bug, and answers as one.
 pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
@@ -128,9 +125,8 @@ pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
 /// The answer to a path that is none of ours.
 #[expect(clippy::unused_async, reason = "handlers are async")]
 pub async fn unknown_url(request: Request) -> ApiError {
-    let (method, path) = (request.method(), request.uri().path());
-    let shown: String = path.chars().take(200).collect();
-    ApiError::new(Code::UnknownUrl, format!("There is no route {method} {shown}."))
+    let (method, path) = (shown_method(request.method()), shown_path(request.uri()));
+    ApiError::new(Code::UnknownUrl, format!("There is no route {method} {path}."))
 }
 
 /// The answer to a method that a path does not take; the router adds `Allow`.
@@ -138,8 +134,18 @@ pub async fn unknown_url(request: Request) -> ApiError {
 pub async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::new(
         Code::MethodNotAllowed,
-        format!("This route does not take the method {}.", request.method()),
+        format!("This route does not take the method {}.", shown_method(request.method())),
     )
+}
+
+/// A request's path as errors and logs repeat it.
+pub fn shown_path(uri: &Uri) -> String {
+    shown(uri.path(), MAX_SHOWN_PATH)
+}
+
+/// A request's method as errors and logs repeat it.
+pub fn shown_method(method: &Method) -> String {
+    shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
 /// The token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
@@ -170,7 +176,7 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
         if !value.is_empty() && !value.eq_ignore_ascii_case("identity") {
-            let shown: String = value.chars().take(MAX_SHOWN_ENCODING).collect();
+            let shown = shown(value, MAX_SHOWN_ENCODING);
             let message =
                 format!("The Content-Encoding '{shown}' is not supported; send the body without one.");
             return Err(ApiError::new(Code::UnsupportedMediaType, message));
@@ -270,7 +276,7 @@ pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
 
 /// The body is not what JSON, or we, call an object.
 pub fn invalid_json(error: &serde_json::Error) -> ApiError {
-    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {error}."))
+    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", complaint(error)))
 }
 
 /// A 200 with this as its JSON.

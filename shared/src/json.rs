@@ -8,12 +8,19 @@ use serde::{
 };
 pub use serde_json::value::RawValue;
 
+use crate::text::shown;
+
 /// Objects with more members than this check for duplicates with a set rather than by comparing each with each.
 const FEW_MEMBERS: usize = 16;
 
 /// Members of one object, at most: far beyond any that is read here, and few enough that what is kept of an object made
 /// of nothing but short names stays small.
 const MAX_MEMBERS: usize = 4096;
+
+/// Characters of a member's name that an error repeats.
+const MAX_SHOWN_NAME: usize = 80;
+/// Characters of a parser's complaint that an error repeats: it may quote the value that it complains of.
+const MAX_SHOWN_COMPLAINT: usize = 300;
 
 /// What a JSON value is, told by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +96,11 @@ pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
 
+/// A parser's complaint, short enough to be answered to the sender.
+pub fn complaint(error: &serde_json::Error) -> String {
+    shown(&error.to_string(), MAX_SHOWN_COMPLAINT)
+}
+
 /// The text of a string; borrowed where it has no escapes.
 pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
@@ -117,6 +129,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                         !seen.insert(name.clone())
                     };
                     if duplicate {
+                        let name = shown(&name, MAX_SHOWN_NAME);
                         return Err(A::Error::custom(format_args!("duplicate member `{name}`")));
                     }
                     if members.len() == MAX_MEMBERS {
@@ -178,6 +191,15 @@ mod tests {
         assert!(Object::from_slice(format!(r#"{{{too_many}"x":0}}"#).as_bytes()).is_err());
         for again in [0, 50, 99] {
             assert!(Object::from_slice(format!(r#"{{{many}"k{again}":0}}"#).as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_an_error_repeats_of_its_input_has_an_end() {
+        let long = "x".repeat(2_000_000);
+        for bad in [format!(r#"{{"{long}":1,"{long}":2}}"#), format!("\"{long}\"")] {
+            let error = complaint(&Object::from_slice(bad.as_bytes()).unwrap_err());
+            assert!(error.len() < 1_000, "{} bytes", error.len());
         }
     }
 

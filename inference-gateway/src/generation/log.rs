@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shared::{
+    http::ClientRequestId,
     ids::{GenerationId, KeyId, RequestId},
     money::NanoUsd,
     rpc::Charge,
@@ -16,6 +17,7 @@ use super::{Job, model_metrics::Metrics};
 pub(super) struct GenerationLog {
     began: Instant,
     request: RequestId,
+    client_request: Option<ClientRequestId>,
     generation: GenerationId,
     stream: bool,
     pub(super) key: Option<KeyId>,
@@ -32,6 +34,7 @@ impl GenerationLog {
         Self {
             began: Instant::now(),
             request: job.request,
+            client_request: job.client_request.clone(),
             generation: job.id,
             stream: job.forward.stream,
             key: None,
@@ -57,6 +60,7 @@ impl GenerationLog {
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(
             request = %self.request,
+            client_request = self.client_request.as_ref().map(tracing::field::display),
             generation = %self.generation,
             key = self.key.map(tracing::field::display),
             model,

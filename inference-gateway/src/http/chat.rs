@@ -11,7 +11,7 @@ use axum::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::{content_length, read_body_within, require_json},
+    http::{ClientRequestId, content_length, read_body_within, require_json},
     ids::{GenerationId, RequestId},
 };
 use tokio::time::timeout;
@@ -60,7 +60,8 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let slot = app.generator.reserve().ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
-    let job = Job { id, request, created, credential, model, forward, permit };
+    let client_request = ClientRequestId::read(&parts.headers);
+    let job = Job { id, request, client_request, created, credential, model, forward, permit };
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
     let running = RunToEnd::new(running, client, &app.generator.running);

@@ -5,6 +5,7 @@
 
 use std::{
     convert::Infallible,
+    future::ready,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -21,14 +22,14 @@ use futures_util::FutureExt;
 use metrics::Counter;
 use shared::{
     error::{ApiError, Code},
-    http::{X_REQUEST_ID, drain_unread_body},
+    http::{X_REQUEST_ID, ambiguity, drain_unread_body},
     ids::RequestId,
 };
 use tower::{Service, ServiceExt};
 
 use super::{
     App, CHAT, chat, cors, describe,
-    observe::{Observed, answers},
+    observe::{Head, Observed, answers},
 };
 
 /// The front, as a service. Cheap to clone.
@@ -69,9 +70,12 @@ async fn answer(behind: Arc<Behind>, request: Request) -> Result<Response, Infal
     let mut request = request.map(drain_unread_body);
     let mut response = if behind.app.draining.is_cancelled() {
         refuse_while_draining(&request)
+    } else if let Some(refusal) = ambiguity(&request) {
+        Observed { route: "none", served: None }.answer(Head::of(&request, id), ready(refusal)).await
     } else if request.method() == Method::POST && request.uri().path() == CHAT {
         let observed = Observed { route: CHAT, served: Some(&behind.chats_served) };
-        observed.answer(id, Method::POST, create_chat(behind.app.clone(), id, request)).await
+        let head = Head::of(&request, id);
+        observed.answer(head, create_chat(behind.app.clone(), id, request)).await
     } else {
         request.extensions_mut().insert(id);
         let Ok(response) = behind.routes.clone().oneshot(request).await;

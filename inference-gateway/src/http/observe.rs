@@ -1,26 +1,60 @@
 //! Counts every response, and logs one line for each that has none yet.
 
+use std::time::Duration;
+
 use axum::{
     extract::{Extension, MatchedPath, Request},
-    http::{Method, StatusCode},
+    http::{Method, StatusCode, Uri},
     middleware::Next,
     response::Response,
 };
 use metrics::Counter;
-use shared::ids::RequestId;
+use shared::{
+    http::{ClientRequestId, shown_method, shown_path},
+    ids::RequestId,
+};
 use tokio::time::Instant;
 
 /// In a response's extensions: it has a log line already.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
+/// What a log line tells of a request.
+pub(super) struct Head {
+    id: RequestId,
+    client: Option<ClientRequestId>,
+    method: Method,
+    uri: Uri,
+}
+
+impl Head {
+    /// The head of a request that has this id.
+    pub(super) fn of(request: &Request, id: RequestId) -> Self {
+        let client = ClientRequestId::read(request.headers());
+        Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
+    }
+
+    fn log(&self, route: &str, status: StatusCode, took: Duration) {
+        tracing::info!(
+            request = %self.id,
+            client_request = self.client.as_ref().map(tracing::field::display),
+            method = shown_method(&self.method),
+            route,
+            path = shown_path(&self.uri),
+            status = status.as_u16(),
+            milliseconds = took.as_millis(),
+            "answered"
+        );
+    }
+}
+
 /// Middleware: counts and logs.
 pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
-    let method = request.method().clone();
+    let head = Head::of(&request, id);
     // The route's pattern, not its path: labels are few.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    Observed { route, served: None }.answer(id, method, next.run(request)).await
+    Observed { route, served: None }.answer(head, next.run(request)).await
 }
 
 /// A route whose answers are counted and logged.
@@ -39,12 +73,7 @@ pub(super) fn answers(route: &str, method: &Method, status: StatusCode) -> Count
 
 impl Observed<'_> {
     /// Counts and logs the answer to a request.
-    pub(super) async fn answer(
-        self,
-        id: RequestId,
-        method: Method,
-        answer: impl Future<Output = Response>,
-    ) -> Response {
+    pub(super) async fn answer(self, head: Head, answer: impl Future<Output = Response>) -> Response {
         let began = Instant::now();
         let in_flight = metrics::gauge!("gateway_inflight_requests");
         in_flight.increment(1);
@@ -52,12 +81,11 @@ impl Observed<'_> {
         in_flight.decrement(1);
         let status = response.status();
         if response.extensions().get::<AlreadyLogged>().is_none() {
-            let (route, status, took) = (self.route, status.as_u16(), began.elapsed());
-            tracing::info!(request = %id, %method, route, status, milliseconds = took.as_millis(), "answered");
+            head.log(self.route, status, began.elapsed());
         }
         match self.served.filter(|_| status == StatusCode::OK) {
             Some(served) => served.increment(1),
-            None => answers(self.route, &method, status).increment(1),
+            None => answers(self.route, &head.method, status).increment(1),
         }
         response
     }

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{body::Body, extract::State};
-use http::{HeaderMap, HeaderName, Request, Response, Uri, header, uri::PathAndQuery};
+use axum::{Extension, body::Body, extract::State};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -20,10 +20,16 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::{ClientConfig, RootCertStore};
-use shared::{error::ApiError, http::incomplete_body, rpc::tls::Tls};
+use shared::{
+    error::ApiError,
+    http::{X_GATEWAY_REQUEST_ID, incomplete_body},
+    ids::RequestId,
+    rpc::tls::Tls,
+};
 use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
-use super::{App, observe::AlreadyLogged};
+use super::App;
 use letter::{Letter, Repeat};
 
 /// The time that the answer to a request may take to begin, all attempts together.
@@ -82,14 +88,17 @@ enum Failure {
 /// Any method on `/v1/management/…`.
 pub(super) async fn forward(
     State(app): State<Arc<App>>,
+    Extension(id): Extension<RequestId>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     strip(request.headers_mut());
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
+    }
+    let span = tracing::info_span!("management", request = %id);
     let letter = Letter::read(request).await?;
-    let mut response = app.management.carry(letter).await?;
+    let mut response = app.management.carry(letter).instrument(span).await?;
     strip(response.headers_mut());
-    // The key-service has told of it, and knows more.
-    response.extensions_mut().insert(AlreadyLogged);
     Ok(response.map(Body::new))
 }
 

@@ -78,7 +78,7 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
     let plaintext = say(&office, &create).await.unwrap();
     let key = plaintext.strip_suffix('\n').unwrap();
     assert!(key.starts_with("fg_mgmt_") && !key.contains(char::is_whitespace), "{key}");
-    assert_eq!(office.management.authenticate(key).await.unwrap(), account);
+    assert_eq!(office.management.authenticate(key).await.unwrap().0, account);
 
     let listed = say(&office, &["management-keys", "list", "--account", "acme", "--json"]).await.unwrap();
     assert!(!listed.contains(key));
@@ -292,6 +292,7 @@ async fn a_mistake_names_its_flag_and_changes_nothing() {
         (&["accounts", "create", "--name", ""], "--name"),
         (&["accounts", "create", "--name", " a"], "--name"),
         (&["accounts", "create", "--name", "a\nb"], "--name"),
+        (&["accounts", "create", "--name", "a\u{200f}b"], "--name"),
         (&["accounts", "create", "--name", &long], "--name"),
         (&["accounts", "create", "--name", "acme"], "--name"),
         (&["accounts", "create", "--name", "b", "--credit", "-1"], "--credit"),

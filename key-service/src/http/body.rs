@@ -9,6 +9,7 @@ use shared::{
     http::{invalid_json, parse_object, read_body, require_json},
     json::{self, Kind, RawValue},
     money::{MoneyError, NanoUsd},
+    text::is_control,
     time::Timestamp,
     wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},
 };
@@ -92,8 +93,12 @@ fn label(value: &RawValue) -> Result<String, ApiError> {
         let message = format!("`label` has more than {MAX_LABEL_CHARS} characters.");
         return Err(ApiError::at(Code::StringAboveMaxLength, "label", message));
     }
-    if text.chars().any(char::is_control) {
-        return Err(ApiError::at(Code::InvalidValue, "label", "`label` has control characters."));
+    if text.chars().any(is_control) {
+        return Err(ApiError::at(
+            Code::InvalidValue,
+            "label",
+            "`label` has control characters, or marks that turn the direction of text.",
+        ));
     }
     Ok(text.into_owned())
 }

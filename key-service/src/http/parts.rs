@@ -9,6 +9,7 @@ use shared::{
     http::bearer,
     ids::{AccountId, KeyId},
 };
+use tracing::{Span, field::display};
 
 use super::Api;
 use crate::management::KeyRefused;
@@ -21,7 +22,10 @@ impl FromRequestParts<Api> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let account = api.management.authenticate(bearer(&parts.headers)?).await?;
+        let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
+        // The request's own, which its log line is written in.
+        let span = Span::current();
+        span.record("account", display(account)).record("management_key", display(key));
         Ok(Self(account))
     }
 }

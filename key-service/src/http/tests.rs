@@ -46,11 +46,13 @@ impl Desk {
         Request::builder()
             .method(method)
             .uri(path)
+            .header("host", "x")
             .header("authorization", format!("Bearer {}", self.credential))
             .header("content-type", "application/json")
     }
 
-    async fn send(&self, request: Request<Body>) -> Answer {
+    async fn send(&self, mut request: Request<Body>) -> Answer {
+        request.headers_mut().entry("host").or_insert(HeaderValue::from_static("x"));
         let response = self.app.clone().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let id = head.headers["x-request-id"].to_str().unwrap();

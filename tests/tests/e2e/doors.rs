@@ -197,3 +197,24 @@ async fn http_2_carries_many_streams_on_one_connection() {
     stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "the connection lives on");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_that_two_readers_could_take_for_different_ones_are_refused() {
+    let stack = Stack::start().await;
+    let base = stack.url("");
+    let path = "/v1/management/keys";
+    for (lines, param) in [
+        ("", "Host"),
+        ("host: a\r\nhost: a\r\n", "Host"),
+        ("host: a\r\nhost: b\r\n", "Host"),
+        ("host: a\r\ntransfer-encoding: gzip, chunked\r\n", "Transfer-Encoding"),
+        ("host: a\r\ntransfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n", "Transfer-Encoding"),
+    ] {
+        let answer = raw(&base, &format!("POST {path} HTTP/1.1\r\n{lines}\r\n0\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{lines:?}: {answer}");
+        assert!(answer.contains(&format!(r#""param":"{param}""#)), "{lines:?}: {answer}");
+        assert!(answer.contains("x-request-id: req_"), "{lines:?}: {answer}");
+    }
+    let old = raw(&base, "GET /health HTTP/1.0\r\n\r\n").await;
+    assert!(old.contains(" 200 "), "HTTP/1.0 needs no host: {old}");
+}

@@ -6,7 +6,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
-use tests::harness::{Answer, Stack};
+use tests::harness::{Answer, Deployment, Options, Stack};
 use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -172,4 +172,41 @@ async fn a_merge_patch_has_a_content_type_of_its_own() {
     let answer = patch("application/merge-patch+json").await;
     assert!(answer.status == 200 && answer.text().contains(r#""limit":0.000000001"#), "{answer}");
     patch("text/plain").await.assert_error(415, "unsupported_media_type");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_services() {
+    let deployment = Deployment::services(1, 1);
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let request = Request::get(stack.url("/v1/management/keys"))
+        .header("authorization", format!("Bearer {}", stack.account.management_key))
+        .header("x-request-id", "trace\t7f3a");
+    let answer = stack.http.send(request.body(Full::default()).unwrap()).await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let id = answer.header("x-request-id");
+    let line = |log: String| {
+        let lines: Vec<_> = log.lines().filter(|line| line.contains(id)).map(str::to_owned).collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        lines.concat()
+    };
+    let (gateway, key_service) = (line(stack.server().log()), line(stack.key_services[0].log()));
+    for line in [&gateway, &key_service] {
+        assert!(line.contains("trace") && line.contains("7f3a") && !line.contains('\t'), "{line}");
+        assert!(line.contains("/v1/management/keys") && line.contains("200"), "{line}");
+    }
+    assert!(key_service.contains("acct_") && key_service.contains("mk_"), "{key_service}");
+    assert!(!key_service.contains(&stack.account.management_key));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stranger_writes_no_long_line_into_the_log() {
+    let stack = Stack::start().await;
+    for path in ["/v1/management/keys/", "/v1/management/", "/"] {
+        let url = stack.url(&format!("{path}{}", "x".repeat(20_000)));
+        let answer =
+            stack.http.send_as("nobody", Method::from_bytes(&[b'X'; 2_000]).unwrap(), &url, None).await;
+        assert!(answer.status >= 400 && answer.body.len() < 2_000, "{answer}");
+    }
+    let longest = stack.server().log().lines().map(str::len).max();
+    assert!(longest.is_some_and(|longest| longest < 2_000), "{longest:?}");
 }

@@ -15,6 +15,8 @@ async fn bad_fields_are_refused_on_create_and_on_patch_alike_and_change_nothing(
         (r#""label":"a\nb""#.into(), "invalid_value", "label"),
         (r#""label":"\u0000""#.into(), "invalid_value", "label"),
         (r#""label":"\u0085""#.into(), "invalid_value", "label"),
+        (r#""label":"invoice \u202etxt.exe""#.into(), "invalid_value", "label"),
+        (r#""label":"a\u2028b""#.into(), "invalid_value", "label"),
         (r#""label":null"#.into(), "invalid_type", "label"),
         (r#""label":5"#.into(), "invalid_type", "label"),
         (r#""label":["a"]"#.into(), "invalid_type", "label"),

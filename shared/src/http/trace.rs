@@ -1,0 +1,72 @@
+//! Ids that follow a request through the logs of every service.
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::{clock::Clock, ids::RequestId, text::shown};
+
+/// The id of every response, made by us. On a request it is the client's own, which is logged beside ours.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The id that a gateway gave a request which it passes on.
+pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
+
+/// Characters of a client's own id that logs show: more than a UUID or a trace id has.
+const MAX_CLIENT_ID_CHARS: usize = 64;
+
+/// The id that a client gave its request, as logs show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRequestId(Arc<str>);
+
+impl ClientRequestId {
+    /// The id in a request's headers, if there is one.
+    pub fn read(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(X_REQUEST_ID)?;
+        Some(Self(shown(&String::from_utf8_lossy(value.as_bytes()), MAX_CLIENT_ID_CHARS).into()))
+    }
+}
+
+impl fmt::Display for ClientRequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Middleware: gives the request an id of ours, and the response the header that tells it. A request that a gateway passed on
+/// keeps the gateway's id. It is for logs alone, so that a caller that makes one up deceives no one but itself.
+pub async fn gateway_request_id(
+    State(clock): State<Arc<dyn Clock>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let given = request.headers().get(X_GATEWAY_REQUEST_ID).and_then(|id| id.to_str().ok()?.parse().ok());
+    let id = given.unwrap_or_else(|| RequestId::generate(&*clock));
+    request.extensions_mut().insert(id);
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_own_id_is_shown_without_what_could_forge_a_line() {
+        let read = |value: &[u8]| {
+            let headers = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap())]);
+            ClientRequestId::read(&headers).unwrap().to_string()
+        };
+        assert_eq!(read(b"0198f3c2-a7b8"), "0198f3c2-a7b8");
+        assert_eq!(read("a\u{202e}b".as_bytes()), r"a\u{202e}b");
+        assert_eq!(read("x".repeat(60_000).as_bytes()).chars().count(), MAX_CLIENT_ID_CHARS + 1);
+        assert_eq!(ClientRequestId::read(&HeaderMap::new()), None);
+    }
+}
