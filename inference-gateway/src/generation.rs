@@ -29,10 +29,10 @@ use crate::{
     hold::{Holds, OpenHold, Slot, Standing},
     keys::Keys,
     prompt_budget::PromptPermit,
-    upstream::{Failure, HttpClient, Pool, Pools, Running},
+    upstream::{Failure, HttpClient, Pools, Running},
 };
 use authorize::Authorized;
-use dispatch::Reached;
+use dispatch::{Reached, Route};
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
 
@@ -170,17 +170,18 @@ impl Generator {
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
-        let Authorized { hold, asked, mut counted_by } = self.authorize(job, pool, slot).await?;
+        let Authorized { hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
+        let mut route = Route { counted_by, asked: None };
         log.key = Some(hold.key());
         let reached = tokio::select! {
-            reached = self.reach(pool, job, &hold, asked, &mut counted_by) => reached,
+            reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
             () = revoked(&hold), if job.forward.stream => {
                 hold.release().await;
                 return Err(Refusal::InvalidApiKey.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
             () = client.left(), if job.forward.stream => {
-                self.settle_left_before_head(pool, job, hold, log).await;
+                self.settle_left_before_head(route.asked, job, hold, log).await;
                 // The client reads nothing any more.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));
             }
@@ -196,13 +197,18 @@ impl Generator {
         }
     }
 
-    /// A stream whose client left before its upstream answered is free, or pays for its prompt, as its upstream's
-    /// `left_before_head` says.
-    async fn settle_left_before_head(&self, pool: &Pool, job: &Job, hold: OpenHold, log: &mut GenerationLog) {
+    /// A stream whose client left before its upstream answered is free, or pays for its prompt, as the `left_before_head` of
+    /// the upstream that was asked says. It is free where none was asked yet.
+    async fn settle_left_before_head(
+        &self,
+        asked: Option<Running>,
+        job: &Job,
+        hold: OpenHold,
+        log: &mut GenerationLog,
+    ) {
         metrics::counter!("gateway_client_disconnects_total").increment(1);
         log.outcome = "client_gone";
-        let running = pool.choose(None, None);
-        let charged = running.filter(|running| running.upstream().left_before_head == LeftBeforeHead::Prompt);
+        let charged = asked.filter(|running| running.upstream().left_before_head == LeftBeforeHead::Prompt);
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);

@@ -21,10 +21,10 @@ use hyper_util::{
 };
 use serde::Deserialize;
 use shared::{
-    catalog::{self, LeftBeforeHead, LimitParam},
+    catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
     config::ConfigError,
 };
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::domain::{
     affinity,
@@ -38,6 +38,8 @@ pub(crate) use pool::{Pool, Pools, Running};
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// The time that an exact count may take, which holds up a request that would else be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
+/// Prompts that an upstream is asked to count at once. Counting is work that nobody pays for, and one prompt may have 64 MiB.
+const MAX_COUNTS_AT_ONCE: usize = 4;
 /// Idle connections per upstream; the system's default of 90 s ends them.
 const IDLE_CONNECTIONS: usize = 1024;
 /// The largest answer to a count that is read.
@@ -66,6 +68,8 @@ pub(crate) struct Upstream {
     pub(crate) model: String,
     /// The price of a stream that is left before the upstream answered.
     pub(crate) left_before_head: LeftBeforeHead,
+    /// The URLs of images that it may be handed.
+    pub(crate) image_urls: ImageUrls,
     /// Its number in the routing of every gateway.
     identity: u64,
     dialect: Dialect,
@@ -74,6 +78,8 @@ pub(crate) struct Upstream {
     /// Where it counts a prompt's tokens, if it does.
     counter: Option<Uri>,
     authorization: Option<HeaderValue>,
+    /// Places for prompts that it counts.
+    counting: Semaphore,
     /// True if it generates nothing that its stream does not show.
     streams_every_token: bool,
     /// Tokens that its template adds to a prompt beyond the usual: configured, or learned from its reports.
@@ -115,6 +121,8 @@ impl Upstream {
             },
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
+            image_urls: upstream.image_urls,
+            counting: Semaphore::new(MAX_COUNTS_AT_ONCE),
             streams_every_token: upstream.streams_every_token,
             prompt_overhead: AtomicU64::new(upstream.prompt_overhead),
         })
@@ -169,7 +177,8 @@ impl Upstream {
         Err(failure::of_response(response, &self.model).await)
     }
 
-    /// The exact tokens of the request's prompt, where this upstream can count them.
+    /// The exact tokens of the request's prompt, where this upstream can count them. Few are counted at once; the others wait
+    /// for their turn.
     pub(crate) async fn count(&self, client: &HttpClient, forward: &Forward) -> Option<Counted> {
         #[derive(Deserialize)]
         struct Answer {
@@ -177,6 +186,7 @@ impl Upstream {
             count: u64,
         }
         let counter = self.counter.as_ref().filter(|_| self.counts(forward))?;
+        let _place = timeout(COUNT_DEADLINE, self.counting.acquire()).await.ok()?.ok()?;
         let (head, rest) = forward.body(self.params(Some(1), ProgressReports::None, None));
         let counting = async {
             let response = self.post(client, counter, head, rest, COUNT_DEADLINE).await.ok()?;

@@ -6,7 +6,7 @@ use http::Uri;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::money::NanoUsd;
+use crate::{money::NanoUsd, text::is_control};
 
 /// Everything that is offered.
 #[derive(Clone, Debug)]
@@ -83,8 +83,37 @@ pub struct Upstream {
     pub prompt_overhead: u64,
     /// The price of a stream that is left before the upstream answered.
     pub left_before_head: LeftBeforeHead,
+    /// The URLs of images that it may be handed.
+    pub image_urls: ImageUrls,
     /// True if it generates nothing that its stream does not show: no hidden reasoning.
     pub streams_every_token: bool,
+}
+
+/// The URLs of images that an upstream may be handed. Each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageUrls {
+    /// Images inside the request alone: it fetches nothing.
+    #[default]
+    Data,
+    /// Also `https` addresses of public hosts.
+    Https,
+    /// Any address, `http` and hosts inside included.
+    Any,
+}
+
+impl ImageUrls {
+    /// The default of a kind: a server of one's own stands where private addresses can be reached.
+    const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai => Self::Https,
+            UpstreamKind::Vllm
+            | UpstreamKind::Sglang
+            | UpstreamKind::LlamaCpp
+            | UpstreamKind::Ollama
+            | UpstreamKind::Builtin => Self::Data,
+        }
+    }
 }
 
 /// The price of a stream whose client leaves before the upstream answered.
@@ -229,7 +258,7 @@ impl RawModel {
     fn check(self) -> Result<Model, Fault> {
         let id = self.id.into_inner();
         let at_id = |reason: String| (None, format!("model \"{id}\" {reason}"));
-        if id.is_empty() || id.chars().any(char::is_control) {
+        if id.is_empty() || id.chars().any(is_control) {
             return Err((None, "a model's id is empty or has control characters".into()));
         }
         let price = self
@@ -293,6 +322,7 @@ struct RawUpstream {
     prompt_overhead: u64,
     #[serde(default)]
     left_before_head: LeftBeforeHead,
+    image_urls: Option<ImageUrls>,
     #[serde(default)]
     streams_every_token: bool,
 }
@@ -335,6 +365,7 @@ impl RawUpstream {
             weight,
             prompt_overhead,
             left_before_head,
+            image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
             streams_every_token,
         })
     }
@@ -392,6 +423,10 @@ model = "Qwen/Qwen3"
         assert_eq!(model.upstreams[0].limit_param.as_str(), "max_tokens");
         assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
         assert!(catalog.model("model flash").is_none());
+        let image_urls = |text: &str| Catalog::parse(text, "m").unwrap().models[0].upstreams[0].image_urls;
+        assert_eq!(image_urls(GOOD), ImageUrls::Data);
+        assert_eq!(image_urls(&GOOD.replace("\"vllm\"", "\"openai\"")), ImageUrls::Https);
+        assert_eq!(image_urls(&GOOD.replace("\"vllm\"", "\"vllm\"\nimage_urls = \"any\"")), ImageUrls::Any);
     }
 
     #[test]

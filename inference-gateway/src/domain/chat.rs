@@ -15,7 +15,7 @@ mod tools;
 
 use bytes::Bytes;
 use shared::{
-    catalog::Model,
+    catalog::{ImageUrls, Model},
     error::{ApiError, Code},
     json::Kind,
     tokens::Usage,
@@ -107,6 +107,7 @@ impl Chat {
             return Err(ApiError::at(Code::IntegerAboveMaxValue, name, message));
         }
         let mut draft = self.draft;
+        let image_urls = handed_to_some(model, draft.image_need.take())?;
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
@@ -123,11 +124,13 @@ impl Chat {
             include_usage: self.include_usage,
             max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
+            image_urls,
             image_tokens: self.images.saturating_mul(model.max_tokens_per_image),
             limited: self.max_tokens.is_some(),
             opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
+            prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             bounds: Usage {
                 prompt: model.context_window,
@@ -137,6 +140,22 @@ impl Chat {
             rest: draft.finish(),
         })
     }
+}
+
+/// Refuses images that no upstream of the model may be handed; gives what the others have to take.
+fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
+    let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
+    let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();
+    if need <= most {
+        return Ok(need);
+    }
+    let problem = match most {
+        ImageUrls::Data => "this model takes images as data URLs only",
+        ImageUrls::Https | ImageUrls::Any => {
+            "this model takes images as data URLs, and from https addresses of public hosts spelled plainly"
+        }
+    };
+    Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
 }
 
 /// The members that nothing here reads, `null` left out.

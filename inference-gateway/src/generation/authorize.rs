@@ -1,7 +1,11 @@
 //! Opens the hold of a generation. Where the prompt's bound cannot be paid but an exact count may be, that is tried before
 //! refusing.
 
-use shared::{error::ApiError, refusal::Refusal};
+use shared::{
+    error::{ApiError, Code},
+    refusal::Refusal,
+    rpc::{Extended, Extension},
+};
 use tokio::time::Instant;
 
 use super::{Generator, Job};
@@ -57,12 +61,50 @@ impl Generator {
         if !may_be_affordable(refusal) {
             return Err(refusal.into());
         }
-        // A key that has nothing left is refused without troubling the upstream.
-        self.keys.authenticate(&job.credential).await??;
-        let running = pool.choose(None, None).ok_or_else(ApiError::internal)?;
+        self.authorize_counted(job, pool, slot, request, refusal).await
+    }
+
+    /// Opens the hold on an exact count, where the bound was refused. The least that the prompt can cost is held meanwhile: the
+    /// upstream counts nothing that the key could not pay in any case.
+    async fn authorize_counted(
+        &self,
+        job: &Job,
+        pool: &Pool,
+        slot: Slot,
+        request: HoldRequest,
+        refusal: Refusal,
+    ) -> Result<Authorized, ApiError> {
+        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        if !running.upstream().counts(&job.forward) {
+            // A key that may not call at all is answered that.
+            self.keys.authenticate(&job.credential).await??;
+            return Err(refusal.into());
+        }
+        let (bound, least, asked) = (request.prompt_tokens, job.forward.prompt_least, request.output_tokens);
+        let asked_at = Instant::now();
+        let probe = HoldRequest {
+            prompt_tokens: least,
+            output_tokens: request.least_output_tokens,
+            enough_output_tokens: request.least_output_tokens,
+            ..request.clone()
+        };
+        let grant = self.keys.authorize(probe).await??;
+        let hold = self.holds.open(grant, least, asked_at, slot);
         let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < bound) else {
+            hold.release().await;
             return Err(refusal.into());
         };
+        let extended = hold.extend(exact, asked).await;
+        let covered = match extended {
+            Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
+            Ok(Extended::Gone) | Err(_) => 0,
+        };
+        if covered >= request.enough_output_tokens {
+            return Ok(Authorized { hold, asked, counted_by: Some(running) });
+        }
+        // Too little: the key-service says whether for good, or since others hold the rest.
+        hold.release().await;
+        let slot = self.reserve().ok_or_else(overloaded)?;
         let asked_at = Instant::now();
         let grant = self.keys.authorize(HoldRequest { prompt_tokens: exact, ..request }).await??;
         let hold = self.holds.open(grant, exact, asked_at, slot);
@@ -81,6 +123,11 @@ impl Generator {
         let counted = running.upstream().count(&self.http, &job.forward).await?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
+}
+
+/// The slot was given to another request meanwhile.
+fn overloaded() -> ApiError {
+    ApiError::new(Code::Overloaded, "Too many requests are in flight; try again shortly.")
 }
 
 /// Returns whether an exact count of the prompt may turn this refusal into a hold. Money that other requests hold comes free again:

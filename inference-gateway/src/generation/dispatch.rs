@@ -28,6 +28,23 @@ pub(super) struct Reached {
     pub(super) body: Incoming,
 }
 
+/// The way of a generation through the upstreams of its model.
+#[derive(Default)]
+pub(super) struct Route {
+    /// The upstream that counted the prompt; the request goes there.
+    pub(super) counted_by: Option<Running>,
+    /// The upstream that has the request and has not answered.
+    pub(super) asked: Option<Running>,
+}
+
+impl Route {
+    /// The upstream that was asked has answered 200.
+    fn answered(&mut self, body: Incoming) -> Result<(Running, Incoming), Failure> {
+        let asked = self.asked.take().ok_or_else(|| Failure::Broken("it was not asked".into()))?;
+        Ok((asked, body))
+    }
+}
+
 impl Generator {
     /// Makes the most of the hold, and sends the request.
     pub(super) async fn reach(
@@ -36,15 +53,15 @@ impl Generator {
         job: &Job,
         hold: &OpenHold,
         asked: u64,
-        counted_by: &mut Option<Running>,
+        route: &mut Route,
     ) -> Result<Reached, Failure> {
         if hold.output_tokens() < asked {
-            self.widen(hold, pool, job, asked, counted_by).await;
+            self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
         // Still less than was asked for: there is no more to be had, so the upstream is limited to it, and stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
-        let (running, body) = self.send(pool, job, hold.account(), max_tokens, counted_by.take()).await?;
+        let (running, body) = self.send(pool, job, hold.account(), max_tokens, route).await?;
         Ok(Reached { max_tokens, running, body })
     }
 
@@ -60,7 +77,7 @@ impl Generator {
         if counted_by.is_some() {
             return;
         }
-        let Some(running) = pool.choose(None, None) else { return };
+        let Some(running) = pool.choose(job.forward.image_urls, None, None) else { return };
         let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < hold.prompt_tokens())
         else {
             return;
@@ -80,21 +97,22 @@ impl Generator {
         job: &Job,
         account: AccountId,
         max_tokens: u64,
-        counted_by: Option<Running>,
+        route: &mut Route,
     ) -> Result<(Running, Incoming), Failure> {
+        let images = job.forward.image_urls;
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(account, prefix));
-        let first = counted_by.or_else(|| pool.choose(affinity, None));
+        let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
         let first = first.ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
-        let failure = match self.attempt(&first, job, account, max_tokens).await {
-            Ok(body) => return Ok((first, body)),
+        let failure = match self.attempt(route.asked.insert(first), job, account, max_tokens).await {
+            Ok(body) => return route.answered(body),
             Err(failure) => failure,
         };
-        let other = if failure.elsewhere() { pool.choose(affinity, Some(&first)) } else { None };
+        let first = route.asked.take();
+        let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
         drop(first);
-        match other {
-            Some(other) => self.attempt(&other, job, account, max_tokens).await.map(|body| (other, body)),
-            None => Err(failure),
-        }
+        let Some(other) = other else { return Err(failure) };
+        let body = self.attempt(route.asked.insert(other), job, account, max_tokens).await?;
+        route.answered(body)
     }
 
     async fn attempt(

@@ -10,7 +10,7 @@ use std::{
 
 use http::Uri;
 use shared::{
-    catalog::{Catalog, Model},
+    catalog::{Catalog, ImageUrls, Model},
     config::ConfigError,
 };
 use tokio::time::{Duration, Instant};
@@ -72,14 +72,21 @@ impl Pool {
         self.members.iter().map(|member| member.upstream.prompt_overhead()).max().unwrap_or(0)
     }
 
-    /// The upstream for a request, other than the one that was `tried`; `None` if there is no other. `affinity` is what it
-    /// has in common with requests that the upstream may have read before.
-    pub(crate) fn choose(&self, affinity: Option<u64>, tried: Option<&Running>) -> Option<Running> {
+    /// The upstream for a request with such images, other than the one that was `tried`; `None` if there is no other.
+    /// `affinity` is what it has in common with requests that the upstream may have read before.
+    pub(crate) fn choose(
+        &self,
+        images: ImageUrls,
+        affinity: Option<u64>,
+        tried: Option<&Running>,
+    ) -> Option<Running> {
         let now = self.began.elapsed();
-        let candidates: Vec<_> = self.members.iter().map(|member| member.candidate(now)).collect();
-        let tried = tried.and_then(|tried| self.members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
+        let members: Vec<_> =
+            self.members.iter().filter(|member| member.upstream.image_urls >= images).collect();
+        let candidates: Vec<_> = members.iter().map(|member| member.candidate(now)).collect();
+        let tried = tried.and_then(|tried| members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
-        let member = &self.members[routing::choose(&candidates, affinity, turn, tried)?];
+        let member = members[routing::choose(&candidates, affinity, turn, tried)?];
         member.in_flight.fetch_add(1, Ordering::Relaxed);
         member.change(|health| health.tried(now));
         Some(Running { member: member.clone(), began: self.began })

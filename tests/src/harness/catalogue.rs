@@ -23,6 +23,15 @@ pub enum Models {
     At(String),
     /// Both models at another address and at the scripted upstream.
     Also(String),
+    /// Both models at the scripted upstream and at another address, each with these lines of its own.
+    Apart {
+        /// Lines of the scripted upstream.
+        scripted: &'static str,
+        /// The other address.
+        other: String,
+        /// Its lines.
+        lines: &'static str,
+    },
     /// Nothing is configured: what the binary has built in.
     Builtin,
 }
@@ -30,10 +39,13 @@ pub enum Models {
 impl Models {
     /// The catalogue's text for upstreams of this kind; `scripted` is where the scripted one is.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
-        let urls = match self {
-            Self::Scripted => vec![scripted],
-            Self::At(url) => vec![url.as_str()],
-            Self::Also(url) => vec![url.as_str(), scripted],
+        // Tests show their images by https, unless they are about who may be handed what.
+        let usual = "image_urls = \"https\"";
+        let upstreams = match self {
+            Self::Scripted => vec![(scripted, usual)],
+            Self::At(url) => vec![(url.as_str(), usual)],
+            Self::Also(url) => vec![(url.as_str(), usual), (scripted, usual)],
+            Self::Apart { scripted: own, other, lines } => vec![(other.as_str(), *lines), (scripted, *own)],
             Self::Builtin => return None,
         };
         let service =
@@ -56,7 +68,7 @@ output = "{output}"
 "#
             );
             let name = id.replace(' ', "-").to_lowercase();
-            let upstream = |url: &&str| {
+            let upstream = |(url, lines): &(&str, &str)| {
                 format!(
                     r#"
 [[model.upstream]]
@@ -64,10 +76,11 @@ kind = "{kind}"
 url = "{url}"
 model = "scripted/{name}"
 api_key_env = "UPSTREAM_KEY"
+{lines}
 "#
                 )
             };
-            model + &urls.iter().map(upstream).collect::<String>()
+            model + &upstreams.iter().map(upstream).collect::<String>()
         });
         Some(format!("{service}{}", models.concat()))
     }

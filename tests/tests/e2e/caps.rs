@@ -286,3 +286,20 @@ async fn a_stream_that_claims_more_than_it_was_granted_never_passes_the_limit() 
     let used = stack.used(&key).await;
     assert!(used <= limit, "{used} of {limit}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_that_no_count_could_make_payable_is_not_counted() {
+    let stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(500, 1)).await;
+    let mut call = stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1);
+    let blanks = " ".repeat(1 << 20);
+    call.body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .insert(0, serde_json::json!({"role": "system", "content": blanks}));
+    for _ in 0..5 {
+        call.clone().send().await.assert_error(402, "key_limit_reached");
+    }
+    assert_eq!(stack.upstream.token_counts(), 0, "the work of nobody who could pay");
+    assert_eq!(stack.balance(&stack.account).held, NanoUsd::ZERO);
+}

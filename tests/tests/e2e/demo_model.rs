@@ -61,7 +61,7 @@ async fn what_the_model_cannot_do_it_says_and_nothing_is_billed() {
     let key = stack.key().await;
     let image = json!([
         {"type": "text", "text": "What is it?"},
-        {"type": "image_url", "image_url": {"url": "https://images.example.com/cat.png"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
     ]);
     let answer = ask(&stack, &key, &image).send().await;
     assert_eq!(answer.status, 400, "{answer}");

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{
     harness::{ApiKey, Models, Options, PATIENCE, Stack, cost_of},
-    upstream::{Fault, Script, Shape, Upstream},
+    upstream::{End, Fault, Script, Shape, Upstream},
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Pause between two requests that wait for an upstream to be tried again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -16,6 +16,13 @@ const TRY_EVERY: Duration = Duration::from_millis(100);
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Also(second.url());
+    (Stack::with(Options { models, ..Options::default() }).await, second)
+}
+
+/// A stack with a second upstream in front of its own, each with these lines in the catalogue.
+async fn apart(scripted: &'static str, lines: &'static str) -> (Stack, Upstream) {
+    let second = Upstream::start();
+    let models = Models::Apart { scripted, other: second.url(), lines };
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
@@ -124,4 +131,60 @@ async fn a_request_that_is_refused_is_not_tried_elsewhere() {
         stack.call(&key, script.clone()).send().await.assert_error(400, "invalid_value");
     }
     assert_eq!(stack.upstream.generations().len() + second.generations().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_asked_says() {
+    let (stack, second) = apart("left_before_head = \"prompt\"", "left_before_head = \"free\"").await;
+    let mut asked_to_charge = 0;
+    for _ in 0..6 {
+        let key = stack.key().await;
+        let call = stack.call(&key, Script::tokens(1_000, 9).fault(Fault::StallBeforeHead));
+        let tag = call.tag.clone();
+        let charges = |stack: &Stack| !stack.upstream.tagged(&tag).is_empty();
+        assert!(
+            timeout(Duration::from_millis(700), call.costing(cost_of(0, 0), cost_of(1_000, 0)).try_stream())
+                .await
+                .is_err()
+        );
+        let asked = if charges(&stack) { &stack.upstream } else { &second };
+        asked.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+        stack.released(PATIENCE).await;
+        let expected = if charges(&stack) { cost_of(1_000, 0) } else { cost_of(0, 0) };
+        assert_eq!(stack.used(&key).await, expected);
+        asked_to_charge += usize::from(charges(&stack));
+    }
+    assert!((1..6).contains(&asked_to_charge), "both were asked: {asked_to_charge}");
+    assert_eq!(stack.upstream.token_counts(), asked_to_charge, "counted once each, where it was read");
+    assert_eq!(second.token_counts(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_image_goes_to_an_upstream_that_may_be_handed_its_url() {
+    let (stack, second) = apart("image_urls = \"data\"", "image_urls = \"https\"").await;
+    let key = stack.key().await;
+    let ask = async |url: &str| {
+        let mut call = stack.call(&key, Script::default());
+        let text = call.body["messages"][0]["content"].take();
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        call.body["messages"][0]["content"] = json!([{"type": "text", "text": text}, image]);
+        call.send().await
+    };
+    for _ in 0..6 {
+        assert_eq!(ask("https://images.example.com/a.png").await.status, 200);
+    }
+    assert_eq!((stack.upstream.generations().len(), second.generations().len()), (0, 6));
+    for inside in [
+        "https://127.0.0.1/a",
+        "https://2130706433/a",
+        "https://[::ffff:10.0.0.1]/a",
+        "https://a@localhost./",
+    ] {
+        let answer = ask(inside).await;
+        answer.assert_error(400, "invalid_value").assert_param(Some("messages[0].content[1].image_url.url"));
+    }
+    for _ in 0..6 {
+        assert_eq!(ask("data:image/png;base64,QUJD").await.status, 200);
+    }
+    assert!(!stack.upstream.generations().is_empty(), "either may be handed data");
 }

@@ -27,6 +27,10 @@ const PER_TOOL: u64 = 64;
 /// Bytes of text that are about one token.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
+/// Bytes of the bound that one token stands for at most. The longest tokens in use are 128 blanks; a blank is counted as six
+/// bytes where it was spelled as an escape, and JSON that is written anew adds about as much again.
+const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
+
 /// Spaces that templates indent JSON by, per level.
 const INDENT: u64 = 4;
 /// The longest float that a renderer makes of a number with an exponent.
@@ -85,6 +89,11 @@ impl Shown {
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
+    /// A parameter is passed on as it was spelled. No template shows it, but a server is sent its bytes.
+    pub(super) fn passed_on(&mut self, json: &str) {
+        self.bytes += json.len() as u64;
+    }
+
     /// Returns whether tools, or the shape of an answer, are explained to the model.
     pub(super) const fn has_preamble(&self) -> bool {
         self.preamble
@@ -94,6 +103,11 @@ impl Shown {
     /// larger takes such a prompt, and all of it has to be covered.
     pub(super) fn bound(&self, model: &Model) -> u64 {
         self.most(model)
+    }
+
+    /// The fewest tokens that the prompt can have. Images may count as none.
+    pub(super) const fn least(&self) -> u64 {
+        self.bytes / COUNTED_BYTES_PER_TOKEN + 1
     }
 
     /// The tokens of the prompt to bill if no count is to be had: a token of text is about [`BYTES_PER_TOKEN`] bytes.

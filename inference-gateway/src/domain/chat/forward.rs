@@ -3,7 +3,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use shared::{catalog::LimitParam, error::ApiError, tokens::Usage};
+use shared::{
+    catalog::{ImageUrls, LimitParam},
+    error::ApiError,
+    tokens::Usage,
+};
 
 use super::{bound::Shown, read::Value};
 
@@ -47,6 +51,8 @@ pub(crate) struct Forward {
     pub(crate) limited: bool,
     /// Choices wanted, 1 to 8.
     pub(crate) n: u64,
+    /// What an upstream has to take to be handed the images.
+    pub(crate) image_urls: ImageUrls,
     /// Tokens of the images in the prompt, at most.
     pub(crate) image_tokens: u64,
     /// True if the prompt explains tools to the model, which not every exact count includes.
@@ -55,6 +61,8 @@ pub(crate) struct Forward {
     pub(crate) prompt_bound: u64,
     /// Tokens of the prompt, if no exact count is to be had.
     pub(crate) prompt_estimate: u64,
+    /// Tokens of the prompt, at least, whatever the tokenizer.
+    pub(crate) prompt_least: u64,
     /// The bounds that the catalogue names. A report beyond them is billed as reported, and logged.
     pub(crate) bounds: Usage,
     /// Where in the rest the messages are that further requests of one conversation begin with too.
@@ -124,12 +132,22 @@ pub(super) struct Draft {
     pub(super) shown: Shown,
     /// Where the messages are that make up the conversation's opening.
     pub(super) opening: Range<usize>,
+    /// What an upstream has to take to be handed the images, and the place of the first one that needs it; `None` without images
+    /// that are elsewhere.
+    pub(super) image_need: Option<(ImageUrls, String)>,
 }
 
 impl Draft {
     /// An empty draft with room for the client's whole body: what is written is hardly ever more than what came.
     pub(super) fn new(room: usize) -> Self {
-        Self { json: Vec::with_capacity(room), shown: Shown::default(), opening: 0..0 }
+        Self { json: Vec::with_capacity(room), shown: Shown::default(), opening: 0..0, image_need: None }
+    }
+
+    /// Notes that an image at this place needs an upstream that takes such URLs.
+    pub(super) fn needs(&mut self, source: ImageUrls, at: &Value<'_, '_>) {
+        if source > self.image_need.as_ref().map_or(ImageUrls::Data, |(most, _)| *most) {
+            self.image_need = Some((source, at.place()));
+        }
     }
 
     /// Writes JSON as it is.

@@ -1,11 +1,18 @@
 //! Images: where they may come from, and how large those inside the body may be. None is fetched from here.
 
-use shared::error::{ApiError, Code};
+mod host;
+
+use shared::{
+    catalog::ImageUrls,
+    error::{ApiError, Code},
+};
 
 use super::{forward::Draft, read::Value};
 
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
+/// The longest address of an image elsewhere, in bytes: what browsers and proxies take.
+const MAX_URL_BYTES: usize = 8 << 10;
 /// The formats of images that are taken; `jpg` is an alias of `jpeg`.
 pub(super) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
 /// No media type of that name is registered, and servers that look at it refuse it.
@@ -16,8 +23,9 @@ pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiE
     let members = value.object()?;
     let url = members.require("url")?;
     let text = url.string()?;
-    check_url(&text).map_err(|(code, problem)| url.error(code, problem))?;
+    let source = check_url(&text).map_err(|(code, problem)| url.error(code, problem))?;
     draft.shown.images += 1;
+    draft.needs(source, &url);
     draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
     match jpg_data(&text) {
         Some(digits) => {
@@ -35,24 +43,31 @@ pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiE
     Ok(())
 }
 
-fn check_url(url: &str) -> Result<(), (Code, &'static str)> {
+/// Checks a URL; gives what an upstream has to take to be handed it.
+fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
     };
     if scheme.eq_ignore_ascii_case("data") {
-        return check_data(rest);
+        return check_data(rest).map(|()| ImageUrls::Data);
     }
-    if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    if !is_https && !scheme.eq_ignore_ascii_case("http") {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
     }
+    if url.len() > MAX_URL_BYTES {
+        return Err((Code::StringAboveMaxLength, "has more than 8192 bytes"));
+    }
     let host = rest.strip_prefix("//").unwrap_or_default();
+    // Some readers take a backslash for a slash, others for a part of the host.
     if host.is_empty()
         || host.starts_with(['/', '?', '#', ':'])
-        || url.contains(|c: char| c <= ' ' || c == '\x7f')
+        || url.contains(|c: char| c <= ' ' || c == '\x7f' || c == '\\')
     {
         return Err((Code::InvalidValue, "is not a valid URL"));
     }
-    Ok(())
+    let authority = host.split(['/', '?', '#']).next().unwrap_or_default();
+    Ok(if is_https && host::is_public(authority) { ImageUrls::Https } else { ImageUrls::Any })
 }
 
 /// Checks `image/png;base64,…`, without decoding it.
@@ -102,19 +117,24 @@ mod tests {
 
     #[test]
     fn images_come_from_the_web_or_with_the_body() {
-        for good in [
-            "https://example.com/a.png",
-            "HTTP://example.com",
-            "http://[::1]:80/x?y#z",
-            "data:image/png;base64,QUJD",
-            "data:image/jpeg;base64,QUI=",
-            "DATA:Image/WebP;Base64,QQ==",
-            "data:image/gif;base64,+/+/",
-            "data:image/jpg;base64,QUI=",
-            "data:image/JPG;base64,QUI=",
+        for (good, taken_with) in [
+            ("https://example.com/a.png", ImageUrls::Https),
+            ("HTTPS://example.com?x=http://127.0.0.1/", ImageUrls::Https),
+            ("https://127.0.0.1/a.png", ImageUrls::Any),
+            ("https://example.com@127.0.0.1/a.png", ImageUrls::Any),
+            ("HTTP://example.com", ImageUrls::Any),
+            ("http://[::1]:80/x?y#z", ImageUrls::Any),
+            ("data:image/png;base64,QUJD", ImageUrls::Data),
+            ("data:image/jpeg;base64,QUI=", ImageUrls::Data),
+            ("DATA:Image/WebP;Base64,QQ==", ImageUrls::Data),
+            ("data:image/gif;base64,+/+/", ImageUrls::Data),
+            ("data:image/jpg;base64,QUI=", ImageUrls::Data),
+            ("data:image/JPG;base64,QUI=", ImageUrls::Data),
         ] {
-            assert_eq!(check_url(good), Ok(()), "{good}");
+            assert_eq!(check_url(good), Ok(taken_with), "{good}");
         }
+        let long = format!("https://example.com/{}", "a".repeat(MAX_URL_BYTES));
+        assert_eq!(check_url(&long).unwrap_err().0, Code::StringAboveMaxLength);
         for bad in [
             "",
             "example.com/a.png",
@@ -128,6 +148,7 @@ mod tests {
             "https:example.com",
             "https://exa mple.com",
             "http://a\nb",
+            "https://example.com\\@127.0.0.1/",
             " https://example.com",
             "data:",
             "data:image/png",
@@ -154,7 +175,7 @@ mod tests {
         // 20 MiB leave a remainder of two when divided by three: 27,962,026 whole groups and two bytes.
         let whole = "A".repeat(MAX_IMAGE_BYTES / 3 * 4);
         let with = |last: &str| check_url(&format!("data:image/png;base64,{whole}{last}"));
-        assert_eq!(with("AAA="), Ok(()));
+        assert_eq!(with("AAA="), Ok(ImageUrls::Data));
         assert_eq!(with("AAAA").unwrap_err().0, Code::StringAboveMaxLength);
     }
 }

@@ -30,6 +30,12 @@ pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
 pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 /// How much a model may think.
 pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
+/// Characters of a sequence that ends an answer: a paragraph of them.
+pub(super) const MAX_STOP_CHARS: usize = 1024;
+/// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
+const MAX_PASSED_ON_BYTES: usize = 128 << 10;
+/// Bytes of such a parameter that are not counted with the prompt: numbers and names.
+const FREE_BYTES: usize = 64;
 /// More kinds of output than anyone has named.
 const MAX_MODALITIES: usize = 16;
 
@@ -70,6 +76,13 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     for (name, check) in PASSED_ON {
         if let Some(value) = body.get(name) {
             check(&value)?;
+            if value.raw().len() > MAX_PASSED_ON_BYTES {
+                let problem = format!("has more than {MAX_PASSED_ON_BYTES} bytes");
+                return Err(value.error(Code::InvalidValue, &problem));
+            }
+            if value.raw().len() > FREE_BYTES {
+                draft.shown.passed_on(value.raw());
+            }
             draft.member(name, value.raw());
         }
     }
@@ -135,12 +148,21 @@ pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError>
 
 fn stop(value: &Value<'_, '_>) -> Result<(), ApiError> {
     match value.kind() {
-        Kind::String => value.filled_string_token().map(drop),
-        Kind::Array => value.each(MAX_STOPS, |stop| stop.filled_string_token().map(drop)),
+        Kind::String => stop_sequence(value),
+        Kind::Array => value.each(MAX_STOPS, |stop| stop_sequence(&stop)),
         Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
             Err(value.wrong_type("a string or an array of strings"))
         }
     }
+}
+
+fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    value.filled_string_token()?;
+    if value.string()?.chars().count() > MAX_STOP_CHARS {
+        let problem = format!("must have at most {MAX_STOP_CHARS} characters");
+        return Err(value.error(Code::StringAboveMaxLength, &problem));
+    }
+    Ok(())
 }
 
 fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {

@@ -9,8 +9,11 @@ use serde::{
 use shared::{
     error::{ApiError, Code},
     http::parse_object,
-    json::{Kind, Object, RawValue, text},
+    json::{Kind, Object, RawValue, complaint, text},
 };
+
+/// Characters of a number: it is forwarded as it was spelled, and no parameter needs more.
+const MAX_DIGITS: usize = 64;
 
 /// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
 #[derive(Clone, Copy)]
@@ -85,6 +88,11 @@ impl<'a> Value<'a, '_> {
         self.raw.get()
     }
 
+    /// The place as errors name it.
+    pub(super) fn place(&self) -> String {
+        self.at.to_string()
+    }
+
     /// What it is.
     pub(super) fn kind(&self) -> Kind {
         Kind::of(self.raw)
@@ -111,7 +119,7 @@ impl<'a> Value<'a, '_> {
     /// An integer within bounds, spelled as one: `1.0` is a decimal.
     pub(super) fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
-        let token = self.raw();
+        let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
@@ -132,7 +140,7 @@ impl<'a> Value<'a, '_> {
     /// A number within bounds. A float is precise enough to compare; what is forwarded is the number as it was spelled.
     pub(super) fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
         self.expect(Kind::Number, "a number")?;
-        match self.raw().parse::<f64>() {
+        match self.digits()?.parse::<f64>() {
             Ok(n) if n < *bounds.start() => {
                 Err(self.error(Code::DecimalBelowMinValue, &format!("must be at least {}", bounds.start())))
             }
@@ -142,6 +150,16 @@ impl<'a> Value<'a, '_> {
             Ok(_) => Ok(()),
             Err(_) => Err(self.wrong_type("a number")),
         }
+    }
+
+    /// A number as it was spelled, which has an end.
+    fn digits(&self) -> Result<&'a str, ApiError> {
+        if self.raw().len() > MAX_DIGITS {
+            return Err(
+                self.error(Code::InvalidValue, &format!("the number has more than {MAX_DIGITS} characters"))
+            );
+        }
+        Ok(self.raw())
     }
 
     /// The text of a string.
@@ -182,7 +200,7 @@ impl<'a> Value<'a, '_> {
     /// The members of an object.
     pub(super) fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
         self.expect(Kind::Object, "an object")?;
-        let object = Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &e.to_string()))?;
+        let object = Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &complaint(&e)))?;
         Ok(Members { object, at: Some(self.at) })
     }
 
@@ -208,7 +226,7 @@ impl<'a> Value<'a, '_> {
             }));
         match (refused, read) {
             (Some(e), _) => Err(e),
-            (None, Err(e)) => Err(self.error(Code::InvalidJson, &e.to_string())),
+            (None, Err(e)) => Err(self.error(Code::InvalidJson, &complaint(&e))),
             (None, Ok(())) if index == 0 => {
                 Err(self.error(Code::EmptyArray, "must have at least one element"))
             }

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     image::FORMATS,
-    params::{BIAS, EFFORTS, MAX_CHOICES, MAX_STOPS, MAX_TOKENS, PENALTY, TEMPERATURE, TOP_LOGPROBS, TOP_P},
+    params::{
+        BIAS, EFFORTS, MAX_CHOICES, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, PENALTY, TEMPERATURE,
+        TOP_LOGPROBS, TOP_P,
+    },
     tools::{MAX_NAME, MAX_TOOLS},
 };
 
@@ -54,8 +57,11 @@ impl JsonSchema for ChatRequest {
                 "reasoning_effort": {"enum": EFFORTS.map(Some).into_iter().chain([None]).collect::<Vec<_>>()},
                 "stop": {"anyOf": [
                     {"type": "null"},
-                    {"type": "string", "minLength": 1},
-                    {"type": "array", "minItems": 1, "maxItems": MAX_STOPS, "items": {"type": "string", "minLength": 1}},
+                    {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+                    {
+                        "type": "array", "minItems": 1, "maxItems": MAX_STOPS,
+                        "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+                    },
                 ]},
                 "logit_bias": {
                     "type": ["object", "null"],

@@ -3,7 +3,7 @@ mod refused;
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use shared::{
-    catalog::{Catalog, LimitParam, Model},
+    catalog::{Catalog, ImageUrls, LimitParam, Model, Upstream},
     error::{ApiError, Code},
 };
 
@@ -50,7 +50,9 @@ fn model() -> Model {
         cached_input = "1"
         output = "1"
         [[model.upstream]]
-        kind = "builtin"
+        kind = "openai"
+        url = "http://127.0.0.1/v1"
+        model = "m"
     "#;
     Catalog::parse(text, "test").unwrap().models.remove(0)
 }
@@ -455,4 +457,44 @@ fn pointers(value: &Value, at: String, found: &mut Vec<String>) {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     found.push(at);
+}
+
+#[test]
+fn an_image_is_refused_where_no_upstream_may_be_handed_its_url() {
+    let body = |url: &str| {
+        with_messages(&json!([{"role": "user", "content": "Hi"}, {"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]}]))
+    };
+    let checked = |url: &str, taken: &[ImageUrls]| {
+        let mut model = model();
+        let upstream = model.upstreams.remove(0);
+        model.upstreams =
+            taken.iter().map(|taken| Upstream { image_urls: *taken, ..upstream.clone() }).collect();
+        parse(&body(url)).unwrap().forward(&model).map(|forward| forward.image_urls)
+    };
+    let (public, inside) = ("https://example.com/a.png", "http://169.254.169.254/latest");
+    assert_eq!(checked("data:image/png;base64,QUJD", &[ImageUrls::Data]), Ok(ImageUrls::Data));
+    assert_eq!(checked(public, &[ImageUrls::Data, ImageUrls::Https]), Ok(ImageUrls::Https));
+    assert_eq!(checked(inside, &[ImageUrls::Any]), Ok(ImageUrls::Any));
+    for (url, taken) in [(public, ImageUrls::Data), (inside, ImageUrls::Https), (inside, ImageUrls::Data)] {
+        let error = checked(url, &[taken]).unwrap_err();
+        assert_eq!(error.code, Code::InvalidValue, "{url}");
+        assert_eq!(error.param.as_deref(), Some("messages[1].content[1].image_url.url"), "{url}");
+    }
+}
+
+#[test]
+fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
+    let with = |more: &str| {
+        forward(&format!(r#"{{"model":"m",{more}"messages":[{{"role":"user","content":"Hi"}}]}}"#))
+    };
+    let (plain, long) = (with(""), with(&format!(r#""stop":"{}","#, "a".repeat(1_000))));
+    assert_eq!(long.prompt_bound, plain.prompt_bound + 1_002);
+    assert_eq!((plain.prompt_least, with(r#""temperature":1,"#).prompt_bound), (1, plain.prompt_bound));
+    let message = json!([{"role": "user", "content": " ".repeat(1 << 20)}]);
+    let blanks = forward(&with_messages(&message));
+    // As few as there can be: 128 blanks are a token of some tokenizers.
+    assert!(blanks.prompt_least > 1_000 && blanks.prompt_least <= (1 << 20) / 128, "{}", blanks.prompt_least);
 }

@@ -1,0 +1,163 @@
+//! Hosts of image URLs: whether a server that fetches one could be led to an address inside.
+//!
+//! Names are not resolved here: a public name may still lead inside, so a server that fetches has to look at addresses itself.
+//! What readers of URLs understand differently (numbers in place of addresses, escapes, credentials) counts as inside.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The last labels of names that no public host has.
+const INSIDE: [&str; 18] = [
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "svc",
+    "cluster",
+    "arpa",
+    "test",
+    "invalid",
+    "onion",
+    "consul",
+    "docker",
+    "host",
+];
+
+/// Returns whether the authority of a URL (`host`, `host:port`) names a public host, in the one way that all readers agree on.
+pub(super) fn is_public(authority: &str) -> bool {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest
+            .split_once(']')
+            .is_some_and(|(address, port)| is_port(port) && address.parse().is_ok_and(is_public_v6));
+    }
+    let (host, port) = authority.find(':').map_or((authority, ""), |colon| authority.split_at(colon));
+    is_port(port) && is_public_host(host)
+}
+
+/// Nothing, or a colon and a number.
+fn is_port(port: &str) -> bool {
+    port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
+}
+
+fn is_public_host(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    let Some((_, last)) = host.rsplit_once('.') else { return false };
+    if !host.split('.').all(is_label) {
+        return false;
+    }
+    // A last label that is a number, also as `0x7f`, makes all of it an address to browsers and to C libraries.
+    if last.starts_with(|c: char| c.is_ascii_digit()) {
+        return host.parse::<Ipv4Addr>().is_ok_and(is_public_v4);
+    }
+    !INSIDE.contains(&last)
+}
+
+/// Addresses that the registries of IANA call globally reachable.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !matches!(
+        address.octets(),
+        [0 | 10 | 127 | 224.., ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
+            | [198, 18..=19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+    )
+}
+
+/// The part of the Internet that is handed out, without what tunnels lead inside and what is only for examples.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        [0x2000..=0x3fff, ..] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_hosts_are_told_from_those_inside_however_they_are_spelled() {
+        for public in [
+            "example.com",
+            "EXAMPLE.com:8443",
+            "images.example.com.",
+            "xn--mnchen-3ya.de",
+            "8.8.8.8",
+            "8.8.8.8:80",
+            "[2606:4700::1111]",
+            "[2606:4700::1111]:443",
+        ] {
+            assert!(is_public(public), "{public}");
+        }
+        for inside in [
+            "",
+            "localhost",
+            "LocalHost.",
+            "a.localhost",
+            "metadata",
+            "metadata.google.internal",
+            "printer.local",
+            "redis.default.svc",
+            "1.0.0.127.in-addr.arpa",
+            "127.0.0.1",
+            "127.0.0.1.",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.0.0.1",
+            "a.0x7f",
+            "0177.0.0.1",
+            "127.0.0.01",
+            "0.0.0.0",
+            "10.0.0.5:8000",
+            "100.64.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "192.0.0.192",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "[::]",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:8.8.8.8]",
+            "[::127.0.0.1]",
+            "[64:ff9b::7f00:1]",
+            "[2002:7f00:1::]",
+            "[2001:0:1::]",
+            "[fe80::1]",
+            "[fe80::1%25eth0]",
+            "[fd00::1]",
+            "[::1",
+            "user@example.com",
+            "user:pass@example.com",
+            "example.com@127.0.0.1",
+            "%31%32%37.0.0.1",
+            "127。0。0。1",
+            "１２７.0.0.1",
+            "ex\u{ad}ample.com",
+            "a..com",
+            ".com",
+            "example.com:port",
+            "example.com:99999",
+        ] {
+            assert!(!is_public(inside), "{inside}");
+        }
+    }
+}
