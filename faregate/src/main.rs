@@ -20,7 +20,7 @@ use mimalloc::MiMalloc;
 use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System, random_bytes},
-    config::Common,
+    config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
     serve::{DRAIN, bind, exit, serve, until_signalled},
     telemetry,
@@ -60,15 +60,17 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    exit(run(Arguments::parse()).await)
+    let (arguments, exposed) = config::parse();
+    exit(run(arguments, &exposed).await)
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
     let Arguments { common, gateway, key_service, admin_listen, command } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
     common.start_log()?;
+    exposed.warn();
     if let Some(cli::Command::Spool(command)) = command {
         return cli::spool(&command, &mut std::io::stdout());
     }

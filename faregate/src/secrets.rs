@@ -58,14 +58,15 @@ impl Folder {
     fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
         let path = self.0.join(name);
         if !path.exists() {
-            publish(&path, &hex(random_bytes::<32>(clock)))
+            let draft = path.with_extension(format!("{}.tmp", hex(&random_bytes::<8>(clock))));
+            publish(&path, &draft, &hex(&random_bytes::<32>(clock)))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         secret::read_file(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 }
 
-fn hex(bytes: [u8; 32]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])
@@ -73,16 +74,35 @@ fn hex(bytes: [u8; 32]) -> String {
         .collect()
 }
 
-/// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands.
-fn publish(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+/// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands. The draft's
+/// name is made by chance, so that one left over by a process that died is in the way of none.
+fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    let published = fs::hard_link(&draft, path);
-    fs::remove_file(&draft)?;
+    let published = fs::hard_link(draft, path);
+    fs::remove_file(draft)?;
     match published {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         published => published,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{clock::System, secret::ExposeSecret};
+
+    use super::*;
+
+    #[test]
+    fn a_draft_that_a_dead_process_left_is_in_the_way_of_no_start() {
+        let place =
+            std::env::temp_dir().join(format!("faregate-secrets-{}", hex(&random_bytes::<8>(&System))));
+        let folder = Folder::create(&place).unwrap();
+        fs::write(place.join(format!("pepper.{}.tmp", std::process::id())), "half").unwrap();
+        let secret = folder.secret("pepper", &System).unwrap();
+        assert_eq!(secret.expose_secret().len(), 64);
+        assert_eq!(folder.secret("pepper", &System).unwrap().expose_secret(), secret.expose_secret());
+        fs::remove_dir_all(place).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use inference_gateway::{
 use mimalloc::MiMalloc;
 use shared::{
     clock::System,
-    config::Common,
+    config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
     rpc::tls,
     serve::{DRAIN, bind, exit, serve, until_signalled},
@@ -73,10 +73,11 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    exit(run(Arguments::parse()).await)
+    let (arguments, exposed) = config::parse();
+    exit(run(arguments, &exposed).await)
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
     let Arguments {
         common,
         options,
@@ -91,6 +92,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(probe(admin_listen, READY).await?);
     }
     common.start_log()?;
+    exposed.warn();
     let metrics = telemetry::metrics()?;
     let token = common.internal_token()?;
     let parts = Parts {

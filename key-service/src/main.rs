@@ -17,7 +17,7 @@ use key_service::{
 use mimalloc::MiMalloc;
 use shared::{
     clock::{Clock, System},
-    config::Common,
+    config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
     rpc::tls,
     serve::{DRAIN, bind, exit, serve, until_signalled},
@@ -60,15 +60,17 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    exit(run(Arguments::parse()).await)
+    let (arguments, exposed) = config::parse();
+    exit(run(arguments, &exposed).await)
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
     let Arguments { common, options, internal_tls, admin_listen, first_run, public_url, command } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
     common.start_log()?;
+    exposed.warn();
     if let Some(cli::Command::Spool(command)) = command {
         return cli::spool(&command, &mut std::io::stdout());
     }

@@ -17,6 +17,10 @@ use crate::{
     telemetry::{self, LogFormat},
 };
 
+mod exposed;
+
+pub use exposed::{ExposedSecrets, parse};
+
 /// Where the catalogue is looked for when no setting names it.
 const DEFAULT_MODELS: &str = "config/models.toml";
 /// The catalogue of an installation that has none.
