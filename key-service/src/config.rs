@@ -17,6 +17,7 @@ use shared::{
 
 use shared::config::read_pem;
 
+use crate::management::MAX_KEYS_PER_ACCOUNT;
 use crate::store::redis::{Address, Certificates, Redis, Settings};
 use crate::store::{Store, memory::Memory, sqlite::Sqlite};
 
@@ -103,6 +104,11 @@ pub struct Options {
     /// A file that holds the pepper before
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER_FILE", value_name = "FILE")]
     pub previous_pepper_file: Option<PathBuf>,
+
+    /// API keys that an account may have, revoked ones included
+    #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub max_keys_per_account: u64,
 
     /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second later
     #[arg(long, env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 30,

@@ -78,7 +78,8 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     let clock: Arc<dyn Clock> = Arc::new(System);
     let store = options.open_store(&clock).await?;
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
-    let management = Management::new(store.clone(), clock.clone(), credentials.clone());
+    let management = Management::new(store.clone(), clock.clone(), credentials.clone())
+        .with_max_keys(options.max_keys_per_account);
     if let Some(command) = command {
         return cli::run(command, &management, &mut std::io::stdout()).await;
     }

@@ -23,19 +23,23 @@ use shared::{
 use crate::{
     credentials::Credentials,
     domain::{
-        key::{ApiKey, KeyPatch, NewKey, Status},
+        key::{ApiKey, KeyPatch, NewKey},
         ledger,
     },
-    store::{self, Idempotency, Order, Page, Store, Unavailable, Updated},
+    store::{self, Idempotency, Store, Unavailable, Updated},
 };
 
 pub mod accounts;
 pub mod books;
+mod listing;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// Keys read from the store at a time while a listing looks for those of one status.
-const FILTERED_READ: usize = 500;
+/// API keys that an account may have unless configured otherwise: some 500 MB in Redis.
+pub const MAX_KEYS_PER_ACCOUNT: u64 = 1_000_000;
+
+use listing::LongListings;
+pub use listing::{KeyPage, Listing};
 
 /// Time to live of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
@@ -45,6 +49,10 @@ pub struct Management {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
+    /// API keys that an account may have.
+    max_keys: u64,
+    /// Accounts of which a long listing is read now.
+    reading: LongListings,
     /// The milliseconds of the last id.
     last_id: AtomicI64,
 }
@@ -69,30 +77,15 @@ pub enum KeyRefused {
     Revoked,
     /// The key that a listing should start behind does not exist in the account.
     UnknownCursor,
+    /// The account has as many keys as it may.
+    TooMany {
+        /// That many.
+        most: u64,
+    },
+    /// Another long listing of the account is being read.
+    Busy,
     /// The idempotency key was used with another request.
     IdempotencyKeyReused,
-}
-
-/// The keys to list.
-#[derive(Clone, Copy, Debug)]
-pub struct Listing {
-    /// Only those behind this key.
-    pub after: Option<KeyId>,
-    /// The end that comes first.
-    pub order: Order,
-    /// Only those whose status is this now.
-    pub status: Option<Status>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// Some of an account's keys.
-#[derive(Debug)]
-pub struct KeyPage {
-    /// The keys, in the order that was asked for.
-    pub keys: Vec<ApiKey>,
-    /// More keys follow in the same listing.
-    pub has_more: bool,
 }
 
 /// The owner's decisions about a new key.
@@ -123,7 +116,14 @@ pub enum Created {
 impl Management {
     /// Management of what is in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
-        Self { store, clock, credentials, last_id: AtomicI64::new(i64::MIN) }
+        let (max_keys, reading) = (MAX_KEYS_PER_ACCOUNT, LongListings::default());
+        Self { store, clock, credentials, max_keys, reading, last_id: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The same, where accounts may have this many API keys.
+    #[must_use]
+    pub fn with_max_keys(self, max_keys: u64) -> Self {
+        Self { max_keys, ..self }
     }
 
     /// The account that a presented management key governs, and the key.
@@ -137,34 +137,6 @@ impl Management {
             Ok(Principal::ApiKey(..)) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
-    }
-
-    /// Some of the account's keys. Statuses are looked for here, so that stores need not know them: a listing of one
-    /// status reads all keys between its matches.
-    pub async fn list(&self, account: AccountId, listing: Listing) -> Result<KeyPage, Error<KeyRefused>> {
-        let Listing { mut after, order, status, limit } = listing;
-        if let Some(id) = after
-            && self.store.key(account, id).await?.is_none()
-        {
-            return Err(Error::Refused(KeyRefused::UnknownCursor));
-        }
-        let now = self.clock.now();
-        // One more than is answered shows that there are more.
-        let wanted = limit.saturating_add(1);
-        let read = if status.is_some() { FILTERED_READ } else { wanted };
-        let mut keys = Vec::new();
-        while keys.len() < wanted {
-            let page = self.store.keys(account, Page { after, order, limit: read }).await?;
-            let was_last = page.len() < read;
-            after = page.last().map(|key| key.id);
-            keys.extend(page.into_iter().filter(|key| status.is_none_or(|status| key.status(now) == status)));
-            if was_last {
-                break;
-            }
-        }
-        let has_more = keys.len() > limit;
-        keys.truncate(limit);
-        Ok(KeyPage { keys, has_more })
     }
 
     /// Makes a key, once per idempotency key where one is given.
@@ -189,10 +161,12 @@ impl Management {
             created_at: now.to_whole_seconds(),
             spend: ledger::Key { limit: draft.limit, expires_at: draft.expires_at, ..ledger::Key::default() },
         };
-        match self.store.create_key(NewKey { account, key, digest }, idempotency).await? {
+        match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
+        {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
+            store::Created::TooMany => Err(Error::Refused(KeyRefused::TooMany { most: self.max_keys })),
         }
     }
 

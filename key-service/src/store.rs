@@ -74,7 +74,9 @@ pub trait Credentials: Send + Sync + 'static {
 /// API keys.
 #[async_trait]
 pub trait Keys: Send + Sync + 'static {
-    /// Makes an API key of an existing account, unless its idempotency key was used within its time to live.
+    /// Makes an API key of an existing account, unless its idempotency key was used within its time to live, or the account has
+    /// as many keys as it may. That number is exact; the SQLite store alone may pass it by the keys that another process made
+    /// since this one counted.
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
     -> Result<Created, Unavailable>;
 
@@ -274,6 +276,8 @@ pub enum Created {
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,
+    /// The account has as many keys as it may.
+    TooMany,
 }
 
 /// Answer to a change of a key.

@@ -97,6 +97,8 @@ codes! {
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not take this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
+    /// The account has as many API keys as it may.
+    TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.

@@ -200,7 +200,8 @@ fn create(schemas: &mut SchemaGenerator) -> Value {
         201,
         &["Location", "Cache-Control", "Idempotent-Replayed"],
     );
-    let codes = [&BODY[..], &FIELDS, &[Code::EmptyString, Code::IdempotencyKeyReuse]].concat();
+    let codes =
+        [&BODY[..], &FIELDS, &[Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys]].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 

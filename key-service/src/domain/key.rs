@@ -33,6 +33,8 @@ pub struct NewKey {
     pub key: ApiKey,
     /// The digest of its plaintext.
     pub digest: Digest,
+    /// Keys that the account may have, this one and revoked ones included.
+    pub most: u64,
 }
 
 /// Computed on read, never stored.

@@ -15,6 +15,15 @@ impl From<KeyRefused> for ApiError {
             KeyRefused::UnknownCursor => {
                 Self::at(Code::InvalidValue, "after", "`after` must be the id of an API key of the account.")
             }
+            KeyRefused::TooMany { most } => {
+                let message =
+                    format!("The account has {most} API keys, revoked ones included, and may not have more.");
+                Self::new(Code::TooManyKeys, message)
+            }
+            KeyRefused::Busy => Self::new(
+                Code::Overloaded,
+                "Another listing that reads many of the account's keys is under way; try again shortly.",
+            ),
             KeyRefused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,
                 "This Idempotency-Key was used with another request; choose a new one.",

@@ -134,9 +134,15 @@ impl Keys for Memory {
             if let Some(created) = book.promised(&new.key, &attempt) {
                 return Ok(created);
             }
+            if book.is_full(&new) {
+                return Ok(Created::TooMany);
+            }
             book.idempotency.retain(|_, promise| promise.expires_at > attempt.now);
             let Idempotency { key, request, expires_at, .. } = attempt;
             book.idempotency.insert(key, Promise { request, key: new.key.id, expires_at });
+        }
+        if book.is_full(&new) {
+            return Ok(Created::TooMany);
         }
         let id = new.key.id;
         let key = book.keys.entry(id).or_insert(new.key).clone();

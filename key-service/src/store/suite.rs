@@ -64,6 +64,7 @@ macro_rules! contract {
                 }
                 keys::{
                     a_key_comes_back_as_it_was_made,
+                    an_account_has_no_more_keys_than_it_may,
                     keys_are_listed_in_the_order_of_their_ids,
                     a_cursor_need_not_exist,
                     a_patch_changes_what_it_names,
@@ -265,7 +266,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
         created_at: after(n.into()),
         spend: ledger::Key::default(),
     };
-    NewKey { account, key, digest: digest(&format!("{account} {n}")) }
+    NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
 }
 
 /// A key that may spend this much.

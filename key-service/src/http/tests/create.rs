@@ -169,3 +169,19 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
     answer.is_error(400, "invalid_value", Some("Idempotency-Key"));
     assert_eq!(desk.everything().await, before);
 }
+
+#[tokio::test]
+async fn an_account_with_as_many_keys_as_it_may_have_is_refused_another_one() {
+    let desk = Desk::open().await;
+    let Office { store, clock, credentials, .. } = &desk.office;
+    let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
+    let desk = Desk { app: router(Arc::new(management), clock.clone()), ..desk };
+    let first = desk.created_id("{}").await;
+    desk.created_id("{}").await;
+    desk.delete(&first).await;
+    let before = desk.everything().await;
+    let refused = desk.create("{}").await;
+    refused.is_error(400, "too_many_keys", None);
+    assert!(refused.text.contains("2 API keys"), "{}", refused.text);
+    assert_eq!(desk.everything().await, before);
+}

@@ -18,7 +18,7 @@ use crate::store::suite::Fault;
 use crate::{
     domain::{
         audit::{Audit, Auditor},
-        key::ApiKey,
+        key::{ApiKey, NewKey},
         ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
         usage::{self, Counts, Day},
     },
@@ -115,6 +115,11 @@ impl AccountBook {
 
     pub(super) fn has_holds(&self) -> bool {
         self.records.values().any(|record| matches!(record, Record::Open(_)))
+    }
+
+    /// Returns whether the account has as many keys as it may, and not this one.
+    pub(super) fn is_full(&self, new: &NewKey) -> bool {
+        self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
     }
 
     /// The answer of a living idempotency key to the creation of this key.

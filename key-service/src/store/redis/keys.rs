@@ -29,7 +29,7 @@ impl Redis {
     /// `None` where there is no such account.
     pub(super) async fn make_key(
         &self,
-        NewKey { account, key, digest }: &NewKey,
+        NewKey { account, key, digest, most }: &NewKey,
         attempt: Option<&Idempotency>,
     ) -> RedisResult<Option<Created>> {
         let name = attempt.map_or("", |attempt| &attempt.key);
@@ -40,6 +40,7 @@ impl Redis {
             self.key_space.promise(*account, name),
         ]);
         arguments.value(key.id.to_string());
+        arguments.value(most.to_string());
         for part in attempt.map(promise).unwrap_or_default() {
             arguments.value(part);
         }
@@ -61,6 +62,7 @@ impl Redis {
             }
             ["replayed", id] => Created::Replayed(made(id).await?),
             ["reused"] => Created::Reused,
+            ["full"] => Created::TooMany,
             _ => return Err(damaged("the answer to a creation")),
         }))
     }

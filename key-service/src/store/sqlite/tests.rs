@@ -83,7 +83,7 @@ async fn open_account(store: &Sqlite, n: u8) {
         created_at: START,
         spend: ledger::Key::default(),
     };
-    store.create_key(NewKey { account: id, key, digest: Digest::of(&[n]) }, None).await.unwrap();
+    store.create_key(NewKey { account: id, key, digest: Digest::of(&[n]), most: 1_000 }, None).await.unwrap();
 }
 
 fn hold(generation: GenerationId, amount: i64) -> Command {

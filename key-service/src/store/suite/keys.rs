@@ -10,7 +10,7 @@ use shared::{
 use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
 use crate::{
     domain::{
-        key::{ApiKey, KeyPatch},
+        key::{ApiKey, KeyPatch, NewKey},
         ledger::{
             self,
             histories::{START, account, generation, key},
@@ -216,7 +216,7 @@ pub(super) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut im
         match racer.await.unwrap().unwrap() {
             Created::New(key) => new.push(key),
             Created::Replayed(key) => replayed.push(key),
-            Created::Reused => panic!("the request was the same"),
+            Created::Reused | Created::TooMany => panic!("the request was the same, and there is room"),
         }
     }
     assert_eq!((new.len(), replayed.len()), (1, 31));
@@ -236,4 +236,38 @@ pub(super) async fn a_creation_sent_again_makes_nothing_more(subject: &mut impl 
         }
     }
     assert_eq!(count(&**store, account).await, 2);
+}
+
+pub(super) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl Subject) {
+    const MOST: u8 = 3;
+    let (mine, theirs) =
+        (open_account(&**subject.store(), 1).await, open_account(&**subject.store(), 2).await);
+    let new = |account, n| NewKey { most: MOST.into(), ..new_key(account, n) };
+    for n in 0..MOST {
+        let created =
+            subject.store().create_key(new(mine, n), Some(attempt("first", "a", after(n.into())))).await;
+        // The same promise again and again: only the first makes a key.
+        assert!(matches!(created.unwrap(), Created::New(_) | Created::Replayed(_)));
+        subject.store().create_key(new(mine, n), None).await.unwrap();
+    }
+    subject.store().revoke_key(mine, key(0), START).await.unwrap();
+    for round in 0..2 {
+        let once = attempt(&format!("late {round}"), "a", START);
+        for promised in [None, Some(once)] {
+            let created = subject.store().create_key(new(mine, 100), promised).await.unwrap();
+            assert_eq!(created, Created::TooMany);
+        }
+        assert_eq!(count(&**subject.store(), mine).await, usize::from(MOST), "nothing was made");
+        // What was made before is still answered.
+        let created = subject.store().create_key(new(mine, 1), None).await.unwrap();
+        assert!(matches!(created, Created::New(_)));
+        let replayed =
+            subject.store().create_key(new(mine, 101), Some(attempt("first", "a", after(9)))).await;
+        assert!(matches!(replayed.unwrap(), Created::Replayed(_)));
+        subject.interrupt().await;
+    }
+    assert!(matches!(subject.store().create_key(new(theirs, 1), None).await.unwrap(), Created::New(_)));
+    // A bound that was raised lets more in.
+    let more = NewKey { most: u64::from(MOST) + 1, ..new_key(mine, 100) };
+    assert!(matches!(subject.store().create_key(more, None).await.unwrap(), Created::New(_)));
 }

@@ -2,10 +2,12 @@
 -- Answers what came of it and, where there is one, the key's id; nothing where there is no such account.
 --
 -- KEYS  the account, its list of keys, the key, the promise of the idempotency key
--- ARGV  the key's id, the request's digest (empty: no idempotency key), now, when the promise ends, milliseconds that
---       it lives, the key's id as bytes and its balances, then the names and values of its texts
+-- ARGV  the key's id, keys that the account may have, the request's digest (empty: no idempotency key), now, when the
+--       promise ends, milliseconds that it lives, the key's id as bytes and its balances, then the names and values of its
+--       texts
 local account, list, key, promise = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local id, request, now, ends, lives = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local id, most = ARGV[1], tonumber(ARGV[2])
+local request, now, ends, lives = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 if redis.call('EXISTS', account) == 0 then return false end
 
 if request ~= '' then
@@ -17,12 +19,18 @@ if request ~= '' then
       return { made == id and 'new' or 'replayed', made }
     end
   end
+end
+
+local is_new = redis.call('EXISTS', key) == 0
+if is_new and tonumber(redis.call('HGET', account, 'keys') or '0') >= most then return { 'full' } end
+
+if request ~= '' then
   redis.call('SET', promise, request .. ' ' .. ends .. ' ' .. id, 'PX', lives)
 end
 
-if redis.call('EXISTS', key) == 0 then
-  redis.call('HSET', account, ARGV[6], ARGV[7])
-  redis.call('HSET', key, unpack(ARGV, 8))
+if is_new then
+  redis.call('HSET', account, ARGV[7], ARGV[8])
+  redis.call('HSET', key, unpack(ARGV, 9))
   redis.call('ZADD', list, '0', id)
   redis.call('HINCRBY', account, 'keys', '1')
 end

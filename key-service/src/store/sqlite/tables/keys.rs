@@ -1,5 +1,6 @@
 //! API keys, and the promises to make them only once.
 
+use quick_cache::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     digest::Digest,
@@ -18,6 +19,17 @@ use crate::{
     store::{Created, Idempotency, Order, Page, Updated},
 };
 
+/// API keys of accounts, as this process counted them.
+pub(crate) type KeyCounts = Cache<AccountId, KeyCount>;
+
+/// API keys of an account.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyCount {
+    keys: u64,
+    /// Counted in the file, rather than added to since: what was added may have been undone.
+    exact: bool,
+}
+
 /// Ended promises that one call may remove: more than it can add, so that none pile up, and few enough that no caller
 /// pays for a busy yesterday.
 const PRUNED_AT_ONCE: i64 = 64;
@@ -27,6 +39,7 @@ pub(crate) fn create(
     connection: &Connection,
     new: &NewKey,
     attempt: Option<&Idempotency>,
+    counted: &KeyCounts,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
         prune_promises(connection, attempt.now)?;
@@ -38,7 +51,12 @@ pub(crate) fn create(
             return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
         }
     }
-    insert(connection, new.account, &new.key)?;
+    let keys = count(connection, new, counted)?;
+    if keys >= new.most && get(connection, new.account, new.key.id)?.is_none() {
+        return Ok(Created::TooMany);
+    }
+    let made = insert(connection, new.account, &new.key)?;
+    counted.insert(new.account, KeyCount { keys: keys + made, exact: false });
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
         put_promise(connection, new.account, attempt, new.key.id)?;
@@ -46,14 +64,31 @@ pub(crate) fn create(
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
+/// Keys of the account as this process knows. Before an account is found to be full they are counted anew, once: no key is ever
+/// deleted.
+fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite::Result<u64> {
+    if let Some(KeyCount { keys, .. }) =
+        counted.get(&new.account).filter(|count| count.exact || count.keys < new.most)
+    {
+        return Ok(keys);
+    }
+    let sql = "SELECT count(*) FROM api_keys WHERE account = ?1";
+    let keys =
+        connection.prepare_cached(sql)?.query_row([new.account.as_bytes()], |row| row.get::<_, i64>(0))?;
+    let keys = keys.unsigned_abs();
+    counted.insert(new.account, KeyCount { keys, exact: true });
+    Ok(keys)
+}
+
+/// Writes a key unless there is one of its id; how many it wrote.
+fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, spend } = key;
     let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
                                      spend_limit, used, held, expires_at, revoked_at, last_used_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                ON CONFLICT (account, id) DO NOTHING";
-    connection.prepare_cached(sql)?.execute(params![
+    let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
         label,
@@ -66,7 +101,7 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
         revoked_at.map(Timestamp::millis),
         last_used_at.map(Timestamp::millis),
     ])?;
-    Ok(())
+    Ok(written as u64)
 }
 
 /// One key of the account.
