@@ -22,7 +22,7 @@ pub(super) fn layer() -> CorsLayer {
 /// Adds to a response what the layer adds to every response that is not a preflight's.
 pub(super) fn allow(response: &mut HeaderMap) {
     const ALL: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens";
-    const VARY: &str = "origin, access-control-request-method, access-control-request-headers";
+    const VARY: &str = "access-control-request-method, access-control-request-headers";
     response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ALL));
     response.insert(header::VARY, HeaderValue::from_static(VARY));
