@@ -19,7 +19,7 @@ use key_service::{
 use mimalloc::MiMalloc;
 use shared::{
     catalog::{Catalog, UpstreamKind},
-    clock::{Clock, System, random_bytes},
+    clock::{Clock, System},
     config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
     serve::{DRAIN, bind, exit, serve, until_signalled},
@@ -138,12 +138,10 @@ async fn start_builtin(catalog: &Catalog, clock: &Arc<dyn Clock>) -> anyhow::Res
     if !wanted {
         return Ok(None);
     }
-    let (now, random) = (clock.clone(), clock.clone());
     let engine = local_model::Engine::start(
         local_model::Model::shipped()?,
         local_model::Options {
-            now: Arc::new(move || u64::try_from(now.now().seconds()).unwrap_or(0)),
-            random: Arc::new(move || u64::from_le_bytes(random_bytes(&*random))),
+            clock: clock.clone(),
             max_requests: DEMO_REQUESTS,
             max_cached_tokens: DEMO_CACHED_TOKENS,
         },

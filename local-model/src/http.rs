@@ -1,33 +1,50 @@
 //! The OpenAI chat API over the engine.
 
-mod error;
-mod prepare;
 mod reply;
 mod request;
 mod stream;
 
-use self::{
-    error::ApiError,
-    prepare::prepare,
-    reply::{Head, json},
-};
-use crate::engine::Engine;
+use std::{sync::Arc, time::Duration};
+
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
-    http::{Method, StatusCode, Uri},
+    body::Body,
+    extract::State,
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use shared::{
+    error::{ApiError, Code},
+    http::{catch_panics, drain_unread, incomplete_body, method_not_allowed, ok, unknown_url},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
-/// The largest body that is read: what the gateway lets through, plus what it may add.
-const MAX_BODY_BYTES: usize = 65 << 20;
+use self::reply::Header;
+use crate::{
+    engine::{Engine, EngineError, Permit},
+    grammar::{SchemaError, SchemaPlace},
+};
 
-/// A body, if it came whole and is not too large.
-type Received = Result<Bytes, BytesRejection>;
+/// Bytes of a request that is read. A context of 2,048 tokens holds 64 KiB of text at most, which JSON may spell with six
+/// times as many, and the schemas of a request 128 KiB. So the prompt of a longer body does not fit.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// Time that a body may take, also one that is too long, of which nothing is kept.
+const BODY_DEADLINE: Duration = Duration::from_mins(1);
+/// Requests that are parsed, tokenized and checked at once: each may take some MB and some 100 ms.
+const PREPARED_AT_ONCE: usize = 2;
 
-/// The routes `POST /v1/chat/completions`, `POST /tokenize`, `GET /v1/models` and `GET /health`.
+/// State of the routes.
+#[derive(Clone)]
+struct Server {
+    engine: Engine,
+    /// Permits to prepare a request. The engine's permits bound those that wait for one.
+    preparations: Arc<Semaphore>,
+}
+
+/// Routes `POST /v1/chat/completions`, `POST /tokenize`, `GET /v1/models` and `GET /health`.
 pub fn router(engine: Engine) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -36,50 +53,103 @@ pub fn router(engine: Engine) -> Router {
         .route("/health", get(health))
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(engine)
+        .layer(middleware::from_fn(drain_unread))
+        .layer(catch_panics())
+        .with_state(Server { engine, preparations: Arc::new(Semaphore::new(PREPARED_AT_ONCE)) })
 }
 
-async fn chat(State(engine): State<Engine>, body: Received) -> Result<Response, ApiError> {
-    let body = body.map_err(|rejected| ApiError::unreceived(&rejected))?;
-    let slot = engine.admit()?;
-    let work = move |engine: &Engine| request::chat(engine, &body).map(|(job, form)| (slot, job, form));
-    let (slot, job, form) = prepare(&engine, work).await?;
-    let generation = engine.submit(slot, job)?;
-    let head = Head::new(&engine);
-    // From here on the answer lives as long as its client: the reply must not keep the engine running.
-    drop(engine);
+async fn chat(State(server): State<Server>, body: Body) -> Result<Response, ApiError> {
+    let (permit, (request, form)) = server.prepare(body, request::chat).await?;
+    let generation = server.engine.submit(permit, request).map_err(failed)?;
+    let header = Header::new(&server.engine);
+    // A reply lives as long as its client, and must not keep the engine running.
+    drop(server);
     if form.streams {
-        stream::reply(generation, head, form).await
+        stream::reply(generation, header, form).await
     } else {
-        reply::whole(generation, head, form.logprobs).await
+        reply::whole(generation, header, form.logprobs).await
     }
 }
 
-async fn tokenize(State(engine): State<Engine>, body: Received) -> Result<Response, ApiError> {
-    let body = body.map_err(|rejected| ApiError::unreceived(&rejected))?;
-    let slot = engine.admit()?;
-    let work = move |engine: &Engine| request::tokenize(engine, &body).map(|tokens| (slot, tokens));
-    let (_, tokens) = prepare(&engine, work).await?;
-    Ok(reply::tokens(&tokens, engine.context()))
+async fn tokenize(State(server): State<Server>, body: Body) -> Result<Response, ApiError> {
+    let (_permit, tokens) = server.prepare(body, request::tokenize).await?;
+    Ok(reply::tokens(&tokens, server.engine.context()))
 }
 
-async fn models(State(engine): State<Engine>) -> Response {
-    reply::models(&engine)
+async fn models(State(server): State<Server>) -> Response {
+    reply::models(&server.engine)
 }
 
-async fn health(State(engine): State<Engine>) -> Response {
-    if engine.is_alive() {
-        json(StatusCode::OK, &serde_json::json!({"status": "ok"}))
+async fn health(State(server): State<Server>) -> Response {
+    if server.engine.is_alive() {
+        ok(&serde_json::json!({"status": "ok"}))
     } else {
-        json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({"status": "stopped"}))
+        ApiError::internal().into_response()
     }
 }
 
-async fn unknown_url(method: Method, uri: Uri) -> Response {
-    ApiError::unknown_url(&method, &uri).into_response()
+impl Server {
+    /// Reads a request and works on it, where work may take its time.
+    async fn prepare<T: Send + 'static>(
+        &self,
+        body: Body,
+        work: impl FnOnce(&Engine, &[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<(Permit, T), ApiError> {
+        let permit = self.engine.admit().map_err(failed)?;
+        let body = timeout(BODY_DEADLINE, read(body)).await;
+        let body = body.unwrap_or_else(|_| Err(incomplete_body()))?;
+        let body = body.ok_or_else(|| too_long(&self.engine, None))?;
+        let preparation = Arc::clone(&self.preparations).acquire_owned().await;
+        let engine = self.engine.clone();
+        let prepared = spawn_blocking(move || {
+            let prepared = work(&engine, &body);
+            drop((body, preparation));
+            prepared
+        });
+        Ok((permit, prepared.await.unwrap_or_else(|_| Err(ApiError::internal()))?))
+    }
 }
 
-async fn method_not_allowed(method: Method) -> Response {
-    ApiError::method_not_allowed(&method).into_response()
+/// Reads a body, of which nothing is kept if it is too long: None. It is read to its end all the same, as most clients take
+/// an answer only then.
+async fn read(mut body: Body) -> Result<Option<Bytes>, ApiError> {
+    let (mut kept, mut length) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
+        length += data.len();
+        if length <= MAX_BODY_BYTES {
+            kept.extend_from_slice(&data);
+        } else {
+            kept = BytesMut::new();
+        }
+    }
+    Ok((length <= MAX_BODY_BYTES).then(|| kept.freeze()))
+}
+
+/// The prompt leaves no room for an answer. The tokens of one that is far too long are not counted.
+fn too_long(engine: &Engine, tokens: Option<usize>) -> ApiError {
+    let tokens = tokens.map_or_else(|| "far more".to_owned(), |tokens| tokens.to_string());
+    let message = format!(
+        "This model's maximum context length is {} tokens. However, your messages resulted in {tokens} tokens, which \
+         leave no room for an answer. Please shorten the messages.",
+        engine.context()
+    );
+    ApiError::at(Code::ContextLengthExceeded, "messages", message)
+}
+
+fn failed(error: EngineError) -> ApiError {
+    match error {
+        EngineError::Full => ApiError::new(Code::Overloaded, "The model has too many requests in flight."),
+        EngineError::Stopped => ApiError::new(Code::InternalError, "The model has stopped."),
+        EngineError::Schema(error) => unsupported_schema(error),
+    }
+}
+
+fn unsupported_schema(SchemaError { place, reason }: SchemaError) -> ApiError {
+    let param = match place {
+        SchemaPlace::Tool(index) => format!("tools[{index}].function.parameters"),
+        SchemaPlace::Text => "response_format.json_schema.schema".to_owned(),
+        SchemaPlace::Together => "tools".to_owned(),
+    };
+    ApiError::at(Code::UnsupportedValue, param, format!("This schema cannot be followed: {reason}."))
 }

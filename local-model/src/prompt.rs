@@ -1,128 +1,223 @@
-//! Messages as a prompt: the model's chat template, rendered the way its training rendered it.
+//! Messages and tools as a prompt, written as in training (`weights/chat_template.jinja` says the same).
 
-use minijinja::{Environment, Error, ErrorKind, Value, context, syntax::SyntaxConfig};
-use serde::Serialize;
-use serde_json::ser::Formatter;
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::weights::LoadError;
+use crate::tokenizer::Tokenizer;
 
-/// What a prompt is made of. Values keep the order in which the client wrote them, since the model reads it.
-#[derive(Clone, Debug)]
-pub(crate) struct Conversation {
-    pub(crate) messages: Value,
-    pub(crate) tools: Option<Value>,
-    pub(crate) reasoning_effort: Option<String>,
+/// Message of a chat request.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Message {
+    role: Role,
+    pub(crate) content: Option<Content>,
+    tool_calls: Option<Vec<ToolCall>>,
 }
 
-/// The compiled chat template.
-pub(crate) struct Template(Environment<'static>);
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    #[serde(alias = "developer")]
+    System,
+    User,
+    Assistant,
+    Tool,
+}
 
-const NAME: &str = "chat";
+/// Content of a message, as one text or as parts of it.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
 
-impl Template {
-    /// From a template, and what it may write at the beginning and the end of a text.
-    pub(crate) fn new(source: String, (begin, end): (String, String)) -> Result<Self, LoadError> {
-        let mut environment = Environment::new();
-        // Chat templates are written for Python's Jinja with these two settings, and call methods of Python's types.
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("tojson", to_json);
-        environment.add_function("raise_exception", refuse);
-        environment.add_global("bos_token", begin);
-        environment.add_global("eos_token", end);
-        environment.add_template_owned(NAME, source)?;
-        Ok(Self(environment))
+/// Part of a message's content. The model reads texts alone.
+#[derive(Clone, Deserialize)]
+pub(crate) struct ContentPart {
+    pub(crate) r#type: String,
+    pub(crate) text: Option<String>,
+}
+
+/// Tool call of an earlier answer.
+#[derive(Clone, Deserialize)]
+struct ToolCall {
+    function: CalledFunction,
+}
+
+#[derive(Clone, Deserialize)]
+struct CalledFunction {
+    name: String,
+    arguments: Value,
+}
+
+/// Tool that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tool {
+    /// Place among the request's tools.
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    /// JSON schema of the arguments.
+    pub(crate) parameters: Value,
+}
+
+/// Encodes a prompt up to where the answer begins. None for one that is certainly longer than `context`, which is not encoded.
+pub(crate) fn encode(
+    tokenizer: &Tokenizer,
+    context: usize,
+    messages: &[Message],
+    tools: &[Tool],
+) -> Option<Vec<u32>> {
+    let mut prompt = Prompt { tokenizer, context, tokens: Vec::new(), bytes: 0 };
+    let (system, messages) = match messages {
+        [first, rest @ ..] if first.role == Role::System => (first.text(), rest),
+        messages => (String::new(), messages),
+    };
+    let system = with_tools(system, tools);
+    if !system.is_empty() {
+        prompt.begin_turn(Role::System)?;
+        prompt.push_text(&system)?;
+        prompt.end_turn()?;
+    }
+    for message in messages {
+        prompt.push_message(message)?;
+    }
+    prompt.begin_turn(Role::Assistant)?;
+    Some(prompt.tokens)
+}
+
+/// Prompt in the making.
+struct Prompt<'a> {
+    tokenizer: &'a Tokenizer,
+    context: usize,
+    tokens: Vec<u32>,
+    /// Bytes of the texts so far.
+    bytes: usize,
+}
+
+impl Prompt<'_> {
+    fn push_message(&mut self, message: &Message) -> Option<()> {
+        self.begin_turn(message.role)?;
+        let text = message.text();
+        self.count(text.len())?;
+        // An answer may hold the tool calls that the model wrote.
+        let answered = message.role == Role::Assistant;
+        let tokens =
+            if answered { self.tokenizer.encode_answer(&text) } else { self.tokenizer.encode(&text) };
+        self.tokens.extend(tokens);
+        for (place, ToolCall { function }) in message.tool_calls.iter().flatten().enumerate() {
+            if place > 0 {
+                self.push_text("\n")?;
+            }
+            let name = spaced(&function.name.as_str().into());
+            let call = format!("\n{{\"name\": {name}, \"arguments\": {}}}\n", arguments(&function.arguments));
+            self.tokens.push(self.tokenizer.call_begin);
+            self.push_text(&call)?;
+            self.tokens.push(self.tokenizer.call_end);
+        }
+        self.end_turn()
     }
 
-    /// Whether the model can be told how hard to think.
-    pub(crate) fn takes_effort(&self) -> bool {
-        self.reads("reasoning_effort") || self.thinks_unasked()
-    }
-
-    /// Whether the model thinks unless it is told not to.
-    pub(crate) fn thinks_unasked(&self) -> bool {
-        self.reads("enable_thinking")
-    }
-
-    fn reads(&self, variable: &str) -> bool {
-        self.0
-            .get_template(NAME)
-            .is_ok_and(|template| template.undeclared_variables(false).contains(variable))
-    }
-
-    /// The prompt up to where the assistant's answer begins.
-    pub(crate) fn render(&self, conversation: &Conversation) -> Result<String, Error> {
-        let Conversation { messages, tools, reasoning_effort } = conversation;
-        // Absent is not null: a template may ask whether a value is defined.
-        let defined = |value: &Option<Value>| value.clone().unwrap_or(Value::UNDEFINED);
-        self.0.get_template(NAME)?.render(context! {
-            messages,
-            tools => defined(tools),
-            reasoning_effort => reasoning_effort.as_deref().map_or(Value::UNDEFINED, Value::from),
-            enable_thinking => reasoning_effort.as_deref().map_or(Value::UNDEFINED, |effort| (effort != "none").into()),
-            add_generation_prompt => true,
+    fn begin_turn(&mut self, role: Role) -> Option<()> {
+        self.tokens.push(self.tokenizer.turn_begin);
+        self.push_text(match role {
+            Role::System => "system\n",
+            Role::User => "user\n",
+            Role::Assistant => "assistant\n",
+            Role::Tool => "tool\n",
         })
     }
+
+    fn end_turn(&mut self) -> Option<()> {
+        self.tokens.push(self.tokenizer.turn_end);
+        self.push_text("\n")
+    }
+
+    fn push_text(&mut self, text: &str) -> Option<()> {
+        self.count(text.len())?;
+        self.tokens.extend(self.tokenizer.encode(text));
+        Some(())
+    }
+
+    /// Counts bytes of text. None once they have more tokens than the context.
+    fn count(&mut self, bytes: usize) -> Option<()> {
+        self.bytes += bytes;
+        (self.tokenizer.min_tokens(self.bytes) < self.context).then_some(())
+    }
 }
 
-/// How templates refuse a conversation that their model was not trained for.
-fn refuse(reason: String) -> Result<String, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, reason))
+impl Message {
+    fn text(&self) -> String {
+        match &self.content {
+            None => String::new(),
+            Some(Content::Text(text)) => text.clone(),
+            Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+        }
+    }
 }
 
-/// JSON as Python's `json.dumps(value, ensure_ascii=False)` spells it, which is what templates expect of `tojson`.
-fn to_json(value: &Value) -> Result<String, Error> {
-    if value.is_undefined() {
-        return Err(Error::new(ErrorKind::UndefinedError, "a value is missing"));
+/// System message with a line for each tool: name, description, and the type or values of each parameter.
+fn with_tools(mut system: String, tools: &[Tool]) -> String {
+    if !tools.is_empty() {
+        system.push_str(if system.is_empty() { "# Tools" } else { "\n\n# Tools" });
     }
-    let failed = |error: &dyn std::error::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
-    let mut json = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut json, PythonSpacing);
-    value.serialize(&mut serializer).map_err(|error| failed(&error))?;
-    String::from_utf8(json).map_err(|error| failed(&error))
+    for Tool { name, description, parameters, .. } in tools {
+        let shown = |(name, schema): (&String, &Value)| {
+            let kind = schema.get("type").filter(|kind| kind.is_string());
+            let kind = schema.get("enum").or(kind).map_or_else(|| "\"any\"".to_owned(), spaced);
+            format!("{}: {kind}", spaced(&name.as_str().into()))
+        };
+        let properties = parameters["properties"].as_object().into_iter().flatten();
+        let properties: Vec<String> = properties.map(shown).collect();
+        let (name, description) = (name.as_str(), description.as_ref().unwrap_or(name).as_str());
+        let (name, description) = (spaced(&name.into()), spaced(&description.into()));
+        let head = format!("\n{{\"name\": {name}, \"description\": {description}, \"parameters\": {{");
+        system.extend([head.as_str(), &properties.join(", "), "}}"]);
+    }
+    system
 }
 
-/// A blank after every comma and colon.
-struct PythonSpacing;
+/// Arguments of a call, which the API carries as a string of JSON, spelled as in training. Others stay as they are.
+fn arguments(given: &Value) -> String {
+    let Some(text) = given.as_str() else { return spaced(given) };
+    let object = serde_json::from_str(text).ok().filter(Value::is_object);
+    object.map_or_else(|| text.to_owned(), |object| spaced(&object))
+}
 
-impl Formatter for PythonSpacing {
-    fn begin_array_value<W: std::io::Write + ?Sized>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
+/// JSON with a blank after every comma and colon, as Python's `json.dumps` spells it.
+fn spaced(value: &Value) -> String {
+    let (mut spaced, mut in_string, mut escaped) = (String::new(), false, false);
+    for character in value.to_string().chars() {
+        spaced.push(character);
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => in_string = !in_string,
+            ',' | ':' if !in_string => spaced.push(' '),
+            _ => {}
+        }
     }
-
-    fn begin_object_key<W: std::io::Write + ?Sized>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
-    }
-
-    fn begin_object_value<W: std::io::Write + ?Sized>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        writer.write_all(b": ")
-    }
+    spaced
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Model;
+    use crate::{model::Model, reference};
 
     #[test]
-    fn prompts_equal_those_of_python_s_jinja() {
-        let template = Model::shipped().unwrap().template;
-        for case in crate::reference::cases() {
-            assert_eq!(template.render(&case.conversation).unwrap(), case.prompt);
+    fn prompts_are_those_of_the_training_s_template() {
+        let tokenizer = Model::shipped().unwrap().tokenizer;
+        for case in reference::cases() {
+            let bytes = case.prompt_ids.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
+            assert_eq!(String::from_utf8(bytes), Ok(case.prompt));
+            assert_eq!(case.prompt_ids.len(), case.prompt_tokens);
         }
     }
 
     #[test]
     fn json_is_spelled_as_python_spells_it() {
-        let value: Value = serde_json::from_str(r#"{"b":[1,2.5,null,true],"a":"<é>"}"#).unwrap();
-        assert_eq!(to_json(&value).unwrap(), r#"{"b": [1, 2.5, null, true], "a": "<é>"}"#);
+        let value: Value = serde_json::from_str(r#"{"b":[1,2.5,null,true],"a":"<é>,\":"}"#).unwrap();
+        assert_eq!(spaced(&value), r#"{"b": [1, 2.5, null, true], "a": "<é>,\":"}"#);
     }
 }

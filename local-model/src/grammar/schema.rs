@@ -1,28 +1,26 @@
-//! Clients' JSON schemas as the grammar's library takes them.
+//! Clients' JSON schemas, prepared for the library that makes grammars of them.
 
 use serde_json::{Map, Value, json};
 
-use super::{Inexpressible, Place};
+use super::{SchemaError, SchemaPlace};
 
-/// How the library is told to write JSON: with one blank after commas and colons, as the models have learnt it, and without
-/// `\u`, which could write half a character.
+/// Keyword of the library's style of JSON: one blank after commas and colons, as in training, and no `\u`, which could write
+/// half a character.
 const STYLE: &str = "x-guidance";
 
-/// Properties of one object. More of them, where all may be left out, are more than the library follows.
+/// Properties of one object. Where all are optional, the library does not follow more.
 const MAX_PROPERTIES: usize = 500;
-/// Multiples of larger or smaller numbers take the library seconds.
+/// Range of `multipleOf`: the library takes seconds for others.
 const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
-/// Characters of an address: so many may stand before the `@`, and the library counts none.
+/// Characters of an e-mail address: so many may stand before the `@`, and the library counts none.
 const MAX_EMAIL: u64 = 64;
-/// So far behind a bound begin the numbers that are beyond it, where the library needs to be told.
-const STEP: f64 = 1e-12;
-/// A larger bound and one [`STEP`] more are the same to a double.
-const MAX_STEPPED: f64 = 1000.0;
+/// Largest number that is written where the schema sets no bound: a client's double holds integers of 15 digits exactly, and
+/// without a bound a small model may write digits without end.
+const MAX_NUMBER: f64 = 999_999_999_999_999.0;
 
-/// The schema with our style of JSON. An object without further properties, unless the schema speaks of them: what a
-/// model would add under a name of its own invention helps nobody.
-pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressible> {
-    let inexpressible = |reason: &str| Inexpressible { place, reason: reason.to_owned() };
+/// Prepares a schema: the style of JSON is set, and objects take no properties that it does not list, unless it says so.
+pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, SchemaError> {
+    let inexpressible = |reason: &str| SchemaError { place, reason: reason.to_owned() };
     let mut root = match schema {
         Value::Object(root) => root.clone(),
         Value::Bool(true) => Map::new(),
@@ -35,7 +33,7 @@ pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressi
     if !joins(schema) {
         close(&mut root);
     }
-    if matches!(place, Place::Tool(_)) {
+    if matches!(place, SchemaPlace::Tool(_)) {
         be_object(&mut root).map_err(inexpressible)?;
     }
     let style = json!({
@@ -50,20 +48,17 @@ pub(super) fn prepared(schema: &Value, place: Place) -> Result<Value, Inexpressi
 
 /// Arguments are always an object.
 fn be_object(root: &mut Map<String, Value>) -> Result<(), &'static str> {
-    let is_object = match root.get("type") {
-        None => true,
-        Some(Value::String(name)) => name == "object",
-        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) => false,
+    let names_object = |kind: &Value| {
+        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
     };
-    if !is_object {
+    if !root.get("type").is_none_or(names_object) {
         return Err("the arguments of a tool are an object");
     }
     root.insert("type".to_owned(), "object".into());
     Ok(())
 }
 
-/// Refuses what would take the library too long, which its own limits do not cover.
+/// Refuses schemas on which the library would work too long, which its own limits do not cover.
 fn check_bounds(schema: &Value) -> Result<(), String> {
     let parts = match schema {
         Value::Object(parts) => parts,
@@ -82,8 +77,8 @@ fn check_bounds(schema: &Value) -> Result<(), String> {
     parts.values().try_for_each(check_bounds)
 }
 
-/// Says of every object that has properties, but says nothing of further ones, that there are none. One that is joined
-/// with others stays open, as they may add to it. What the library leaves out of a schema, or does not know, is mended.
+/// Closes every object that lists properties and does not speak of further ones. One that is joined with others stays open,
+/// as they may add to it.
 fn close(schema: &mut Map<String, Value>) {
     let has = |words: &[&str]| words.iter().any(|&word| schema.contains_key(word));
     let lists = schema.get("properties").and_then(Value::as_object).is_some_and(|listed| !listed.is_empty());
@@ -107,6 +102,7 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
+/// Adds the bounds that the library or a small model needs, and drops a keyword that it does not know.
 fn mend(schema: &mut Map<String, Value>) {
     if schema.get("propertyNames").is_some_and(|names| *names == json!({"type": "string"})) {
         // All names are strings.
@@ -116,27 +112,24 @@ fn mend(schema: &mut Map<String, Value>) {
     if is_email && !schema.contains_key("minLength") && !schema.contains_key("maxLength") {
         schema.insert("maxLength".to_owned(), MAX_EMAIL.into());
     }
-    mend_bounds(schema);
-}
-
-/// The library takes 0 for a number above 0 and up to 0.5: a whole bound that is itself excluded, and another that has the
-/// same digits before its point.
-fn mend_bounds(schema: &mut Map<String, Value>) {
-    let lower = ("exclusiveMinimum", "minimum", ["maximum", "exclusiveMaximum"], 1.0);
-    let upper = ("exclusiveMaximum", "maximum", ["minimum", "exclusiveMinimum"], -1.0);
-    for (excluded, included, others, sign) in [lower, upper] {
-        let number = |name: &str| schema.get(name).and_then(Value::as_f64);
-        let whole = number(excluded).filter(|bound| bound.fract() == 0.0 && bound.abs() <= MAX_STEPPED);
-        let Some(bound) = whole.filter(|_| !schema.contains_key(included)) else { continue };
-        let mut distances = others.into_iter().filter_map(number).map(|other| (other - bound) * sign);
-        if distances.any(|distance| (STEP..1.0).contains(&distance)) {
-            schema.remove(excluded);
-            schema.insert(included.to_owned(), (bound + sign * STEP).into());
+    let is_number = |kind: &Value| kind == "integer" || kind == "number";
+    let kinds =
+        schema.get("type").map(|kind| kind.as_array().map_or(std::slice::from_ref(kind), Vec::as_slice));
+    let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+    let mut bounds = bounds.iter().filter_map(|bound| schema.get(*bound).and_then(Value::as_f64));
+    let is_large = bounds.any(|bound| bound.abs() >= MAX_NUMBER);
+    if !is_large && kinds.is_some_and(|kinds| kinds.iter().any(is_number)) {
+        for (bound, other, value) in
+            [("minimum", "exclusiveMinimum", -MAX_NUMBER), ("maximum", "exclusiveMaximum", MAX_NUMBER)]
+        {
+            if !schema.contains_key(bound) && !schema.contains_key(other) {
+                schema.insert(bound.to_owned(), value.into());
+            }
         }
     }
 }
 
-/// Whether several schemas have to be followed at once anywhere. `allOf` of a single one joins nothing.
+/// Returns whether several schemas have to be followed at once anywhere. `allOf` of a single one joins nothing.
 fn joins(schema: &Value) -> bool {
     match schema {
         Value::Object(parts) => {
@@ -154,7 +147,7 @@ mod tests {
     use super::*;
 
     fn closed(schema: &Value) -> Value {
-        let mut prepared = prepared(schema, Place::Text).unwrap();
+        let mut prepared = prepared(schema, SchemaPlace::Text).unwrap();
         prepared.as_object_mut().unwrap().remove(STYLE);
         prepared
     }
@@ -178,36 +171,23 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_in_an_all_of_alone_leaves_objects_closed() {
-        let open = json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/a"}], "default": 1}}});
-        assert_eq!(closed(&open)["additionalProperties"], false);
-        let open = json!({"allOf": [{"properties": {"a": {}}}]});
-        assert_eq!(closed(&open)["allOf"][0]["additionalProperties"], false);
-    }
-
-    #[test]
-    fn what_the_library_does_not_know_is_mended() {
+    fn missing_bounds_are_added_and_unknown_keywords_dropped() {
         let names = json!({"propertyNames": {"type": "string"}, "additionalProperties": {"format": "email"}});
         let mended = json!({"additionalProperties": {"format": "email", "maxLength": 64}});
         assert_eq!(closed(&names), mended);
-        let above = json!({"exclusiveMinimum": 0, "maximum": 0.5});
-        assert_eq!(closed(&above), json!({"minimum": 1e-12, "maximum": 0.5}));
+        let number = json!({"type": ["number", "null"], "exclusiveMinimum": 0});
+        assert_eq!(closed(&number)["maximum"], MAX_NUMBER);
+        assert!(closed(&number).get("minimum").is_none());
         let own = json!({"items": {"format": "email", "maxLength": 90, "exclusiveMinimum": 0, "maximum": 1}});
         assert_eq!(closed(&own), own);
     }
 
     #[test]
-    fn a_schema_cannot_choose_its_own_style() {
-        let own = json!({STYLE: {"whitespace_flexible": true}});
-        assert_eq!(prepared(&own, Place::Text).unwrap()[STYLE]["whitespace_flexible"], false);
-    }
-
-    #[test]
-    fn what_would_take_too_long_is_refused() {
+    fn a_schema_that_would_take_too_long_is_refused() {
         let many: Map<String, Value> = (0..501).map(|name| (name.to_string(), json!({}))).collect();
         for schema in [json!({"items": {"properties": many}}), json!({"anyOf": [{"multipleOf": 1_000_003}]})]
         {
-            assert!(prepared(&schema, Place::Tool(0)).is_err());
+            assert!(prepared(&schema, SchemaPlace::Tool(0)).is_err());
         }
     }
 }

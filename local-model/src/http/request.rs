@@ -1,50 +1,44 @@
-//! What a client asks: the body as it came, checked and turned into a job for the engine.
+//! Chat requests: the body, checked and turned into a request to the engine.
 
-mod demand;
-mod message;
-mod quoted;
+mod output_format;
 
 use std::collections::BTreeMap;
 
-use minijinja::{Value, value::Serde};
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
 };
+use serde_json::Value;
+use shared::error::{ApiError, Code};
 
-use self::message::Message;
 use super::{
-    error::ApiError,
     stream::{Form, UsageReports},
+    too_long, unsupported_schema,
 };
 use crate::{
-    engine::{Engine, Job},
-    grammar::{Constraint, Demand, Thought},
-    prompt::Conversation,
+    engine::{Engine, Request},
+    prompt::{self, Content, Message, Tool},
     sampler::Sampling,
 };
 
-/// Where a client leaves it to the model: a model this small is right most often with its likeliest words.
+/// Temperature where a request has none: a model this small is right most often with its likeliest tokens.
 const DEFAULT_TEMPERATURE: f32 = 0.0;
-/// As the OpenAI API has it.
+/// Stop strings of a request, as in the OpenAI API.
 const MAX_STOPS: usize = 4;
-/// More choices would hold more memory than a demo should.
+/// Choices of a request: more would hold more memory than a demo should.
 const MAX_CHOICES: usize = 8;
-/// A prompt with more bytes than this for each token of the context fills it many times over, whatever it says; counting its
-/// tokens would only take memory.
-const MAX_BYTES_PER_TOKEN: usize = 128;
-/// As the OpenAI API has it.
+/// Likeliest tokens beside each token, as in the OpenAI API.
 const MAX_TOP_LOGPROBS: usize = 20;
 
-/// The fields that this server knows; it ignores all others.
+/// Fields that are read. All others are ignored, `reasoning_effort` too: this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
-    tools: Option<Vec<serde_json::Value>>,
-    tool_choice: Option<serde_json::Value>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
-    response_format: Option<serde_json::Value>,
-    reasoning_effort: Option<String>,
+    response_format: Option<Value>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
@@ -61,10 +55,11 @@ struct ChatBody {
     top_logprobs: Option<usize>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct StreamOptions {
+    #[serde(default)]
     include_usage: bool,
+    #[serde(default)]
     continuous_usage_stats: bool,
 }
 
@@ -78,145 +73,109 @@ enum Stop {
 #[derive(Deserialize)]
 struct TokenizeBody {
     messages: Vec<Message>,
-    tools: Option<Vec<serde_json::Value>>,
-    reasoning_effort: Option<String>,
+    tools: Option<Vec<Value>>,
 }
 
-/// Reads a chat request: what the engine has to do, and in what form the client wants the answer.
-pub(crate) fn chat(engine: &Engine, body: &[u8]) -> Result<(Job, Form), ApiError> {
+/// Reads a chat request: the request to the engine, and the form of its answer.
+pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiError> {
     let body: ChatBody = read(body)?;
-    let demand = body.demand(engine)?;
-    let tools = body.offered_tools();
-    let job = Job {
-        choices: within("n", body.n, 1..=MAX_CHOICES)?.unwrap_or(1),
-        max_tokens: body.max_tokens()?,
-        top_logprobs: body.top_logprobs()?,
-        sampling: body.sampling(engine)?,
-        tool_seed: tools.is_some().then(|| engine.random()),
-        stops: stops(body.stop)?,
-        prompt: Vec::new(),
-        in_thought: false,
-        constraint: None,
-    };
+    let tools = output_format::tools(body.tools.as_deref())?;
+    // Tools that may not be called are not in the prompt.
+    let is_forbidden = body.tool_choice.as_ref().is_some_and(|choice| choice == "none");
+    let offered = if is_forbidden { &[] } else { tools.as_slice() };
+    let prompt = encode(engine, &body.messages, offered)?;
+    if prompt.len() >= engine.context() {
+        return Err(too_long(engine, Some(prompt.len())));
+    }
+    let id_seed = (!offered.is_empty()).then(|| engine.random());
     let form = Form {
         streams: body.stream.unwrap_or(false),
-        logprobs: job.top_logprobs.is_some(),
-        usage: body.stream_options.as_ref().map_or(UsageReports::Nowhere, StreamOptions::usage),
+        logprobs: body.logprobs.unwrap_or(false),
+        // As in vLLM, continuous usage is nothing without `include_usage`.
+        usage: match &body.stream_options {
+            Some(asked) if asked.include_usage && asked.continuous_usage_stats => UsageReports::Everywhere,
+            Some(asked) if asked.include_usage => UsageReports::AtTheEnd,
+            Some(_) | None => UsageReports::Nowhere,
+        },
     };
-    let prompt = tokens(engine, &body.messages, tools, body.reasoning_effort)?;
-    if prompt.len() >= engine.context() {
-        return Err(ApiError::too_long(Some(prompt.len()), engine.context()));
-    }
-    let in_thought = engine.vocabulary().opens_thought(&prompt);
-    let thought = if in_thought { Thought::Begun } else { demand.thought };
-    let constraint = constraint(engine, &Demand { thought, ..demand })?;
-    Ok((Job { prompt, in_thought, constraint, ..job }, form))
+    let top_logprobs = within("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS)?;
+    let total = within("max_completion_tokens", body.max_completion_tokens, 1, usize::MAX)?;
+    let older = within("max_tokens", body.max_tokens, 1, usize::MAX)?;
+    let request = Request {
+        prompt,
+        choices: within("n", body.n, 1, MAX_CHOICES)?.unwrap_or(1),
+        // Clients often ask for more than any context holds, which then bounds the answer.
+        max_tokens: total.or(older).unwrap_or(usize::MAX),
+        sampling: body.sampling(engine)?,
+        id_seed,
+        top_logprobs: form.logprobs.then(|| top_logprobs.unwrap_or(0)),
+        constraint: {
+            let choice = body.tool_choice.as_ref();
+            let format =
+                output_format::read(tools, choice, body.parallel_tool_calls, body.response_format.as_ref())?;
+            engine.grammars().compile(&format).map_err(unsupported_schema)?
+        },
+        stops: stops(body.stop)?,
+    };
+    Ok((request, form))
 }
 
-/// The tokens of the prompt that these messages would make.
-pub(crate) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
-    let TokenizeBody { messages, tools, reasoning_effort } = read(body)?;
-    tokens(engine, &messages, tools, reasoning_effort)
+/// Reads a request to count tokens: those of the prompt that its messages and tools make.
+pub(super) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
+    let TokenizeBody { messages, tools } = read(body)?;
+    encode(engine, &messages, &output_format::tools(tools.as_deref())?)
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let unreadable = |error: &serde_json::Error| {
         let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
+        let code = if is_json { Code::InvalidType } else { Code::InvalidJson };
+        ApiError::new(code, format!("The request body is not a chat request: {error}."))
+    };
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // A name that is wrong itself has no place of its own.
         let place = error.path().to_string().trim_end_matches(['.', '?']).to_owned();
-        ApiError::unreadable(is_json, error.inner(), Some(place).filter(|place| !place.is_empty()))
+        ApiError { param: Some(place).filter(|place| !place.is_empty()), ..unreadable(error.inner()) }
     })?;
-    reader.end().map_err(|error| ApiError::unreadable(false, &error, None))?;
+    reader.end().map_err(|error| unreadable(&error))?;
     Ok(read)
 }
 
-fn tokens(
-    engine: &Engine,
-    messages: &[Message],
-    tools: Option<Vec<serde_json::Value>>,
-    reasoning_effort: Option<String>,
-) -> Result<Vec<u32>, ApiError> {
-    message::check(messages)?;
-    if reasoning_effort.is_some() && !engine.template().takes_effort() {
-        return Err(ApiError::unsupported("reasoning_effort", "This model takes no reasoning effort."));
+fn encode(engine: &Engine, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, ApiError> {
+    if messages.is_empty() {
+        return Err(ApiError::at(Code::InvalidValue, "messages", "There must be at least one message."));
     }
-    let tools = tools.filter(|tools| !tools.is_empty()).map(|tools| Value::from(Serde(tools)));
-    let conversation = Conversation {
-        messages: quoted::messages(&Value::from(Serde(messages)), engine.vocabulary()),
-        tools: tools.map(|tools| quoted::all(&tools, engine.vocabulary())),
-        reasoning_effort,
-    };
-    let unusable = |error: &dyn std::fmt::Display| {
-        ApiError::invalid("messages", format!("The messages and tools make no prompt: {error}."))
-    };
-    let prompt = engine.template().render(&conversation).map_err(|error| unusable(&error))?;
-    if prompt.len() > engine.context().saturating_mul(MAX_BYTES_PER_TOKEN) {
-        return Err(ApiError::too_long(None, engine.context()));
-    }
-    engine.vocabulary().encode(&prompt).map_err(|error| unusable(&error))
-}
-
-fn constraint(engine: &Engine, demand: &Demand) -> Result<Option<Constraint>, ApiError> {
-    if !demand.tools.is_empty() && !engine.grammars().can_call() {
-        return Err(ApiError::unsupported("tools", "This model has not learnt to call tools."));
-    }
-    Ok(engine.grammars().compile(demand)?)
-}
-
-impl StreamOptions {
-    /// As vLLM has it, continuous usage is a refinement: it is nothing without `include_usage`.
-    fn usage(&self) -> UsageReports {
-        match (self.include_usage, self.continuous_usage_stats) {
-            (false, _) => UsageReports::Nowhere,
-            (true, false) => UsageReports::AtTheEnd,
-            (true, true) => UsageReports::Everywhere,
+    for (index, message) in messages.iter().enumerate() {
+        let Some(Content::Parts(parts)) = &message.content else { continue };
+        for (place, part) in parts.iter().enumerate() {
+            let message = match part.r#type.as_str() {
+                "text" => continue,
+                "image_url" => "This model sees no images. Send text, or connect a model that sees them.",
+                _ => "Only parts of the type text are read.",
+            };
+            let param = format!("messages[{index}].content[{place}]");
+            return Err(ApiError::at(Code::UnsupportedValue, param, message));
         }
     }
+    let prompt = prompt::encode(engine.tokenizer(), engine.context(), messages, tools);
+    prompt.ok_or_else(|| too_long(engine, None))
 }
 
 impl ChatBody {
-    /// The tools that the prompt tells of, unless there are none or none may be called.
-    fn offered_tools(&self) -> Option<Vec<serde_json::Value>> {
-        let forbidden = self.tool_choice.as_ref().is_some_and(|choice| choice == "none");
-        self.tools.clone().filter(|tools| !tools.is_empty() && !forbidden)
-    }
-
-    fn demand(&self, engine: &Engine) -> Result<Demand, ApiError> {
-        let tools = self.tools.as_deref().unwrap_or_default();
-        let demand = demand::of_tools(tools, self.tool_choice.as_ref(), self.parallel_tool_calls)?;
-        let schema = demand::of_text(self.response_format.as_ref())?;
-        demand::within_size(&demand, schema.as_ref())?;
-        let thinks = self.reasoning_effort.is_some() || engine.template().thinks_unasked();
-        let thought = if thinks { Thought::May } else { Thought::No };
-        Ok(Demand { schema, thought, ..demand })
-    }
-
-    /// Clients often ask for more than any context holds; what is left of the context then bounds the answer.
-    fn max_tokens(&self) -> Result<usize, ApiError> {
-        let total = within("max_completion_tokens", self.max_completion_tokens, 1..=usize::MAX)?;
-        let older = within("max_tokens", self.max_tokens, 1..=usize::MAX)?;
-        Ok(total.or(older).unwrap_or(usize::MAX))
-    }
-
-    fn top_logprobs(&self) -> Result<Option<usize>, ApiError> {
-        let count = within("top_logprobs", self.top_logprobs, 0..=MAX_TOP_LOGPROBS)?;
-        Ok(self.logprobs.unwrap_or(false).then(|| count.unwrap_or(0)))
-    }
-
     fn sampling(&self, engine: &Engine) -> Result<Sampling, ApiError> {
         let bias = self.logit_bias.iter().flatten().map(|(&token, &bias)| (token, bias)).collect::<Vec<_>>();
-        if bias.iter().any(|&(token, bias)| token as usize >= engine.vocabulary().len() || bias.abs() > 100.0)
-        {
+        let tokens = engine.tokenizer().len();
+        if bias.iter().any(|&(token, bias)| token as usize >= tokens || bias.abs() > 100.0) {
             let message = "Each key must be a token of this model, each value between -100 and 100.";
-            return Err(ApiError::invalid("logit_bias", message));
+            return Err(ApiError::at(Code::InvalidValue, "logit_bias", message));
         }
+        let penalty = |name, value| within(name, value, -2.0, 2.0).map(Option::unwrap_or_default);
         Ok(Sampling {
-            temperature: within("temperature", self.temperature, 0.0..=2.0)?.unwrap_or(DEFAULT_TEMPERATURE),
-            top_p: within("top_p", self.top_p, 0.0..=1.0)?.unwrap_or(1.0),
-            frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?
-                .unwrap_or(0.0),
-            presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or(0.0),
+            temperature: within("temperature", self.temperature, 0.0, 2.0)?.unwrap_or(DEFAULT_TEMPERATURE),
+            top_p: within("top_p", self.top_p, 0.0, 1.0)?.unwrap_or(1.0),
+            frequency_penalty: penalty("frequency_penalty", self.frequency_penalty)?,
+            presence_penalty: penalty("presence_penalty", self.presence_penalty)?,
             seed: self.seed.map_or_else(|| engine.random(), i64::cast_unsigned),
             bias,
         })
@@ -230,10 +189,8 @@ fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
         Some(Stop::Several(stops)) => stops,
     };
     if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
-        return Err(ApiError::invalid(
-            "stop",
-            format!("There may be up to {MAX_STOPS} stop strings, none empty."),
-        ));
+        let message = format!("There may be up to {MAX_STOPS} stop strings, none empty.");
+        return Err(ApiError::at(Code::InvalidValue, "stop", message));
     }
     Ok(stops)
 }
@@ -241,13 +198,14 @@ fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
 fn within<T: PartialOrd + std::fmt::Display>(
     param: &str,
     value: Option<T>,
-    range: std::ops::RangeInclusive<T>,
+    least: T,
+    most: T,
 ) -> Result<Option<T>, ApiError> {
     match value {
-        Some(value) if !range.contains(&value) => {
-            let (least, most) = range.into_inner();
-            Err(ApiError::invalid(param, format!("{param} must be between {least} and {most}, not {value}.")))
+        Some(value) if !(least..=most).contains(&value) => {
+            let message = format!("{param} is {value}, which is out of its range.");
+            Err(ApiError::at(Code::InvalidValue, param, message))
         }
-        Some(_) | None => Ok(value),
+        value => Ok(value),
     }
 }

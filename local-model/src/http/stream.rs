@@ -1,39 +1,37 @@
-//! Answers as they come: server-sent events.
+//! Streamed answers: server-sent events.
 
 use std::{collections::BTreeSet, convert::Infallible};
 
 use axum::{
     body::Body,
-    http::{
-        HeaderValue,
-        header::{CACHE_CONTROL, CONTENT_TYPE},
-    },
-    response::Response,
+    http::header::{CACHE_CONTROL, CONTENT_TYPE},
+    response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
+use shared::error::ApiError;
 
 use super::{
-    error::ApiError,
-    reply::{self, EVENTS_AT_ONCE, Head},
+    failed,
+    reply::{self, EVENTS_AT_ONCE, Header},
 };
 use crate::{
-    answer::Piece,
-    engine::{Event, Generation, News, Usage},
+    engine::{Event, EventKind, FinishReason, Generation, Usage},
+    output::Delta,
 };
 
-/// In what form the client wants the answer.
+/// Form of the answer that a client asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Form {
-    pub(crate) streams: bool,
-    pub(crate) logprobs: bool,
-    pub(crate) usage: UsageReports,
+pub(super) struct Form {
+    pub(super) streams: bool,
+    pub(super) logprobs: bool,
+    pub(super) usage: UsageReports,
 }
 
-/// Where a stream says what was used.
+/// Place of the usage in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UsageReports {
+pub(super) enum UsageReports {
     Nowhere,
     /// In a last chunk of its own; in the others it is null.
     AtTheEnd,
@@ -41,85 +39,79 @@ pub(crate) enum UsageReports {
     Everywhere,
 }
 
-/// A stream on its way to the client.
+/// Stream on its way to the client.
 struct Chunks {
     generation: Generation,
-    head: Head,
+    header: Header,
     form: Form,
-    /// The choices whose first chunk, which names the role, is out.
+    /// Choices whose first chunk, which names the role, was sent.
     begun: BTreeSet<usize>,
     usage: Usage,
-    ended: bool,
+    is_ended: bool,
 }
 
-/// The answer as a stream. It begins with the first token: what fails before that is an ordinary error.
-pub(crate) async fn reply(mut generation: Generation, head: Head, form: Form) -> Result<Response, ApiError> {
-    let first = generation.next(EVENTS_AT_ONCE).await?;
+/// Answers as a stream. It begins with the first token: a failure before that is an ordinary error.
+pub(super) async fn reply(
+    mut generation: Generation,
+    header: Header,
+    form: Form,
+) -> Result<Response, ApiError> {
+    let first = generation.next(EVENTS_AT_ONCE).await.map_err(failed)?;
     let (begun, usage) = (BTreeSet::new(), Usage::default());
-    let mut chunks = Chunks { generation, head, form, begun, usage, ended: false };
+    let mut chunks = Chunks { generation, header, form, begun, usage, is_ended: false };
     let first = chunks.write(first);
-
-    let rest = stream::unfold(chunks, |mut chunks| async {
-        let written = chunks.next().await?;
-        Some((Ok::<_, Infallible>(written), chunks))
-    });
-    let first = stream::once(async { Ok(first) });
-    let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(first, rest)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    let rest = stream::unfold(chunks, |mut chunks| async { Some((chunks.next().await?, chunks)) });
+    let body = stream::once(async { first }).chain(rest).map(Ok::<_, Infallible>);
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
+    Ok((headers, [("x-accel-buffering", "no")], Body::from_stream(body)).into_response())
 }
 
 impl Chunks {
-    /// What is ready to be sent, in one piece; None at the end.
+    /// Waits for events and returns their chunks in one piece; None at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.ended {
+        if self.is_ended {
             return None;
         }
         match self.generation.next(EVENTS_AT_ONCE).await {
             Ok(events) if !events.is_empty() => Some(self.write(events)),
             Ok(_) => {
-                self.ended = true;
+                self.is_ended = true;
                 Some(self.write_end())
             }
-            Err(broken) => {
-                // Without [DONE], so that nobody takes the part for the whole.
-                self.ended = true;
-                Some(event(&ApiError::from(broken).to_json()).into())
+            Err(error) => {
+                // Without [DONE], so that the part is not taken for the whole.
+                self.is_ended = true;
+                Some(format!("data: {}\n\n", failed(error).to_json()).into())
             }
         }
     }
 
     fn write(&mut self, events: Vec<Event>) -> Bytes {
         let mut written = String::new();
-        for Event { choice, news, likelihoods, usage } in events {
+        for Event { choice, kind, logprobs, usage } in events {
             self.usage = usage;
             if self.begun.insert(choice) {
-                let role = json!({"role": "assistant", "content": ""});
-                written.push_str(&self.chunk(vec![part(choice, &role, None)]));
+                written.push_str(&self.chunk(
+                    choice,
+                    &json!({"role": "assistant", "content": ""}),
+                    None,
+                    None,
+                ));
             }
-            let mut part = match news {
-                News::Piece(Piece::Text(text)) => part(choice, &json!({"content": text}), None),
-                News::Piece(Piece::Reasoning(text)) => {
-                    part(choice, &json!({"reasoning_content": text}), None)
+            let (delta, finish_reason) = match kind {
+                EventKind::Delta(Delta::Text(text)) => (json!({"content": text}), None),
+                EventKind::Delta(Delta::ToolCall { index, id, name }) => {
+                    let mut call = reply::tool_call(&id, &name);
+                    call["index"] = index.into();
+                    (json!({"tool_calls": [call]}), None)
                 }
-                News::Piece(Piece::Call { index, id, name }) => {
-                    let mut told = reply::tool_call(&id, &name);
-                    told["index"] = index.into();
-                    part(choice, &json!({"tool_calls": [told]}), None)
+                EventKind::Delta(Delta::Arguments { index, text }) => {
+                    (json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]}), None)
                 }
-                News::Piece(Piece::Arguments { index, text }) => {
-                    let told = json!({"index": index, "function": {"arguments": text}});
-                    part(choice, &json!({"tool_calls": [told]}), None)
-                }
-                News::Finished(reason) => part(choice, &json!({}), Some(reason.name())),
+                EventKind::Finished(reason) => (json!({}), Some(reason)),
             };
-            if self.form.logprobs && !likelihoods.is_empty() {
-                part["logprobs"] = self.head.logprobs(&likelihoods);
-            }
-            written.push_str(&self.chunk(vec![part]));
+            let logprobs = (!logprobs.is_empty()).then(|| self.header.logprobs(&logprobs));
+            written.push_str(&self.chunk(choice, &delta, logprobs.as_ref(), finish_reason));
         }
         written.into()
     }
@@ -127,31 +119,30 @@ impl Chunks {
     fn write_end(&self) -> Bytes {
         let mut written = String::new();
         if self.form.usage != UsageReports::Nowhere {
-            let mut chunk = self.head.object("chat.completion.chunk", Vec::new());
+            let mut chunk = self.header.object("chat.completion.chunk", Vec::new());
             chunk.insert("usage".to_owned(), reply::usage(self.usage));
-            written.push_str(&event(&Value::Object(chunk)));
+            written = format!("data: {}\n\n", Value::Object(chunk));
         }
         written.push_str("data: [DONE]\n\n");
         written.into()
     }
 
-    fn chunk(&self, choices: Vec<Value>) -> String {
-        let mut chunk = self.head.object("chat.completion.chunk", choices);
+    fn chunk(
+        &self,
+        choice: usize,
+        delta: &Value,
+        logprobs: Option<&Value>,
+        finish_reason: Option<FinishReason>,
+    ) -> String {
+        let choice =
+            json!({"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason});
+        let mut chunk = self.header.object("chat.completion.chunk", vec![choice]);
         let usage = match self.form.usage {
             UsageReports::Nowhere => None,
             UsageReports::AtTheEnd => Some(Value::Null),
             UsageReports::Everywhere => Some(reply::usage(self.usage)),
         };
         chunk.extend(usage.map(|usage| ("usage".to_owned(), usage)));
-        event(&Value::Object(chunk))
+        format!("data: {}\n\n", Value::Object(chunk))
     }
-}
-
-/// What a chunk says of one choice.
-fn part(choice: usize, delta: &Value, finish_reason: Option<&str>) -> Value {
-    json!({"index": choice, "delta": delta, "logprobs": null, "finish_reason": finish_reason})
-}
-
-fn event(data: &Value) -> String {
-    format!("data: {data}\n\n")
 }

@@ -1,6 +1,9 @@
-//! What all tests of the API share: a model, requests, and answers taken apart.
+//! A model, requests, and the parts of answers, for all tests of the API.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
 
 use axum::{
     Router,
@@ -11,13 +14,24 @@ use http_body_util::BodyExt;
 use local_model::{Engine, Model, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
+use shared::{clock::Clock, time::Timestamp};
 use tower::ServiceExt;
 
-pub(crate) const CREATED: u64 = 1_795_140_665;
+/// Clock that stands still. Its randomness counts upwards.
+struct Fixed(AtomicU8);
+
+impl Clock for Fixed {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_795_140_665_000)
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        bytes.fill(self.0.fetch_add(1, Ordering::Relaxed));
+    }
+}
 
 pub(crate) fn options() -> Options {
-    let rolls = AtomicU64::new(1);
-    Options::new(|| CREATED, move || rolls.fetch_add(1, Ordering::Relaxed))
+    Options::new(Arc::new(Fixed(AtomicU8::new(1))))
 }
 
 pub(crate) fn engine() -> Engine {
@@ -55,8 +69,8 @@ pub(crate) fn question(text: &str, more: Value) -> Value {
     body
 }
 
-/// A chat request, with more fields, whose answer only its bounds end: what would end it is never chosen. The model goes
-/// on where it learnt nothing, so that chance has much to decide.
+/// A chat request, with more fields, whose answer only its bounds end. The model goes on where it learnt nothing, so that
+/// chance has much to decide.
 pub(crate) fn endless(more: Value) -> Value {
     let mut body = question("Hi", more);
     body["logit_bias"] = json!({"0": -100, "2": -100});
@@ -87,14 +101,13 @@ pub(crate) async fn stream(router: &Router, body: &impl Serialize) -> Vec<Value>
     events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
-/// What the deltas of one choice come to, as a message.
+/// Message that the deltas of one choice come to.
 pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
-    let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::<Value>::new());
+    let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let of_choice = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
     for part in of_choice.filter(|part| part["index"] == choice) {
         let delta = &part["delta"];
         content.push_str(delta["content"].as_str().unwrap_or_default());
-        reasoning.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             let mut call = call.clone();
             let index = call.as_object_mut().unwrap().remove("index").unwrap().as_u64().unwrap();
@@ -111,16 +124,13 @@ pub(crate) fn joined(chunks: &[Value], choice: usize) -> Value {
     }
     let content = if content.is_empty() && !calls.is_empty() { Value::Null } else { content.into() };
     let mut message = json!({"role": "assistant", "content": content, "refusal": null});
-    if !reasoning.is_empty() {
-        message["reasoning_content"] = reasoning.into();
-    }
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
     message
 }
 
-/// A request with what PyTorch answers to it.
+/// Request with the answer of PyTorch.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Recorded {
     // Raw, since the order of names counts.
@@ -137,7 +147,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// PyTorch was not forced into the schemas of its tools; where it left them, its answer is not ours.
+    /// Returns whether PyTorch, which no grammar constrains, kept to the schemas of its tools.
     pub(crate) fn follows_its_schemas(&self) -> bool {
         let Some(written) = self.answer.split_once("<tool_call>").map(|(_, call)| call) else { return true };
         let written = written.split_once("</tool_call>").map_or(written, |(call, _)| call);

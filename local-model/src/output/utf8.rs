@@ -1,10 +1,10 @@
-//! Bytes as characters, none before it is whole.
+//! Bytes as characters, of which none is shown before it is whole.
 
-/// Holds back the bytes of an unfinished character.
+/// Decoder that holds back the bytes of an unfinished character.
 #[derive(Default)]
-pub(crate) struct Characters(Vec<u8>);
+pub(crate) struct Utf8Decoder(Vec<u8>);
 
-impl Characters {
+impl Utf8Decoder {
     /// Adds bytes and returns the characters that are whole. Bytes that can never become one read as U+FFFD.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);
@@ -25,7 +25,7 @@ impl Characters {
     }
 }
 
-/// Whether these bytes are the beginning of a character, or nothing at all.
+/// Returns whether these bytes are the beginning of a character, or none at all.
 fn may_go_on(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
@@ -36,16 +36,16 @@ mod tests {
 
     #[test]
     fn a_character_comes_out_when_its_last_byte_is_in() {
-        let mut characters = Characters::default();
-        let pieces: Vec<String> = "é🙂a".bytes().map(|byte| characters.push(&[byte])).collect();
+        let mut decoder = Utf8Decoder::default();
+        let pieces: Vec<String> = "é🙂a".bytes().map(|byte| decoder.push(&[byte])).collect();
         assert_eq!(pieces, ["", "é", "", "", "", "🙂", "a"]);
     }
 
     #[test]
     fn bytes_that_are_no_character_read_as_replacements() {
-        let mut characters = Characters::default();
-        assert_eq!(characters.push(b"a\xff\xf0\x9f"), "a\u{fffd}");
-        assert_eq!(characters.push(b"b\xc3"), "\u{fffd}b");
-        assert_eq!(characters.push(b"\xa9"), "é");
+        let mut decoder = Utf8Decoder::default();
+        assert_eq!(decoder.push(b"a\xff\xf0\x9f"), "a\u{fffd}");
+        assert_eq!(decoder.push(b"b\xc3"), "\u{fffd}b");
+        assert_eq!(decoder.push(b"\xa9"), "é");
     }
 }

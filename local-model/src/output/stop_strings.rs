@@ -1,16 +1,16 @@
-//! Stop strings: an answer ends before the first of them, and no part of it is ever shown.
+//! Stop strings: an answer ends before the first of them, of which no part is shown.
 
-/// Watches text for stop strings and holds back what may be the beginning of one.
-pub(crate) struct Stops {
-    watched: Vec<String>,
+/// Search for stop strings, which holds back the possible beginning of one.
+pub(crate) struct StopStrings {
+    strings: Vec<String>,
     held: String,
     hit: bool,
 }
 
-impl Stops {
-    /// The strings to watch for; none is empty.
-    pub(crate) fn new(watched: Vec<String>) -> Self {
-        Self { watched, held: String::new(), hit: false }
+impl StopStrings {
+    /// Searches for these strings, none of which is empty.
+    pub(crate) fn new(strings: Vec<String>) -> Self {
+        Self { strings, held: String::new(), hit: false }
     }
 
     /// Adds text and returns what is certainly shown.
@@ -29,26 +29,26 @@ impl Stops {
         std::mem::replace(&mut self.held, held)
     }
 
-    /// Whether a stop string was seen.
+    /// Returns whether a stop string was found.
     pub(crate) fn is_hit(&self) -> bool {
         self.hit
     }
 
-    /// What was held back in vain, as the text ends here.
+    /// Returns what was held back, where the text ends.
     pub(crate) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Where the stop string begins that is complete first. So it does not matter in what pieces the text comes.
+    /// Place of the stop string that is complete first, so that it does not matter how the text is cut.
     fn first_stop(&self) -> Option<usize> {
-        let found = self.watched.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
+        let found = self.strings.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)
     }
 
-    /// So many bytes cannot belong to a stop string any more.
+    /// Count of the bytes that cannot belong to a stop string any more.
     fn certain(&self) -> usize {
         let begins_stop =
-            |start: &usize| self.watched.iter().any(|stop| stop.starts_with(&self.held[*start..]));
+            |start: &usize| self.strings.iter().any(|stop| stop.starts_with(&self.held[*start..]));
         let starts = self.held.char_indices().map(|(start, _)| start);
         starts.into_iter().find(begins_stop).unwrap_or(self.held.len())
     }
@@ -58,13 +58,13 @@ impl Stops {
 mod tests {
     use super::*;
 
-    /// What is shown of `text`, pushed in pieces of so many characters.
+    /// Text that is shown of `text`, pushed in pieces of `size` characters.
     fn shown(text: &str, stops: &[&str], size: usize) -> String {
-        let mut watch = Stops::new(stops.iter().map(|&stop| stop.to_owned()).collect());
+        let mut search = StopStrings::new(stops.iter().map(|&stop| stop.to_owned()).collect());
         let characters: Vec<char> = text.chars().collect();
         let mut shown: String =
-            characters.chunks(size).map(|piece| watch.push(&piece.iter().collect::<String>())).collect();
-        shown.push_str(&watch.finish());
+            characters.chunks(size).map(|piece| search.push(&piece.iter().collect::<String>())).collect();
+        shown.push_str(&search.finish());
         shown
     }
 
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn only_what_may_become_a_stop_string_is_held_back() {
-        let mut watch = Stops::new(vec!["stop".to_owned()]);
-        assert_eq!(watch.push("a st"), "a ");
-        assert_eq!(watch.push("art s"), "start ");
-        assert_eq!(watch.finish(), "s");
+        let mut stops = StopStrings::new(vec!["stop".to_owned()]);
+        assert_eq!(stops.push("a st"), "a ");
+        assert_eq!(stops.push("art s"), "start ");
+        assert_eq!(stops.finish(), "s");
     }
 }
