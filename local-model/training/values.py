@@ -2,41 +2,22 @@
 
 import functools
 import hashlib
+import json
+import pathlib
 
 # What to train on; the same wordings with names that were held out; and wordings too that were held out.
 TRAIN, NEW_NAMES, TEST = "train", "names", "test"
 
-ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl cr dr fl gr pl pr sh sl st th tr".split()
-VOWELS = "a e i o u ai ea ee oo ou".split()
-ENDS = ["", "", "n", "r", "s", "t", "l", "m", "k", "x", "nd", "rt"]
-NAMES = """Ada Ben Cleo Dan Eva Finn Gus Hana Ivan Jo Kim Leo Mia Nina Omar Pia Quinn Rosa Sam Tom Uma Vera Will Xena
-Yara Zoe Alice Bob Carol Dave Maria Noah Olivia Lucas Emma Ravi Priya Chen Yuki Amir Fatima""".split()
-CITIES = """Paris London Berlin Madrid Rome Oslo Tokyo Lima Cairo Delhi Boston Austin Denver Sydney Toronto Vienna
-Prague Warsaw Dublin Lisbon Athens Seoul Nairobi Lagos Chicago Seattle Moscow Zurich Geneva Munich""".split()
-WORDS = """apple banana river stone cloud tiger piano green silver window garden letter orange pencil rocket summer
-winter coffee bottle market planet camera guitar hammer island jacket kitten ladder mirror needle ocean pepper rabbit
-saddle tunnel violin walnut yellow zebra hello world test foo bar alpha beta gamma delta data model server key token
-light house music paper table water happy quick brown fox lazy dog jumps over blue bird sings sun moon star tree lunch
-dinner team project budget holiday travel report office school doctor dentist party birthday wedding summary plan
-release build page review status password login network printer screen phone laptop desk chair shirt shoes notebook
-bread milk rice cheese soup cake book story film jazz rock evening morning night weekend spring autumn old new red big
-small long short open free broken late early ready policy contract customer order price account""".split()
-# Names of things of several words, as people write them; {} is a word.
-PHRASES = ["{} with {n}", "the {}", "my {}", "the {} of {n}", "{} and {}", "{} for {n}", "{} {}", "{} {}", "the {} {}",
-           "a {} {}", "{} in {c}", "{} {} {}", "{} about {}", "our {} {}", "{n}'s {}", "{N} {N}", "{N} {N}", "the {N}"]
-SAYINGS = ["the {} is {}", "the {} is {} again", "we need a {}", "I am late", "{n} is {}", "please bring the {}",
-           "see you at the {}", "the {} and the {} are {}", "call {n} about the {}", "buy {} and {}", "pay the {}",
-           "water the {}", "do not forget the {}", "the {} does not work", "my {} is {}",
-           "thank you for the {}", "{n} has the {}", "the {} {} is ready", "I will be there at {h}", "finish the {}",
-           "can we meet", "good morning", "I am on my way", "the {} from {c}", "nobody knows the {}", "it is {}",
-           "the {} was {} yesterday", "clean the {}", "meet {n} in {c}", "hello {}", "yes, the {}"]
-ABROAD = "größer Zürich café naïve señor Łódź Москва 日本語 東京 été über façade Ωmega 🙂 🚀 ✓ € São João".split()
-ROOMS = ["kitchen", "bedroom", "bathroom", "hall", "office", "garage", "living room", "garden", "cellar", "attic"]
-ENDINGS_OF_HOSTS = "com org net io dev example".split()
-# Words that may be misspelt, so that no value holds one of them.
-COMMON = "could does explain know mean should tell want what when which would your".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow".split()
-MONTHS = "January March April May June July August October November December".split()
+
+def load(name):
+    """The lists and tables of `data/NAME.json`, in the order of the file."""
+    path = pathlib.Path(__file__).parent / "data" / f"{name}.json"
+    return json.loads(path.read_text()).values()
+
+
+# In PHRASES and SAYINGS {} is a word, {n} a name. A word of COMMON may be misspelt, so that no value holds one.
+(ONSETS, VOWELS, ENDS, NAMES, CITIES, WORDS, PHRASES, SAYINGS, ABROAD, ROOMS, ENDINGS_OF_HOSTS, COMMON, DAYS,
+ MONTHS) = load("values")
 
 
 def digest(text):
