@@ -58,20 +58,12 @@ impl Folder {
     fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
         let path = self.0.join(name);
         if !path.exists() {
-            let draft = path.with_extension(format!("{}.tmp", hex(&random_bytes::<8>(clock))));
-            publish(&path, &draft, &hex(&random_bytes::<32>(clock)))
+            let draft = path.with_extension(format!("{}.tmp", hex::encode(random_bytes::<8>(clock))));
+            publish(&path, &draft, &hex::encode(random_bytes::<32>(clock)))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         secret::read_file(&path).with_context(|| format!("cannot read {}", path.display()))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
 }
 
 /// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands. The draft's
@@ -96,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_draft_that_a_dead_process_left_is_in_the_way_of_no_start() {
-        let place =
-            std::env::temp_dir().join(format!("faregate-secrets-{}", hex(&random_bytes::<8>(&System))));
+        let place = std::env::temp_dir()
+            .join(format!("faregate-secrets-{}", hex::encode(random_bytes::<8>(&System))));
         let folder = Folder::create(&place).unwrap();
         fs::write(place.join(format!("pepper.{}.tmp", std::process::id())), "half").unwrap();
         let secret = folder.secret("pepper", &System).unwrap();

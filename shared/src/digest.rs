@@ -15,16 +15,9 @@ impl Pepper {
     }
 
     /// A pepper from 64 hexadecimal digits, as configuration spells it.
-    pub fn from_hex(hex: &SecretString) -> Option<Self> {
-        let hex = hex.expose_secret().as_bytes();
-        let digit = |b: u8| (b as char).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        if hex.len() != 64 {
-            return None;
-        }
+    pub fn from_hex(digits: &SecretString) -> Option<Self> {
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
+        hex::decode_to_slice(digits.expose_secret(), &mut bytes).ok()?;
         Some(Self(bytes))
     }
 

@@ -1,7 +1,5 @@
 //! API keys, and the promises to make them only once.
 
-use std::fmt::Write;
-
 use redis::{RedisResult, Value, cmd, pipe};
 use shared::{
     ids::{AccountId, KeyId},
@@ -172,10 +170,6 @@ impl Redis {
 /// The request, the time, and when the promise ends: by the caller's clock, and for Redis, which then forgets it.
 fn promise(attempt: &Idempotency) -> [String; 4] {
     let lives = attempt.expires_at.millis().saturating_sub(attempt.now.millis()).max(1);
-    let mut request = String::new();
-    for byte in attempt.request.as_bytes() {
-        // Writing to a string cannot fail.
-        let _ = write!(request, "{byte:02x}");
-    }
+    let request = hex::encode(attempt.request.as_bytes());
     [request, attempt.now.millis().to_string(), attempt.expires_at.millis().to_string(), lives.to_string()]
 }
