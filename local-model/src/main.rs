@@ -9,7 +9,8 @@ use mimalloc::MiMalloc;
 use shared::{
     clock::{Clock, System, random_bytes},
     probe::probe,
-    serve::{DRAIN, bind, exit, serve, until_signalled},
+    process,
+    serve::{Port, bind, exit, serve, until_signalled},
     telemetry::{self, LogFormat},
 };
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,10 @@ struct Arguments {
     #[arg(long, env = "FAREGATE_LOCAL_MODEL_CACHED_TOKENS", value_name = "TOKENS", default_value = "8192")]
     cached_tokens: usize,
 
+    /// Settings that size the process.
+    #[command(flatten)]
+    process: process::Options,
+
     /// How log lines look
     #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -84,6 +89,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let signalled = tokio::spawn(until_signalled());
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen).await?;
     let address = listener.local_addr()?;
+    let process = arguments.process.start();
+    // Its callers need no credential: a gateway is one.
+    let bounds = process.connections.open_bounds(process.connections(1, 0)?);
+    let port = Port::new(listener, bounds);
     let model = load(&arguments)?;
     let told = format!(
         "serving {} ({} parameters, {} tokens of context) on http://{address}/v1",
@@ -97,7 +106,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     drop(out);
 
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve(listener, local_model::router(engine), shutdown.clone(), DRAIN));
+    let server = tokio::spawn(serve(port, local_model::router(engine), shutdown.clone()));
     signalled.await.context("waiting for a signal")?;
     tracing::info!("draining; running requests may finish");
     shutdown.cancel();
