@@ -42,7 +42,7 @@ pub struct Options {
     pub idle_seconds: u64,
 
     /// Seconds for which a client may take nothing of an answer (of a stream of chat: FAREGATE_CLIENT_STALL_SECONDS)
-    #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 30,
+    #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub unread_seconds: u64,
 
@@ -118,7 +118,7 @@ impl Default for Bounds {
             head_bytes: 64 << 10,
             head: seconds(20),
             idle: seconds(30),
-            unread: seconds(30),
+            unread: seconds(20),
             ping: seconds(15),
         }
     }
