@@ -4,8 +4,9 @@
 # deny   licences, sources and advisories of what is built upon; needs cargo-deny, and the advisories from the network
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a
 #        minute, PROFILE=release for binaries that build quickly
+# attack attack the programs on the loopback, some ten minutes, and print how they hold; ATTACK="--requests 10000" for less
 
-.PHONY: run check test deny bench
+.PHONY: run check test deny bench attack
 
 run:
 	cargo run --release
@@ -30,3 +31,7 @@ bench: PROFILE ?= dist
 bench:
 	cargo build --profile $(PROFILE) --workspace --bins
 	target/$(PROFILE)/bench $(BENCH)
+
+attack:
+	cargo build --release --workspace --bins
+	target/release/attack $(ATTACK)

@@ -7,7 +7,10 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use http::Uri;
-use inference_gateway::server::{KeyServices, Parts as GatewayParts, Server as Gateway};
+use inference_gateway::{
+    server::{KeyServices, Parts as GatewayParts, Server as Gateway},
+    sizes::Sizes,
+};
 use key_service::{
     cli,
     credentials::Credentials,
@@ -22,7 +25,8 @@ use shared::{
     clock::{Clock, System},
     config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
-    serve::{DRAIN, bind, exit, serve, until_signalled},
+    process::{self, Process},
+    serve::{Port, bind, exit, serve, until_signalled},
     telemetry,
 };
 use tokio::net::TcpListener;
@@ -34,6 +38,12 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Requests that the demo model holds at once; one more is told to come back.
 const DEMO_REQUESTS: usize = 64;
+/// Connections to the demo model, of which each request has one; idle ones may be as many.
+const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
+/// Ports that share the connections: the public one, and those of the key-service with all that they are called by.
+const PORTS: usize = 2;
+/// Open files beside connections of clients: the store's, and both ends of those to the demo model.
+const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 /// Tokens of earlier prompts that the demo model keeps at hand: some 40 MB.
 const DEMO_CACHED_TOKENS: usize = 16_384;
 
@@ -50,6 +60,9 @@ struct Arguments {
     #[command(flatten)]
     key_service: key_service::config::Options,
 
+    #[command(flatten)]
+    process: process::Options,
+
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
@@ -65,7 +78,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
-    let Arguments { common, gateway, key_service, admin_listen, command } = arguments;
+    let Arguments { common, gateway, key_service, process, admin_listen, command } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
@@ -84,16 +97,19 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         return cli::run(command, &management, &mut std::io::stdout()).await;
     }
 
+    let process = process.start();
+    let sizes = Sizes::of(&gateway, &process, PORTS, OTHER_FILES)?;
     let metrics = telemetry::metrics()?;
     let catalog = Arc::new(common.catalog()?);
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
-    let builtin = start_builtin(&catalog, &clock).await?;
+    let admin = Port::new(admin, process.connections.admin_bounds());
+    let builtin = start_builtin(&catalog, &clock, &process).await?;
 
     let shutdown = CancellationToken::new();
     let admin_router =
         telemetry::admin_router(metrics, readiness(store.clone(), clock.clone(), shutdown.clone()));
-    tokio::spawn(serve(admin, admin_router, shutdown.clone(), DRAIN));
+    tokio::spawn(serve(admin, admin_router, shutdown.clone()));
     let parts = KeyServiceParts {
         store,
         clock: clock.clone(),
@@ -101,6 +117,8 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         catalog: catalog.clone(),
         internal_token: secrets.internal_token,
         tls: None,
+        // Half of a port's share, for both.
+        bounds: process.connections.bounds(sizes.bounds.connections / 4),
     };
     let data_dir = key_service.data_dir.clone();
     let key_service = KeyService::start(&key_service, parts, shutdown.clone()).await?;
@@ -112,6 +130,7 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         key_service_http: vec![loopback(key_service.http)?],
         tls: None,
         builtin,
+        sizes,
         data_dir: Some(data_dir),
     };
     let gateway = Gateway::start(&gateway, parts).await?;
@@ -133,7 +152,11 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
 }
 
 /// Starts the demo model, on a port of its own, if the catalogue wants it.
-async fn start_builtin(catalog: &Catalog, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Uri>> {
+async fn start_builtin(
+    catalog: &Catalog,
+    clock: &Arc<dyn Clock>,
+    process: &Process,
+) -> anyhow::Result<Option<Uri>> {
     let wanted = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
     if !wanted {
         return Ok(None);
@@ -149,7 +172,8 @@ async fn start_builtin(catalog: &Catalog, clock: &Arc<dyn Clock>) -> anyhow::Res
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     // It ends with the process: whoever it serves has drained by then.
-    tokio::spawn(serve(listener, local_model::router(engine), CancellationToken::new(), DRAIN));
+    let port = Port::new(listener, process.connections.open_bounds(DEMO_CONNECTIONS));
+    tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 

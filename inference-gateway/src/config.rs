@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
-use shared::config::ConfigError;
 
 /// The gateway's own settings.
 #[derive(Args, Clone, Debug)]
@@ -19,14 +18,20 @@ pub struct Options {
     pub max_body_mib: u32,
 
     /// MiB of prompts in memory at once, each counted twice until it was read and checked; a further one is told to come back
-    #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB", default_value_t = 1024,
+    /// [default: half of the memory that the process may take, at most 1024]
+    #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub max_prompts_mib: u32,
+    pub max_prompts_mib: Option<u32>,
 
-    /// Chat requests in flight at once; a further one is told to come back
-    #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT", default_value_t = 4096,
+    /// Chat requests in flight at once; a further one is told to come back [default: 4096, or a quarter of the open files]
+    #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub max_in_flight: u32,
+    pub max_in_flight: Option<u32>,
+
+    /// Chat requests in flight of one account; a further one is told to come back [default: a quarter of all]
+    #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_in_flight_per_account: Option<u32>,
 
     /// Seconds for which a client may take nothing of its stream before it counts as gone
     #[arg(long, env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS", default_value_t = 60,
@@ -53,17 +58,7 @@ pub struct Options {
 impl Options {
     /// The largest body of a chat request, in bytes.
     pub fn max_body_bytes(&self) -> usize {
-        bytes(self.max_body_mib)
-    }
-
-    /// Bytes of prompts in memory at once.
-    pub fn max_prompts_bytes(&self) -> Result<usize, ConfigError> {
-        if self.max_prompts_mib < 2 * self.max_body_mib {
-            let reason =
-                "is less than twice FAREGATE_MAX_BODY_MIB, so that the largest body would never find room";
-            return Err(ConfigError::new("FAREGATE_MAX_PROMPTS_MIB", reason));
-        }
-        Ok(bytes(self.max_prompts_mib))
+        usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 
     /// The time that a client may take nothing of its stream before it counts as gone.
@@ -86,8 +81,4 @@ impl Options {
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }
-}
-
-fn bytes(mib: u32) -> usize {
-    usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
 }

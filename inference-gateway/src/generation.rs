@@ -19,6 +19,7 @@ use shared::{
     http::ClientRequestId,
     ids::{GenerationId, RequestId},
     refusal::Refusal,
+    serve::ConnectionTrust,
     tokens::Usage,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -28,7 +29,7 @@ use crate::{
     domain::{answer, chat::Forward},
     hold::{Holds, OpenHold, Slot, Standing},
     keys::Keys,
-    prompt_budget::PromptPermit,
+    prompt_budget::{PromptBudget, PromptPermit},
     upstream::{Failure, HttpClient, Pools, Running},
 };
 use authorize::Authorized;
@@ -54,6 +55,8 @@ pub(crate) struct Generator {
     pub(crate) metrics: Arc<Metrics>,
     /// The time that a client may take nothing of its stream before it counts as gone.
     pub(crate) client_stall: Duration,
+    /// The memory for prompts.
+    pub(crate) prompts: PromptBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
 }
@@ -76,6 +79,8 @@ pub(crate) struct Job {
     pub(crate) forward: Forward,
     /// Its part of the memory for prompts.
     pub(crate) permit: PromptPermit,
+    /// The trust in its connection.
+    pub(crate) trust: ConnectionTrust,
 }
 
 /// A generation whose answer begins.
@@ -129,8 +134,8 @@ impl Job {
 
 impl Generator {
     /// A slot for one generation, if one is free.
-    pub(crate) fn reserve(&self) -> Option<Slot> {
-        self.holds.reserve()
+    pub(crate) async fn reserve(&self, trusted: bool) -> Option<Slot> {
+        self.holds.reserve(trusted).await
     }
 
     /// Runs a generation until its answer begins: until its end, where the answer is whole.
@@ -141,7 +146,7 @@ impl Generator {
         client: Client,
     ) -> Result<Started, ApiError> {
         let mut log = GenerationLog::begin(&job);
-        let started = match self.begin(&job, slot, &client, &mut log).await {
+        let started = match self.begin(&mut job, slot, &client, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
                 return Ok(streamed::start(&self, job, hold, reached, client, log));
             }
@@ -164,15 +169,21 @@ impl Generator {
     /// Authorizes the generation and brings it to an upstream.
     async fn begin(
         &self,
-        job: &Job,
+        job: &mut Job,
         slot: Slot,
         client: &Client,
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
-        let Authorized { hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
+        let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
         let mut route = Route { counted_by, asked: None };
         log.key = Some(hold.key());
+        job.trust.grant();
+        if let Err(overloaded) = self.count_against(job, &mut hold) {
+            hold.release().await;
+            return Err(overloaded);
+        }
+        let job = &*job;
         let reached = tokio::select! {
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
             () = revoked(&hold), if job.forward.stream => {
@@ -195,6 +206,16 @@ impl Generator {
                 Err(failure.into())
             }
         }
+    }
+
+    /// Counts a request against the shares of its account, which is known from here on.
+    fn count_against(&self, job: &mut Job, hold: &mut OpenHold) -> Result<(), ApiError> {
+        if !hold.take_share() {
+            metrics::counter!("gateway_account_share_used_up_total").increment(1);
+            let message = "Too many requests of this account are in flight; try again shortly.";
+            return Err(ApiError::new(Code::Overloaded, message));
+        }
+        job.permit.move_to(&self.prompts, hold.account())
     }
 
     /// A stream whose client left before its upstream answered is free, or pays for its prompt, as the `left_before_head` of

@@ -3,6 +3,7 @@
 
 mod heartbeat;
 mod settlement;
+mod slots;
 mod spool;
 
 use std::{
@@ -16,15 +17,13 @@ use shared::{
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
     tokens::Usage,
 };
-use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::keys::{Keys, Unavailable};
 pub(crate) use settlement::Ending;
 use settlement::{Attempt, Settlement};
+pub(crate) use slots::{Slot, Slots};
 pub(crate) use spool::Spool;
 
 /// The open holds of one worker. Cheap to clone.
@@ -33,17 +32,12 @@ pub(crate) struct Holds(Arc<HoldsInner>);
 
 struct HoldsInner {
     keys: Keys,
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     /// Every hold that is open or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
     settling: TaskTracker,
 }
-
-/// A place for one chat request, reserved before its hold is opened: taking on what it owes can then not fail.
-pub(crate) struct Slot(
-    #[expect(dead_code, reason = "kept, and given back when it is dropped")] OwnedSemaphorePermit,
-);
 
 /// The part of a hold that its request and the heartbeat share.
 struct HoldState {
@@ -100,19 +94,14 @@ impl HeartbeatWatch {
 }
 
 impl Holds {
-    /// No holds, and so many slots.
-    pub(crate) fn new(
-        keys: Keys,
-        slots: Arc<Semaphore>,
-        spool: Option<Spool>,
-        settling: TaskTracker,
-    ) -> Self {
+    /// No holds, and these slots.
+    pub(crate) fn new(keys: Keys, slots: Arc<Slots>, spool: Option<Spool>, settling: TaskTracker) -> Self {
         Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
     }
 
-    /// A slot, if one is free.
-    pub(crate) fn reserve(&self) -> Option<Slot> {
-        self.0.slots.clone().try_acquire_owned().ok().map(Slot)
+    /// A slot, if one is free, for a request on a connection that is trusted or not.
+    pub(crate) async fn reserve(&self, trusted: bool) -> Option<Slot> {
+        self.0.slots.reserve(trusted).await
     }
 
     /// Takes on a hold that was granted to a call sent at `asked_at`.
@@ -162,6 +151,12 @@ impl OpenHold {
     /// The account that pays.
     pub(crate) fn account(&self) -> AccountId {
         self.state.hold.account
+    }
+
+    /// Counts the request against its account's share of the slots, and returns whether the account had one left.
+    pub(crate) fn take_share(&mut self) -> bool {
+        let account = self.account();
+        self.slot.as_mut().is_none_or(|slot| slot.charge_to(account))
     }
 
     /// The key that pays.

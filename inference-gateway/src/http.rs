@@ -21,8 +21,10 @@ use shared::{
     clock::Clock,
     error::ApiError,
     http::{bearer, catch_panics, method_not_allowed, unknown_url},
+    ids::AccountId,
     key::{Class, Prefix},
     refusal::Refusal,
+    serve::ConnectionTrust,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +44,8 @@ pub(crate) struct App {
     pub(crate) max_body: usize,
     /// The memory for prompts.
     pub(crate) prompts: PromptBudget,
+    /// The memory for small bodies that are read before their sender is authenticated.
+    pub(crate) unauthenticated: PromptBudget,
     /// The management API of the key-services.
     pub(crate) management: Arc<Management>,
     /// Cancelled when the gateway is to stop: nothing new is begun.
@@ -83,19 +87,25 @@ use front::Front;
 pub(crate) use passthrough::Management;
 
 /// The presented key, if it can be an API key at all. For another one the key-service is asked for the reason to give.
-async fn credential(app: &App, request_headers: &http::HeaderMap) -> Result<String, ApiError> {
+async fn credential(
+    app: &App,
+    request_headers: &http::HeaderMap,
+    trust: &ConnectionTrust,
+) -> Result<String, ApiError> {
     let presented = bearer(request_headers)?;
     match app.prefix.classify(presented) {
         None => Err(Refusal::InvalidApiKey.into()),
         Some(Class::Api) => Ok(presented.to_owned()),
         Some(Class::Management) => {
-            authenticate(app, presented).await?;
+            authenticate(app, presented, trust).await?;
             Err(Refusal::InvalidApiKey.into())
         }
     }
 }
 
-/// Returns whether the key may make model calls right now.
-async fn authenticate(app: &App, credential: &str) -> Result<(), ApiError> {
-    Ok(app.generator.keys.authenticate(credential).await??)
+/// The account of a key that may make model calls right now.
+async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> Result<AccountId, ApiError> {
+    let account = app.generator.keys.authenticate(credential, Class::Api).await??;
+    trust.grant();
+    Ok(account)
 }

@@ -10,12 +10,12 @@ use shared::{
     backoff::Backoff,
     clock::Clock,
     error::ApiError,
-    ids::GenerationId,
+    ids::{AccountId, GenerationId},
     key::Class,
     refusal::Refusal,
     rpc::{
         Answer, Authorize, Call, Capture, Captured, Extend, Extended, Failure, Grant, KeyService,
-        PresentToken, Release,
+        PresentToken, Principal, Release,
     },
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -152,12 +152,16 @@ impl HoldRequest {
 }
 
 impl Keys {
-    /// Returns whether this credential may make model calls right now.
-    pub(crate) async fn authenticate(&self, credential: &str) -> Result<Result<(), Refusal>, Unavailable> {
-        let call = Call::Authenticate { credential: credential.to_owned(), required: Class::Api };
+    /// The account of this credential, if it may be used for what its class is needed for right now.
+    pub(crate) async fn authenticate(
+        &self,
+        credential: &str,
+        required: Class,
+    ) -> Result<Result<AccountId, Refusal>, Unavailable> {
+        let call = Call::Authenticate { credential: credential.to_owned(), required };
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
         match self.call_until(deadline, call, |_| {}).await? {
-            Answer::Authenticated(result) => Ok(result.map(|_| ())),
+            Answer::Authenticated(result) => Ok(result.map(Principal::account)),
             _ => Err(Unavailable::Unfit),
         }
     }

@@ -10,5 +10,7 @@ mod http;
 mod keys;
 mod prompt_budget;
 pub mod server;
+mod shares;
+pub mod sizes;
 mod upstream;
 mod workers;

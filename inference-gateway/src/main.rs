@@ -8,14 +8,16 @@ use http::Uri;
 use inference_gateway::{
     config::Options,
     server::{KeyServices, Parts, Server},
+    sizes::Sizes,
 };
 use mimalloc::MiMalloc;
 use shared::{
     clock::System,
     config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
+    process,
     rpc::tls,
-    serve::{DRAIN, bind, exit, serve, until_signalled},
+    serve::{Port, bind, exit, serve, until_signalled},
     telemetry,
 };
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,9 @@ struct Arguments {
 
     #[command(flatten)]
     internal_tls: tls::Options,
+
+    #[command(flatten)]
+    process: process::Options,
 
     /// Where key-services speak gRPC; all of them are used, the first ones before others
     #[arg(
@@ -82,6 +87,7 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         common,
         options,
         internal_tls,
+        process,
         key_service_url,
         key_service_http_url,
         builtin_url,
@@ -93,6 +99,8 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     }
     common.start_log()?;
     exposed.warn();
+    let process = process.start();
+    let sizes = Sizes::of(&options, &process, 1, 0)?;
     let metrics = telemetry::metrics()?;
     let token = common.internal_token()?;
     let parts = Parts {
@@ -107,14 +115,16 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         key_service_http: key_service_http_url,
         tls: internal_tls.open()?,
         builtin: builtin_url,
+        sizes,
         data_dir,
     };
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
+    let admin = Port::new(admin, process.connections.admin_bounds());
     let shutdown = CancellationToken::new();
     let server = Server::start(&options, parts).await?;
     let admin_router = telemetry::admin_router(metrics, server.readiness());
-    let admin = tokio::spawn(serve(admin, admin_router, shutdown.clone(), DRAIN));
+    let admin = tokio::spawn(serve(admin, admin_router, shutdown.clone()));
     let mut out = std::io::stdout().lock();
     writeln!(out, "listening public http://{}", server.public)?;
     writeln!(out, "listening admin http://{admin_at}")?;

@@ -5,7 +5,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use shared::error::{ApiError, Code};
+use shared::{
+    error::{ApiError, Code},
+    ids::AccountId,
+};
+
+use crate::shares::AccountShares;
 
 /// The bytes that all prompts together may take. Cheap to clone.
 #[derive(Clone)]
@@ -14,37 +19,69 @@ pub(crate) struct PromptBudget(Arc<Budget>);
 struct Budget {
     most: usize,
     taken: AtomicUsize,
+    accounts: AccountShares,
 }
 
 /// The part of one request, given back when it is dropped.
 pub(crate) struct PromptPermit {
     shared: Arc<Budget>,
     taken: usize,
+    /// The account whose share it counts against, where it is known.
+    account: Option<AccountId>,
 }
 
 impl PromptBudget {
-    /// A budget of so many bytes.
-    pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(Budget { most, taken: AtomicUsize::new(0) }))
+    /// A budget of so many bytes, and so many of them for one account at most.
+    pub(crate) fn new(most: usize, per_account: usize) -> Self {
+        let accounts = AccountShares::new(per_account);
+        Self(Arc::new(Budget { most, taken: AtomicUsize::new(0), accounts }))
     }
 
     /// A permit for no bytes yet.
     pub(crate) fn permit(&self) -> PromptPermit {
-        PromptPermit { shared: self.0.clone(), taken: 0 }
+        PromptPermit { shared: self.0.clone(), taken: 0, account: None }
+    }
+
+    /// A permit for no bytes yet of an account.
+    pub(crate) fn permit_of(&self, account: AccountId) -> PromptPermit {
+        PromptPermit { shared: self.0.clone(), taken: 0, account: Some(account) }
     }
 }
 
 impl PromptPermit {
     /// Takes so many bytes more. If the budget does not have them, the client is asked to come back.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let fits = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.shared.most);
-        if self.shared.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-            self.taken += bytes;
+        if self.try_grow(bytes) {
             return Ok(());
         }
         metrics::counter!("gateway_prompts_without_room_total").increment(1);
         let message = "There is no room for a prompt of this size at the moment; try again shortly.";
         Err(ApiError::new(Code::Overloaded, message))
+    }
+
+    /// Takes so many bytes more, and returns whether the budget has them.
+    pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
+        let share = self.account.is_none_or(|account| self.shared.accounts.take(account, bytes));
+        let fits = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.shared.most);
+        if share && self.shared.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
+            self.taken += bytes;
+            return true;
+        }
+        if let (true, Some(account)) = (share, self.account) {
+            self.shared.accounts.give_back(account, bytes);
+        }
+        false
+    }
+
+    /// Moves what it has taken to another budget, and there to the share of an account.
+    pub(crate) fn move_to(&mut self, budget: &PromptBudget, account: AccountId) -> Result<(), ApiError> {
+        if Arc::ptr_eq(&self.shared, &budget.0) {
+            return Ok(());
+        }
+        let mut moved = budget.permit_of(account);
+        moved.grow(self.taken)?;
+        *self = moved;
+        Ok(())
     }
 
     /// Gives back all but so many bytes.
@@ -53,6 +90,9 @@ impl PromptPermit {
         if given_back > 0 {
             self.shared.taken.fetch_sub(given_back, Ordering::Relaxed);
             self.taken -= given_back;
+            if let Some(account) = self.account {
+                self.shared.accounts.give_back(account, given_back);
+            }
         }
     }
 }
@@ -65,11 +105,13 @@ impl Drop for PromptPermit {
 
 #[cfg(test)]
 mod tests {
+    use shared::clock::System;
+
     use super::*;
 
     #[test]
     fn permits_never_exceed_the_budget_and_give_all_of_it_back() {
-        let budget = PromptBudget::new(10);
+        let budget = PromptBudget::new(10, 10);
         let (mut one, mut other) = (budget.permit(), budget.permit());
         assert!(one.grow(6).is_ok() && other.grow(4).is_ok());
         assert_eq!(other.grow(1).unwrap_err().code, Code::Overloaded);
@@ -79,5 +121,20 @@ mod tests {
         assert!(other.grow(1).is_ok() && other.grow(1).is_err());
         drop((one, other));
         assert!(budget.permit().grow(10).is_ok());
+    }
+
+    #[test]
+    fn one_account_leaves_room_for_others() {
+        let (one, other) = (AccountId::generate(&System), AccountId::generate(&System));
+        let (strangers, budget) = (PromptBudget::new(8, 8), PromptBudget::new(10, 6));
+        let mut greedy = budget.permit_of(one);
+        assert!(greedy.try_grow(6) && !greedy.try_grow(1) && !budget.permit_of(one).try_grow(1));
+        let mut small = strangers.permit();
+        assert!(small.try_grow(4) && !strangers.permit().try_grow(5));
+        assert!(small.move_to(&budget, other).is_ok());
+        assert!(strangers.permit().try_grow(8) && !budget.permit_of(other).try_grow(1));
+        greedy.shrink_to(0);
+        drop(small);
+        assert!(budget.permit_of(one).try_grow(6));
     }
 }

@@ -8,23 +8,24 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     config::ConfigError,
-    key::Prefix,
+    key::{Class, Prefix},
     rpc::{KeyService, PresentToken, tls::Tls},
     secret::SecretString,
-    serve::{Worker, bind, serve_on},
+    serve::{Port, Worker, bind, serve_on},
     telemetry::Readiness,
 };
-use tokio::{sync::Semaphore, task::JoinHandle, time::timeout};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
 use crate::{
     config::Options,
     generation::{Generator, Metrics},
-    hold::{Holds, Spool},
+    hold::{Holds, Slots, Spool},
     http::{App, Management, router},
     keys::{Keys, Peers, connect},
     prompt_budget::PromptBudget,
+    sizes::Sizes,
     upstream::{Pool, http_client},
     workers::WorkerThread,
 };
@@ -50,6 +51,8 @@ pub struct Parts {
     pub tls: Option<Tls>,
     /// The address of the built-in model, if it runs.
     pub builtin: Option<Uri>,
+    /// The sizes of its budgets.
+    pub sizes: Sizes,
     /// The directory below which captures are spooled, if there is one.
     pub data_dir: Option<PathBuf>,
 }
@@ -98,8 +101,10 @@ impl Server {
         let spool = spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
         let management = Arc::new(Management::new(parts.key_service_http, tls));
-        let prompts = PromptBudget::new(options.max_prompts_bytes()?);
-        let slots = Arc::new(Semaphore::new(options.max_in_flight as usize));
+        let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
+        let unauthenticated = parts.sizes.unauthenticated_bytes;
+        let unauthenticated = PromptBudget::new(unauthenticated, unauthenticated);
+        let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
         let (draining, cut, close) =
@@ -122,6 +127,7 @@ impl Server {
                 cut: cut.clone(),
                 metrics: metrics.clone(),
                 client_stall: options.client_stall(),
+                prompts: prompts.clone(),
                 answer_deadline: options.answer_deadline(),
             });
             generators.push(generator.clone());
@@ -132,6 +138,7 @@ impl Server {
                 prefix: parts.prefix.clone(),
                 max_body: options.max_body_bytes(),
                 prompts: prompts.clone(),
+                unauthenticated: unauthenticated.clone(),
                 management: management.clone(),
                 draining: draining.clone(),
             };
@@ -143,7 +150,8 @@ impl Server {
             first.holds.settle_spooled();
         }
         let (public, keys) = (listener.local_addr()?, first.keys.clone());
-        let serving = tokio::spawn(serve_on(serving, listener, close.clone(), CLOSING));
+        let port = Port { drain: CLOSING, ..Port::new(listener, parts.sizes.bounds) };
+        let serving = tokio::spawn(serve_on(port, serving, close.clone()));
         let drain = options.drain();
         Ok(Self { public, keys, drain, draining, cut, close, running, settling, serving, workers })
     }
@@ -154,7 +162,7 @@ impl Server {
         Arc::new(move || {
             let keys = keys.clone();
             // Any credential will do: the answer matters, not its content.
-            Box::pin(async move { keys.authenticate("").await.is_ok() })
+            Box::pin(async move { keys.authenticate("", Class::Api).await.is_ok() })
         })
     }
 

@@ -1,5 +1,6 @@
 //! The gRPC edge: puts messages into calls, hands them to the service, and puts its answers into messages.
 
+pub(crate) mod deadline;
 #[cfg(test)]
 mod tests;
 
@@ -60,7 +61,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner().try_into(), Authenticate)
     }
 
-    /// Its deadline is that of gRPC: the transport drops a call that is late.
+    /// Its deadline is that of gRPC: `deadline` drops a call that is late.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,

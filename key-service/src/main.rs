@@ -19,8 +19,9 @@ use shared::{
     clock::{Clock, System},
     config::{self, Common, ExposedSecrets},
     probe::{READY, probe},
+    process,
     rpc::tls,
-    serve::{DRAIN, bind, exit, serve, until_signalled},
+    serve::{Port, bind, exit, serve, until_signalled},
     telemetry,
 };
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,11 @@ use tokio_util::sync::CancellationToken;
 /// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Ports that share the connections: management and gRPC.
+const PORTS: usize = 2;
+/// Open files of the store: a cluster's connections, or the files of SQLite.
+const STORE_FILES: usize = 256;
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]
@@ -41,6 +47,9 @@ struct Arguments {
 
     #[command(flatten)]
     internal_tls: tls::Options,
+
+    #[command(flatten)]
+    process: process::Options,
 
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
@@ -65,7 +74,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
-    let Arguments { common, options, internal_tls, admin_listen, first_run, public_url, command } = arguments;
+    let Arguments { common, options, internal_tls, process, admin_listen, first_run, public_url, command } =
+        arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
@@ -84,6 +94,7 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         return cli::run(command, &management, &mut std::io::stdout()).await;
     }
 
+    let process = process.start();
     let metrics = telemetry::metrics()?;
     let token = common.internal_token()?;
     let internal_token =
@@ -93,12 +104,14 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     let catalog = Arc::new(common.catalog()?);
     let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
     let admin_at = admin.local_addr()?;
+    let admin = Port::new(admin, process.connections.admin_bounds());
 
     let shutdown = CancellationToken::new();
     let ready = readiness(store.clone(), clock.clone(), shutdown.clone());
-    let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token, tls };
+    let bounds = process.connections.bounds(process.connections(PORTS, STORE_FILES)?);
+    let parts = Parts { store, clock, credentials, catalog: catalog.clone(), internal_token, tls, bounds };
     let server = Server::start(&options, parts, shutdown.clone()).await?;
-    let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone(), DRAIN));
+    let admin = tokio::spawn(serve(admin, telemetry::admin_router(metrics, ready), shutdown.clone()));
     let first = if first_run { FirstRun::prepare(&management).await? } else { None };
     let mut out = std::io::stdout().lock();
     writeln!(out, "listening key-http {scheme}://{}", server.http)?;

@@ -2,23 +2,27 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::middleware;
 use shared::{
     catalog::Catalog,
     clock::Clock,
     rpc::{KeyService, RequireToken, tls::Tls, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
-    serve::{DRAIN, bind, serve_behind},
+    serve::{Bounds, DRAIN, Port, bind, serve},
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{
-    service::interceptor::InterceptedService,
-    transport::{Server as Transport, server::TcpIncoming},
-};
+use tonic::service::{Routes, interceptor::InterceptedService};
 
 use crate::{
-    config::Options, credentials::Credentials, grpc::Grpc, http, management::Management, service::Service,
-    store::Store, sweeper,
+    config::Options,
+    credentials::Credentials,
+    grpc::{Grpc, deadline::drop_late_calls},
+    http,
+    management::Management,
+    service::Service,
+    store::Store,
+    sweeper,
 };
 
 /// The parts of a key-service.
@@ -35,6 +39,8 @@ pub struct Parts {
     pub internal_token: SecretString,
     /// TLS in front of both listeners, where it is configured.
     pub tls: Option<Tls>,
+    /// The bounds on the connections of each listener.
+    pub bounds: Bounds,
 }
 
 /// A running key-service.
@@ -51,7 +57,7 @@ pub struct Server {
 impl Server {
     /// Binds both listeners and serves until `shutdown`.
     pub async fn start(options: &Options, parts: Parts, shutdown: CancellationToken) -> io::Result<Self> {
-        let Parts { store, clock, credentials, catalog, internal_token, tls } = parts;
+        let Parts { bounds, store, clock, credentials, catalog, internal_token, tls } = parts;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen).await?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
@@ -62,29 +68,21 @@ impl Server {
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
-        let mut transport = Transport::builder();
-        if let Some(tls) = &tls {
-            transport = transport.tls_config(tls.grpc_server()).map_err(io::Error::other)?;
-        }
-        let transport = transport
-            .add_service(health_service)
+        let grpc = Routes::new(health_service)
             .add_service(InterceptedService::new(grpc, RequireToken(internal_token)))
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(grpc_listener).with_nodelay(Some(true)),
-                shutdown.clone().cancelled_owned(),
-            );
+            .into_axum_router()
+            .layer(middleware::from_fn(drop_late_calls));
         let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials));
         let app = http::router(management, clock.clone());
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
-        let tls = tls.map(|tls| tls.acceptor());
-        tasks.spawn(serve_behind(tls, http_listener, app, shutdown, DRAIN));
-        tasks.spawn(async move {
-            if let Err(e) = transport.await {
-                tracing::error!(error = %e, "the gRPC server ended");
-            }
-        });
+        let mut http_port = Port::new(http_listener, bounds);
+        http_port.tls = tls.as_ref().map(Tls::acceptor);
+        let mut grpc_port = Port::new(grpc_listener, bounds);
+        grpc_port.tls = tls.as_ref().map(Tls::grpc_acceptor);
+        tasks.spawn(serve(http_port, app, shutdown.clone()));
+        tasks.spawn(serve(grpc_port, grpc, shutdown));
         tasks.close();
         Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
     }

@@ -9,7 +9,8 @@ use mimalloc::MiMalloc;
 use shared::{
     clock::System,
     probe::probe,
-    serve::{DRAIN, bind, exit, serve, until_signalled},
+    process,
+    serve::{Port, bind, exit, serve, until_signalled},
     telemetry::{self, LogFormat},
 };
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,10 @@ struct Arguments {
         default_value = "127.0.0.1:8000"
     )]
     listen: SocketAddr,
+
+    /// Settings that size the process.
+    #[command(flatten)]
+    process: process::Options,
 
     /// How log lines look
     #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
@@ -60,12 +65,16 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let signalled = tokio::spawn(until_signalled());
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen).await?;
     let address = listener.local_addr()?;
+    let process = arguments.process.start();
+    // Its callers need no credential: a gateway is one.
+    let bounds = process.connections.open_bounds(process.connections(1, 0)?);
+    let port = Port::new(listener, bounds);
     let engine = Engine::start(Model::shipped()?, Options::new(Arc::new(System)))?;
     let (name, context) = (about().name, about().context_tokens);
     writeln!(std::io::stdout(), "serving {name} ({context} tokens of context) on http://{address}/v1")?;
 
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve(listener, local_model::router(engine), shutdown.clone(), DRAIN));
+    let server = tokio::spawn(serve(port, local_model::router(engine), shutdown.clone()));
     signalled.await.context("waiting for a signal")?;
     tracing::info!("draining; running requests may finish");
     shutdown.cancel();

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio::time::{error::Elapsed, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -209,7 +209,7 @@ pub async fn read_body_within(
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
-    timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.map_err(stalled)?
+    timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.unwrap_or_else(|_| Err(stalled()))
 }
 
 /// What the `Content-Length` says.
@@ -222,6 +222,10 @@ const EAGER_ROOM: u64 = 1 << 20;
 
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// The progress that a body has to make: so many bytes a second after the first ten seconds, so that one that trickles does not
+/// keep its memory.
+const BODY_GRACE: Duration = Duration::from_secs(10);
+const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
 /// How long a body may take as a whole: the largest one, over two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
@@ -233,10 +237,13 @@ async fn read_rest(
 ) -> Result<Bytes, ApiError> {
     let mut read = BytesMut::new();
     let mut first: Option<Bytes> = None;
+    let began = Instant::now();
     loop {
-        let Some(frame) = timeout(BODY_PAUSE, body.frame()).await.map_err(stalled)? else { break };
-        let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
+        let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
+        let deadline = (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress);
+        let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(|_| stalled())? else { break };
+        let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         if so_far + data.len() > limit {
             return Err(too_large(limit));
         }
@@ -256,7 +263,7 @@ async fn read_rest(
     Ok(first.unwrap_or_else(|| read.freeze()))
 }
 
-fn stalled(_: Elapsed) -> ApiError {
+fn stalled() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body did not arrive in time.")
 }
 
@@ -328,6 +335,18 @@ mod tests {
             assert_eq!(error.code, Code::UnsupportedMediaType, "{values:?}");
             assert!(error.message.contains(named), "{}", error.message);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_given_up_within_seconds() {
+        let pieces = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Some((Ok::<_, std::io::Error>("x"), ()))
+        });
+        let began = Instant::now();
+        let error = read_body(&HeaderMap::new(), Body::from_stream(pieces), 1000).await.unwrap_err();
+        assert!(error.message.contains("did not arrive in time"), "{}", error.message);
+        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

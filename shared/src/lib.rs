@@ -16,6 +16,7 @@ pub mod key;
 pub mod money;
 pub mod openapi;
 pub mod probe;
+pub mod process;
 pub mod refusal;
 pub mod rpc;
 pub mod secret;

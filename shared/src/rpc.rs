@@ -15,6 +15,7 @@ pub use contract::{
 
 use crate::{
     secret::{self, ExposeSecret, SecretString},
+    serve::ConnectionTrust,
     tokens::Usage,
 };
 
@@ -75,6 +76,7 @@ impl Interceptor for RequireToken {
         let presented = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
         // What is absent is never right, whatever the token is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
+            ConnectionTrust::of(request.extensions()).grant();
             Ok(request)
         } else {
             Err(Status::unauthenticated("the internal token is missing or wrong"))

@@ -1,4 +1,14 @@
-//! An HTTP server with bounds: slow headers, too many connections and a drain that would not end are cut.
+//! The HTTP server of every port of every program: the one place that decides how a connection is served, and when it ends.
+//!
+//! A connection that does not say what it wants, carries nothing, or takes nothing of its answers is closed in time, and every
+//! new one gets a place (`admission`). What decides is the progress of requests, not of bytes.
+
+mod admission;
+mod bounds;
+mod connection;
+mod http;
+mod progress;
+mod response;
 
 use std::{
     convert::Infallible,
@@ -13,23 +23,16 @@ use std::{
     time::Duration,
 };
 
+use ::http::{Extensions, Request, StatusCode, Version};
 use axum::{
     Router,
     body::Body,
     response::{IntoResponse, Response},
 };
-use http::{Request, StatusCode, Uri, Version, uri::PathAndQuery};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     runtime::Handle,
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
@@ -39,14 +42,13 @@ use tokio_util::{
 };
 use tower::ServiceExt;
 
+use admission::Admission;
+pub use bounds::{Bounds, LEAST_CONNECTIONS, Options};
+use connection::Connection;
+use http::{Server, serve_connection};
+
 /// How long requests in flight may take to finish once a server is to stop, where nothing says otherwise.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Connections open at once; a further one waits in the kernel's queue.
-const MAX_CONNECTIONS: usize = 16_384;
-/// How long a client may take to send the head of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may take to agree on TLS.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -68,6 +70,25 @@ pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
     }
 }
 
+/// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
+pub struct Port {
+    /// Where connections come in.
+    pub listener: TcpListener,
+    /// The bounds on each, and on all together.
+    pub bounds: Bounds,
+    /// TLS in front, if there is any. It says by ALPN which protocol is spoken.
+    pub tls: Option<TlsAcceptor>,
+    /// The time that running requests have to finish once the server is to stop.
+    pub drain: Duration,
+}
+
+impl Port {
+    /// A port without TLS.
+    pub const fn new(listener: TcpListener, bounds: Bounds) -> Self {
+        Self { listener, bounds, tls: None, drain: DRAIN }
+    }
+}
+
 /// A runtime that serves connections, and its routes.
 #[derive(Clone)]
 pub struct Worker {
@@ -77,34 +98,77 @@ pub struct Worker {
     pub app: Router,
 }
 
-/// Serves until `shutdown`, then lets running requests finish for at most `drain`.
-///
-/// HTTP/1.1 and HTTP/2 without TLS; a slash at the end of a path is ignored.
-pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken, drain: Duration) {
-    serve_behind(None, listener, app, shutdown, drain).await;
+/// In a response's extensions: the time for which its client may take nothing of it, in place of the port's own bound.
+#[derive(Clone, Copy, Debug)]
+pub struct UnreadBound(pub Duration);
+
+/// In a request's extensions: its connection.
+#[derive(Clone)]
+struct CarriedBy(Arc<Connection>);
+
+/// The trust in the connection of a request. A connection on which a credential was accepted counts among those of
+/// authenticated callers. Cheap to clone.
+#[derive(Clone)]
+pub struct ConnectionTrust(Option<Arc<Connection>>);
+
+impl ConnectionTrust {
+    /// The trust in the connection of the request with these extensions.
+    pub fn of(request: &Extensions) -> Self {
+        Self(request.get().map(|CarriedBy(connection)| connection.clone()))
+    }
+
+    /// Notes that a credential was accepted on the connection.
+    pub fn grant(&self) {
+        if let Some(connection) = &self.0 {
+            connection.trust();
+        }
+    }
+
+    /// Returns whether a credential was accepted on the connection. Requests without one come from inside the process.
+    pub fn is_granted(&self) -> bool {
+        self.0.as_ref().is_none_or(|connection| connection.is_trusted())
+    }
 }
 
-/// The same behind TLS, where there is some; then HTTP/1.1 alone.
-pub async fn serve_behind(
-    tls: Option<TlsAcceptor>,
-    listener: TcpListener,
-    app: Router,
-    shutdown: CancellationToken,
-    drain: Duration,
-) {
-    let worker = Worker { runtime: Handle::current(), app };
-    serve_connections(tls, Workers::new(vec![worker]), listener, shutdown, drain).await;
+/// Serves until `shutdown`, then lets running requests finish for a bound time.
+pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
+    serve_on(port, vec![Worker { runtime: Handle::current(), app }], shutdown).await;
 }
 
 /// The same with several runtimes. A connection stays with the one that has the fewest; the requests of an HTTP/2 connection,
 /// which may be all there are, are shared out among all.
-pub async fn serve_on(
-    workers: Vec<Worker>,
-    listener: TcpListener,
-    shutdown: CancellationToken,
-    drain: Duration,
-) {
-    serve_connections(None, Workers::new(workers), listener, shutdown, drain).await;
+pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
+    let Port { listener, bounds, tls, drain } = port;
+    let admission = Admission::new(&bounds);
+    let server = Arc::new(Server::new(bounds, tls, Workers::new(workers), shutdown.clone()));
+    let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = accept(&listener) => accepted,
+        };
+        let Ok(stream) = stream.into_std() else { continue };
+        let place = admission.admit();
+        let (runtime, worker) = server.workers.join();
+        let (server, cut) = (server.clone(), cut.clone());
+        let serving = async move {
+            let Ok(stream) = TcpStream::from_std(stream) else { return };
+            tokio::select! {
+                () = serve_connection(&server, stream, &place.0, worker.number) => {}
+                () = cut.cancelled() => {}
+            }
+        };
+        connections.spawn_on(serving, &runtime);
+    }
+    drop(listener);
+    connections.close();
+    if timeout(drain, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "cut off what did not finish in time");
+        cut.cancel();
+        connections.wait().await;
+    }
 }
 
 /// The runtimes of a server.
@@ -119,14 +183,17 @@ impl Workers {
         Arc::new(Self { workers, turns: AtomicUsize::new(0) })
     }
 
-    /// The number of the one with the fewest connections.
-    fn idlest(&self) -> usize {
+    /// The runtime with the fewest connections, and its connection's place there.
+    fn join(self: &Arc<Self>) -> (Handle, WorkerPlace) {
         let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
-        (0..self.workers.len()).min_by_key(connections).unwrap_or(0)
+        let number = (0..self.workers.len()).min_by_key(connections).unwrap_or(0);
+        let (worker, connections) = &self.workers[number];
+        connections.fetch_add(1, Ordering::Relaxed);
+        (worker.runtime.clone(), WorkerPlace { workers: self.clone(), number })
     }
 
     /// Answers a request on the connection's own worker, or on the next one in turn if its connection carries many at once.
-    async fn answer(self: Arc<Self>, own: usize, request: Request<Body>) -> Result<Response, Infallible> {
+    async fn answer(&self, own: usize, request: Request<Body>) -> Result<Response, Infallible> {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
             return self.workers[own].0.app.clone().oneshot(request).await;
         }
@@ -138,46 +205,15 @@ impl Workers {
     }
 }
 
-async fn serve_connections(
-    tls: Option<TlsAcceptor>,
+/// A connection on its worker, counted until it is dropped.
+struct WorkerPlace {
     workers: Arc<Workers>,
-    listener: TcpListener,
-    shutdown: CancellationToken,
-    drain: Duration,
-) {
-    let connections = TaskTracker::new();
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let cut = CancellationToken::new();
-    loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { break };
-        let stream = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            accepted = accept(&listener) => accepted,
-        };
-        let Ok(stream) = stream.into_std() else { continue };
-        let number = workers.idlest();
-        let runtime = workers.workers[number].0.runtime.clone();
-        workers.workers[number].1.fetch_add(1, Ordering::Relaxed);
-        let (tls, workers, shutdown, cut) = (tls.clone(), workers.clone(), shutdown.clone(), cut.clone());
-        let serving = async move {
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                tokio::select! {
-                    () = connection(tls, stream, &workers, number, shutdown) => {}
-                    () = cut.cancelled() => {}
-                }
-            }
-            workers.workers[number].1.fetch_sub(1, Ordering::Relaxed);
-            drop(permit);
-        };
-        connections.spawn_on(serving, &runtime);
-    }
-    drop(listener);
-    connections.close();
-    if timeout(drain, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "cut off what did not finish in time");
-        cut.cancel();
-        connections.wait().await;
+    number: usize,
+}
+
+impl Drop for WorkerPlace {
+    fn drop(&mut self) {
+        self.workers.workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -215,70 +251,4 @@ fn is_about_the_peer(e: &io::Error) -> bool {
         e.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
-}
-
-async fn connection(
-    tls: Option<TlsAcceptor>,
-    stream: TcpStream,
-    workers: &Arc<Workers>,
-    number: usize,
-    shutdown: CancellationToken,
-) {
-    // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
-    if let Err(e) = stream.set_nodelay(true) {
-        tracing::debug!(error = %e, "cannot set TCP_NODELAY");
-    }
-    let Some(tls) = tls else { return http(stream, workers, number, shutdown).await };
-    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, workers, number, shutdown).await,
-        Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
-        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
-    }
-}
-
-async fn http<S>(stream: S, workers: &Arc<Workers>, number: usize, shutdown: CancellationToken)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = service_fn(|request: Request<Incoming>| {
-        workers.clone().answer(number, normalized(request).map(Body::new))
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new());
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = shutdown.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(e) = ended {
-        tracing::debug!(error = %e, "a connection ended early");
-    }
-}
-
-/// The request without slashes at the end of its path.
-fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
-    let path = request.uri().path();
-    if path.len() > 1 && path.ends_with('/') {
-        let trimmed = match path.trim_end_matches('/') {
-            "" => "/",
-            trimmed => trimmed,
-        };
-        let target = match request.uri().query() {
-            Some(query) => format!("{trimmed}?{query}"),
-            None => trimmed.to_owned(),
-        };
-        let mut parts = request.uri().clone().into_parts();
-        if let Ok(target) = PathAndQuery::try_from(target) {
-            parts.path_and_query = Some(target);
-        }
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-    }
-    request
 }

@@ -15,7 +15,7 @@ pub use report::Report;
 
 mod installation;
 mod load;
-mod process;
+pub(crate) mod process;
 pub mod prompts;
 pub mod proxy;
 mod redis;

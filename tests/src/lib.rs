@@ -1,5 +1,5 @@
-//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real programs, and a load
-//! generator.
+//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real programs, a load
+//! generator, and attacks.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,6 +8,7 @@
     reason = "this is all test code: what cannot be as expected fails the test that asked for it"
 )]
 
+pub mod attack;
 pub mod bench;
 pub mod harness;
 pub mod upstream;

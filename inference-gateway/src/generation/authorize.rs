@@ -3,6 +3,7 @@
 
 use shared::{
     error::{ApiError, Code},
+    key::Class,
     refusal::Refusal,
     rpc::{Extended, Extension},
 };
@@ -77,7 +78,7 @@ impl Generator {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         if !running.upstream().counts(&job.forward) {
             // A key that may not call at all is answered that.
-            self.keys.authenticate(&job.credential).await??;
+            self.keys.authenticate(&job.credential, Class::Api).await??;
             return Err(refusal.into());
         }
         let (bound, least, asked) = (request.prompt_tokens, job.forward.prompt_least, request.output_tokens);
@@ -89,7 +90,13 @@ impl Generator {
             ..request.clone()
         };
         let grant = self.keys.authorize(probe).await??;
-        let hold = self.holds.open(grant, least, asked_at, slot);
+        let mut hold = self.holds.open(grant, least, asked_at, slot);
+        // A count takes seconds, in which the request does not take the turn of one that is not authorized.
+        job.trust.grant();
+        if !hold.take_share() {
+            hold.release().await;
+            return Err(overloaded());
+        }
         let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < bound) else {
             hold.release().await;
             return Err(refusal.into());
@@ -104,7 +111,7 @@ impl Generator {
         }
         // Too little: the key-service says whether for good, or since others hold the rest.
         hold.release().await;
-        let slot = self.reserve().ok_or_else(overloaded)?;
+        let slot = self.reserve(true).await.ok_or_else(overloaded)?;
         let asked_at = Instant::now();
         let grant = self.keys.authorize(HoldRequest { prompt_tokens: exact, ..request }).await??;
         let hold = self.holds.open(grant, exact, asked_at, slot);

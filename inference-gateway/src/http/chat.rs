@@ -13,6 +13,7 @@ use shared::{
     error::{ApiError, Code},
     http::{ClientRequestId, content_length, read_body_within, require_json},
     ids::{GenerationId, RequestId},
+    serve::{ConnectionTrust, UnreadBound},
 };
 use tokio::time::timeout;
 
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
-/// and those of unknown size, are read of authenticated callers only.
+/// those of unknown size, and those for which strangers have left no room, are read of authenticated callers only.
 const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -42,26 +43,30 @@ pub(super) async fn create(
 /// `POST /v1/chat/completions`
 pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> Result<Response, ApiError> {
     let (parts, body) = http.into_parts();
-    let credential = credential(&app, &parts.headers).await?;
-    let trusted = content_length(&parts.headers).is_none_or(|length| length > SMALL_BODY);
-    if trusted && let Err(refusal) = authenticate(&app, &credential).await {
-        return Ok(unread(refusal));
+    let trust = ConnectionTrust::of(&parts.extensions);
+    let credential = credential(&app, &parts.headers, &trust).await?;
+    let mut permit = app.unauthenticated.permit();
+    let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
+    if !small {
+        permit = match authenticate(&app, &credential, &trust).await {
+            Ok(account) => app.prompts.permit_of(account),
+            Err(refusal) => return Ok(unread(refusal)),
+        };
     }
-    let mut permit = app.prompts.permit();
-    let (model, forward) = match check(&app, &parts.headers, body, &mut permit).await {
+    let (model, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
         Ok(checked) => checked,
-        Err(fault) if trusted && fault.code == Code::Overloaded => return Ok(unread(fault)),
-        Err(fault) if trusted => return Err(fault),
+        Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
+        Err(fault) if !small => return Err(fault),
         Err(fault) => {
-            authenticate(&app, &credential).await?;
+            authenticate(&app, &credential, &trust).await?;
             return Err(fault);
         }
     };
-    let slot = app.generator.reserve().ok_or_else(overloaded)?;
+    let slot = app.generator.reserve(trust.is_granted()).await.ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
-    let job = Job { id, request, client_request, created, credential, model, forward, permit };
+    let job = Job { id, request, client_request, created, credential, model, forward, permit, trust };
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
     let running = RunToEnd::new(running, client, &app.generator.running);
@@ -73,21 +78,30 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
         timeout(app.generator.answer_deadline, running).await.unwrap_or_else(|_| Err(late()))
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |started| respond(id, started));
+    // A stream ends by itself, and is billed, when its client takes nothing for so long.
+    response.extensions_mut().insert(UnreadBound(app.generator.client_stall));
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
 
-/// The request of a body, or its first fault.
+/// The length of a body that is read before its sender is authenticated, if there is room for it and what is made of it.
+fn small_length(headers: &HeaderMap) -> Option<usize> {
+    usize::try_from(content_length(headers).filter(|length| *length <= SMALL_BODY)?).ok()
+}
+
+/// The request of a body, or its first fault. What it takes is `permitted` already, or asked of the permit piece by piece.
 async fn check(
     app: &App,
     headers: &HeaderMap,
     body: Body,
+    permitted: bool,
     permit: &mut PromptPermit,
 ) -> Result<(String, Forward), ApiError> {
     require_json(headers, None)?;
-    let body = read_body_within(headers, body, app.max_body, |bytes| permit.grow(bytes)).await?;
+    let mut room = |bytes| if permitted { Ok(()) } else { permit.grow(bytes) };
+    let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside it.
-    permit.grow(body.len())?;
+    room(body.len())?;
     let chat = Chat::parse(&body)?;
     let id = chat.model.clone();
     let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;

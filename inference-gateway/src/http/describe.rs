@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::{
     Json,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, StatusCode},
+    http::{Extensions, HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{catalog, error::ApiError, http::ok};
+use shared::{catalog, error::ApiError, http::ok, serve::ConnectionTrust};
 
 use super::{App, authenticate, credential};
 
@@ -47,8 +47,13 @@ pub(super) struct Health {
 }
 
 /// `GET /v1/models`
-pub(super) async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    authenticate(&app, &credential(&app, &headers).await?).await?;
+pub(super) async fn models(
+    State(app): State<Arc<App>>,
+    extensions: Extensions,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let trust = ConnectionTrust::of(&extensions);
+    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
     Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
 }
 
@@ -56,9 +61,11 @@ pub(super) async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> R
 pub(super) async fn model(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
+    extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    authenticate(&app, &credential(&app, &headers).await?).await?;
+    let trust = ConnectionTrust::of(&extensions);
+    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
     // A path that is no UTF-8 names no model.
     let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
     Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))

@@ -1,6 +1,7 @@
 //! Management requests, carried to a key-service and back as they are.
 
 mod letter;
+mod places;
 
 use std::{
     error::Error,
@@ -13,7 +14,8 @@ use std::{
 
 use axum::{Extension, body::Body, extract::State};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -22,15 +24,18 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore};
 use shared::{
     error::ApiError,
-    http::{X_GATEWAY_REQUEST_ID, incomplete_body},
-    ids::RequestId,
+    http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body},
+    ids::{AccountId, RequestId},
+    key::Class,
     rpc::tls::Tls,
+    serve::ConnectionTrust,
 };
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use super::App;
 use letter::{Letter, Repeat};
+use places::{Place, Places};
 
 /// The time that the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -42,6 +47,9 @@ const PROBE: Duration = Duration::from_millis(500);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// The time that a key-service that failed is asked only if no other is left.
 const SHUNNED: Duration = Duration::from_secs(5);
+
+/// The time that an idle connection is kept: shorter than a key-service keeps it, so that no request meets its end.
+const IDLE: Duration = Duration::from_secs(20);
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -62,6 +70,7 @@ const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 pub(crate) struct Management {
     client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
     services: Vec<Service>,
+    places: Places,
     /// Requests so far: they begin with one key-service after the other.
     turns: AtomicUsize,
 }
@@ -96,10 +105,54 @@ pub(super) async fn forward(
         request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
     }
     let span = tracing::info_span!("management", request = %id);
+    let place = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
+        Some(account) => app.management.places.of_account(account)?,
+        None => return refused(&app, request).instrument(span).await,
+    };
     let letter = Letter::read(request).await?;
-    let mut response = app.management.carry(letter).instrument(span).await?;
+    let response = app.management.carry(letter).instrument(span).await?;
+    Ok(passed_back(response, place))
+}
+
+/// The account of the management key that came with a request, if it is one. It is found before anything of the body is read.
+async fn account(
+    app: &App,
+    headers: &HeaderMap,
+    trust: ConnectionTrust,
+) -> Result<Option<AccountId>, ApiError> {
+    let Ok(presented) = bearer(headers) else { return Ok(None) };
+    let authenticated = app.generator.keys.authenticate(presented, Class::Management).await?;
+    if authenticated.is_ok() {
+        trust.grant();
+    }
+    Ok(authenticated.ok())
+}
+
+/// The key-service's own refusal, which needs the head of the request alone.
+async fn refused(app: &App, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+    let place = app.management.places.unauthenticated().await?;
+    let unread = !request.body().is_end_stream();
+    let mut head = request.map(|_unread| Body::empty());
+    for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
+        head.headers_mut().remove(of_body);
+    }
+    let response = app.management.carry(Letter::read(head).await?).await?;
+    let mut response = passed_back(response, place);
+    if unread {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// A response on its way to the client; its request keeps its place until it was taken.
+fn passed_back(mut response: Response<Incoming>, place: Place) -> Response<Body> {
     strip(response.headers_mut());
-    Ok(response.map(Body::new))
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _kept = &place;
+            frame
+        }))
+    })
 }
 
 impl Management {
@@ -117,10 +170,12 @@ impl Management {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let client =
-            legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
         let services = addresses.into_iter().map(|base| Service { base, shunned: Mutex::default() });
-        Self { client, services: services.collect(), turns: AtomicUsize::new(0) }
+        Self { client, services: services.collect(), places: Places::new(), turns: AtomicUsize::new(0) }
     }
 
     /// Brings it to a key-service, and to another one if it may be sent again.

@@ -19,18 +19,13 @@ use shared::{
         release_request::Target,
     },
 };
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, watch},
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use super::*;
-use crate::hold::Holds;
+use crate::hold::{Holds, Slots};
 
 /// The open holds, which all key-services of a test share.
 #[derive(Clone, Default)]
@@ -204,7 +199,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     }
     let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
     let keys = connect(Peers::Remote { addresses, token }, Arc::new(System));
-    let slots = Arc::new(Semaphore::new(1));
+    let slots = Slots::new(1, 1);
     let holds = Holds::new(keys.clone(), slots, None, TaskTracker::new());
     tokio::spawn(holds.clone().heartbeat(CancellationToken::new()));
     // All sessions are open by then.
@@ -281,7 +276,7 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, holds, _serving) = keys_and_holds(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
-    let slot = holds.reserve().unwrap();
+    let slot = holds.reserve(true).await.unwrap();
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     let _running = holds.open(grant, 10, Instant::now(), slot);
     silent.hangs.send_replace(false);
@@ -343,7 +338,7 @@ async fn a_key_service_without_its_store_is_left_for_one_that_reaches_it() {
     let (keys, _serving) = keys(&[&failing, &other]).await;
     failing.fails.store(true, Ordering::SeqCst);
     for _ in 0..20 {
-        keys.authenticate("x").await.unwrap().unwrap();
+        keys.authenticate("x", Class::Api).await.unwrap().unwrap();
     }
     assert!(failing.frames() < 10, "it was asked {} times", failing.frames());
 }
@@ -357,7 +352,7 @@ async fn calls_of_a_broken_session_are_answered_by_another_at_once() {
     let began = Instant::now();
     let asked = tokio::spawn({
         let keys = keys.clone();
-        async move { keys.authenticate("x").await }
+        async move { keys.authenticate("x", Class::Api).await }
     });
     while broken.frames() == 0 {
         sleep(Duration::from_millis(1)).await;
@@ -376,10 +371,10 @@ async fn under_load_every_key_service_has_its_share_and_one_serves_an_idle_gatew
     let (first, second) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, _serving) = keys(&[&first, &second]).await;
     for _ in 0..50 {
-        keys.authenticate("x").await.unwrap().unwrap();
+        keys.authenticate("x", Class::Api).await.unwrap().unwrap();
     }
     assert_eq!((first.frames(), second.frames()), (50, 0));
-    let all = join_all((0..2_000).map(|_| keys.authenticate("x"))).await;
+    let all = join_all((0..2_000).map(|_| keys.authenticate("x", Class::Api))).await;
     assert!(all.into_iter().all(|answer| answer.is_ok()));
     assert!(second.frames() > 0);
 }

@@ -8,6 +8,7 @@ use shared::{
     error::ApiError,
     http::bearer,
     ids::{AccountId, KeyId},
+    serve::ConnectionTrust,
 };
 use tracing::{Span, field::display};
 
@@ -26,6 +27,7 @@ impl FromRequestParts<Api> for Caller {
         // The request's own, which its log line is written in.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key));
+        ConnectionTrust::of(&parts.extensions).grant();
         Ok(Self(account))
     }
 }

@@ -135,6 +135,15 @@ pub enum Principal {
     ManagementKey(AccountId, ManagementKeyId),
 }
 
+impl Principal {
+    /// The account.
+    pub const fn account(self) -> AccountId {
+        match self {
+            Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
+        }
+    }
+}
+
 /// An open hold.
 #[derive(Clone, Debug)]
 pub struct Grant {

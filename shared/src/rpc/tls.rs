@@ -10,7 +10,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tokio_rustls::TlsAcceptor;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
     config::{ConfigError, read_pem},
@@ -114,11 +114,11 @@ impl Tls {
             .ca_certificate(Certificate::from_pem(&self.authority))
     }
 
-    /// What stands in front of a service's gRPC.
-    pub fn grpc_server(&self) -> ServerTlsConfig {
-        ServerTlsConfig::new()
-            .identity(Identity::from_pem(&self.certificate, self.key.expose_secret()))
-            .client_ca_root(Certificate::from_pem(&self.authority))
+    /// What stands in front of a service's gRPC, which is HTTP/2.
+    pub fn grpc_acceptor(&self) -> TlsAcceptor {
+        let mut server = (*self.server).clone();
+        server.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(server))
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn cpu(pid: u32) -> Duration {
 }
 
 /// Resident memory of a process, in bytes.
-pub(super) fn memory(pid: u32) -> u64 {
+pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 

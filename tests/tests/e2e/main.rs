@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 
 mod adapters;
+mod attacks;
 mod bad_input;
 mod caps;
 mod clients;

@@ -83,7 +83,10 @@ async fn a_bound_that_the_largest_body_cannot_keep_is_refused_at_start() {
     let data = tempfile::TempDir::new().unwrap();
     let env = vec![("FAREGATE_MAX_PROMPTS_MIB", "127".to_owned())];
     let log = Server::refuses(&Settings::all_in_one(data.path(), env)).await;
-    assert!(log.contains("FAREGATE_MAX_PROMPTS_MIB: is less than twice FAREGATE_MAX_BODY_MIB"), "{log}");
+    assert!(
+        log.contains("FAREGATE_MAX_PROMPTS_MIB: 127 MiB is less than twice FAREGATE_MAX_BODY_MIB"),
+        "{log}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,6 +1,6 @@
 //! Listing keys (contract §4.2).
 
-use shared::serve::serve;
+use shared::serve::{Bounds, Port, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -177,7 +177,8 @@ async fn over_a_socket_a_listing_that_breaks_off_ends_without_its_last_chunk() {
     desk.fill(MANY).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let serving = tokio::spawn(serve(listener, desk.app.clone(), stop.clone(), std::time::Duration::ZERO));
+    let port = Port { drain: std::time::Duration::ZERO, ..Port::new(listener, Bounds::default()) };
+    let serving = tokio::spawn(serve(port, desk.app.clone(), stop.clone()));
     let request = format!(
         "GET {KEYS}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\r\n",
         desk.credential

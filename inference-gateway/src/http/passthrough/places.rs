@@ -1,0 +1,66 @@
+//! Places for management requests in flight. Each has a connection to a key-service, and an answer on its way.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    error::{ApiError, Code},
+    ids::AccountId,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use crate::{
+    shares::{AccountShares, Unit},
+    sizes::MANAGEMENT_IN_FLIGHT,
+};
+
+/// Requests in flight of one account.
+const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
+/// Requests in flight of callers that are not authenticated. They are answered at once, and few connections to a key-service
+/// do for them, which it does not trust.
+const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
+/// The time that such a request waits for its turn.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Places for management requests.
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    unauthenticated: Arc<Semaphore>,
+    accounts: AccountShares,
+}
+
+/// The place of one request, given back when it is dropped.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _share: Option<Unit>,
+}
+
+impl Places {
+    pub(super) fn new() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(MANAGEMENT_IN_FLIGHT - UNAUTHENTICATED_IN_FLIGHT)),
+            unauthenticated: Arc::new(Semaphore::new(UNAUTHENTICATED_IN_FLIGHT)),
+            accounts: AccountShares::new(IN_FLIGHT_PER_ACCOUNT),
+        }
+    }
+
+    /// A place for a request of an account.
+    pub(super) fn of_account(&self, account: AccountId) -> Result<Place, ApiError> {
+        let share = self.accounts.unit(account).ok_or_else(overloaded)?;
+        let place = self.free.clone().try_acquire_owned().map_err(|_| overloaded())?;
+        Ok(Place { _permit: place, _share: Some(share) })
+    }
+
+    /// A place for a request that will be refused.
+    pub(super) async fn unauthenticated(&self) -> Result<Place, ApiError> {
+        let turn = timeout(TURN, self.unauthenticated.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = turn else { return Err(overloaded()) };
+        Ok(Place { _permit: place, _share: None })
+    }
+}
+
+fn overloaded() -> ApiError {
+    ApiError::new(Code::Overloaded, "Too many management requests are in flight; try again shortly.")
+}

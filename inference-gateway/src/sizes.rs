@@ -1,0 +1,151 @@
+//! The sizes of a gateway's budgets: as configured, or derived from what the process may have.
+
+use shared::{config::ConfigError, process::Process, serve::Bounds};
+
+use crate::config::Options;
+
+/// Chat requests in flight, where open files allow them.
+const MOST_IN_FLIGHT: usize = 4096;
+/// Prompts in memory, where memory allows them.
+const MOST_PROMPTS_BYTES: u64 = 1 << 30;
+/// The memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside the
+/// budget for prompts.
+const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
+/// Management requests in flight: each has a connection to a key-service.
+pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
+/// The part of what all accounts share that a single one may take.
+const SHARE_OF_AN_ACCOUNT: usize = 4;
+
+/// Sizes of a gateway's budgets.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bounds on connections of the public port.
+    pub bounds: Bounds,
+    /// Chat requests in flight at once.
+    pub(crate) in_flight: usize,
+    /// Of these, requests of one account.
+    pub(crate) in_flight_per_account: usize,
+    /// Bytes of prompts in memory at once.
+    pub(crate) prompts_bytes: usize,
+    /// Of these, prompts of one account.
+    pub(crate) prompts_bytes_per_account: usize,
+    /// Bytes of bodies of callers that are not authenticated yet.
+    pub(crate) unauthenticated_bytes: usize,
+}
+
+impl Sizes {
+    /// The sizes of a gateway in a process that serves so many ports like the public one, and has `other_files`. They are logged.
+    pub fn of(
+        options: &Options,
+        process: &Process,
+        ports: usize,
+        other_files: usize,
+    ) -> Result<Self, ConfigError> {
+        let in_flight =
+            options.max_in_flight.map_or(MOST_IN_FLIGHT.min(process.files / 4), |most| most as usize);
+        // Each request in flight has a connection to an upstream.
+        let connections =
+            process.connections(ports, in_flight.saturating_add(MANAGEMENT_IN_FLIGHT + other_files))?;
+        let share = || (in_flight / SHARE_OF_AN_ACCOUNT).max(1);
+        let (least, most) = UNAUTHENTICATED_BYTES;
+        let prompts_bytes = prompts_bytes(options, process.memory)?;
+        let sizes = Self {
+            bounds: process.connections.bounds(connections),
+            in_flight,
+            in_flight_per_account: options.max_in_flight_per_account.map_or_else(share, |most| most as usize),
+            prompts_bytes,
+            prompts_bytes_per_account: (prompts_bytes / 2).max(2 * options.max_body_bytes()),
+            unauthenticated_bytes: usize::try_from((process.memory / 64).clamp(least, most))
+                .unwrap_or(usize::MAX),
+        };
+        sizes.log();
+        Ok(sizes)
+    }
+
+    fn log(&self) {
+        tracing::info!(
+            connections = self.bounds.connections,
+            unauthenticated_connections = self.bounds.unauthenticated,
+            in_flight = self.in_flight,
+            in_flight_per_account = self.in_flight_per_account,
+            prompts_mib = self.prompts_bytes >> 20,
+            unauthenticated_kib = self.unauthenticated_bytes >> 10,
+            "sizes of the gateway"
+        );
+    }
+}
+
+/// Half of the process's memory, as far as it is not configured. The largest body has to fit twice.
+fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
+    const SETTING: &str = "FAREGATE_MAX_PROMPTS_MIB";
+    let derived = MOST_PROMPTS_BYTES.min(memory / 2);
+    let bytes = options.max_prompts_mib.map_or(derived, |mib| u64::from(mib) << 20);
+    let mib = bytes >> 20;
+    if bytes > memory {
+        let reason = format!("{mib} MiB do not fit into the {} MiB that the process may take", memory >> 20);
+        return Err(ConfigError::new(SETTING, reason));
+    }
+    if mib < 2 * u64::from(options.max_body_mib) {
+        let derived = if options.max_prompts_mib.is_none() { ", half of the process's memory," } else { "" };
+        let reason = format!(
+            "{mib} MiB{derived} is less than twice FAREGATE_MAX_BODY_MIB, so that the largest body would never find room"
+        );
+        return Err(ConfigError::new(SETTING, reason));
+    }
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use shared::process;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        gateway: Options,
+        #[command(flatten)]
+        process: process::Options,
+    }
+
+    fn sizes(files: usize, mib: u64, arguments: &[&str]) -> Result<Sizes, String> {
+        let program = Program::parse_from(["program"].iter().chain(arguments));
+        let process = Process { files, memory: mib << 20, connections: program.process.connections };
+        Sizes::of(&program.gateway, &process, 1, 0).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn budgets_follow_files_and_memory() {
+        let roomy = sizes(1 << 20, 1 << 14, &[]).unwrap();
+        assert_eq!((roomy.in_flight, roomy.in_flight_per_account), (4096, 1024));
+        assert_eq!((roomy.prompts_bytes, roomy.unauthenticated_bytes), (1 << 30, 16 << 20));
+        let narrow = sizes(1024, 512, &[]).unwrap();
+        assert_eq!((narrow.in_flight, narrow.in_flight_per_account), (256, 64));
+        assert_eq!((narrow.prompts_bytes, narrow.unauthenticated_bytes), (256 << 20, 8 << 20));
+        assert!(narrow.in_flight + narrow.bounds.connections + MANAGEMENT_IN_FLIGHT < 1024);
+        assert_eq!(
+            sizes(1 << 20, 1024, &["--max-in-flight-per-account", "7"]).unwrap().in_flight_per_account,
+            7
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        for (refused, setting) in [
+            (sizes(1 << 20, 100, &[]), "FAREGATE_MAX_PROMPTS_MIB: 50 MiB, half of the process's memory,"),
+            (
+                sizes(1 << 20, 1024, &["--max-prompts-mib", "127"]),
+                "FAREGATE_MAX_PROMPTS_MIB: 127 MiB is less",
+            ),
+            (
+                sizes(1 << 20, 1024, &["--max-prompts-mib", "2000"]),
+                "FAREGATE_MAX_PROMPTS_MIB: 2000 MiB do not fit",
+            ),
+            (sizes(1024, 1024, &["--max-in-flight", "1000"]), "FAREGATE_MAX_CONNECTIONS: 64 connections"),
+        ] {
+            assert!(refused.clone().err().unwrap_or_default().starts_with(setting), "{refused:?}");
+        }
+    }
+}

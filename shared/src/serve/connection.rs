@@ -1,0 +1,235 @@
+//! One connection as its server sees it: the requests it carries, the progress it makes, and when it has to end.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::Body;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    Bounds,
+    admission::Admission,
+    response::{ResponseState, WatchedBody},
+};
+
+/// What a connection does not do in time. The names are labels of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// The head of its first request did not arrive.
+    Head,
+    /// It carries no request.
+    Idle,
+    /// Its client takes nothing of an answer.
+    Unread,
+}
+
+impl Overdue {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Idle => "idle",
+            Self::Unread => "unread",
+        }
+    }
+}
+
+/// The state that a connection's task, its requests and the admission share.
+pub(super) struct Connection {
+    /// Its place in the order of admission.
+    pub(super) number: u64,
+    admission: Arc<Admission>,
+    opened: Instant,
+    state: Mutex<State>,
+    /// Since when a write waits, in milliseconds after `opened` and never 0; 0 while none does.
+    write_waits_since: AtomicU64,
+    /// When a write that had waited went on, likewise.
+    write_went_on_at: AtomicU64,
+    /// True once a read found nothing: what the client had sent by then was read.
+    found_nothing: AtomicBool,
+    /// Notified when the connection is to give its place to another one.
+    pub(super) evicted: Notify,
+}
+
+struct State {
+    /// True once a whole head has arrived.
+    spoke: bool,
+    trusted: bool,
+    /// Requests whose handlers run.
+    handling: usize,
+    /// Responses whose bodies have not been taken yet.
+    responding: Vec<Arc<ResponseState>>,
+    /// The last time that a request began, or ended.
+    quiet_since: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(number: u64, admission: Arc<Admission>, now: Instant) -> Self {
+        let state =
+            State { spoke: false, trusted: false, handling: 0, responding: Vec::new(), quiet_since: now };
+        Self {
+            number,
+            admission,
+            opened: now,
+            state: Mutex::new(state),
+            write_waits_since: AtomicU64::new(0),
+            write_went_on_at: AtomicU64::new(0),
+            found_nothing: AtomicBool::new(false),
+            evicted: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is a single step, so that a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when it carries nothing; `None` while it carries a request.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        (state.handling == 0 && state.responding.is_empty()).then_some(state.quiet_since)
+    }
+
+    /// Notes that a read finds nothing.
+    pub(super) fn note_silence(&self) {
+        self.found_nothing.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether it carries no request, though all that had come was read.
+    pub(super) fn is_silent(&self) -> bool {
+        self.found_nothing.load(Ordering::Relaxed) && self.idle_since().is_some()
+    }
+
+    /// Notes whether the last write waits for the peer.
+    pub(super) fn note_write(&self, waits: bool) {
+        let waited = self.write_waits_since.load(Ordering::Relaxed) != 0;
+        if waits == waited {
+            return;
+        }
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.write_waits_since.store(if waits { now } else { 0 }, Ordering::Relaxed);
+        if waited {
+            self.write_went_on_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn instant(&self, millis: &AtomicU64) -> Option<Instant> {
+        let millis = millis.load(Ordering::Relaxed);
+        (millis > 0).then(|| self.opened + Duration::from_millis(millis))
+    }
+
+    /// The next time to look at the connection, or what is overdue. Answers that are overdue are dropped on the way, so that
+    /// one that a client leaves does not keep its memory, though others on the same connection go on.
+    pub(super) fn look(&self, bounds: &Bounds, now: Instant) -> Result<Instant, Overdue> {
+        let mut state = self.state();
+        let mut dropped = Vec::new();
+        let mut longest = bounds.unread;
+        let mut quiet_since = state.quiet_since;
+        state.responding.retain(|response| {
+            longest = longest.max(response.unread_bound);
+            let Some(since) = response.overdue_since(now) else { return true };
+            quiet_since = quiet_since.max(since);
+            dropped.push(response.clone());
+            false
+        });
+        state.quiet_since = quiet_since;
+        let (spoke, busy) = (state.spoke, state.handling > 0 || !state.responding.is_empty());
+        drop(state);
+        // What the body of a response does when it is dropped is not done under the lock.
+        for response in dropped {
+            tracing::info!("a client takes nothing of its answer, which is dropped");
+            response.abandon();
+        }
+        let (deadline, overdue) = if !spoke {
+            (self.opened + bounds.head, Overdue::Head)
+        } else if let Some(since) = self.instant(&self.write_waits_since) {
+            (since + longest, Overdue::Unread)
+        } else if busy {
+            return Ok(now + bounds.look_every());
+        } else {
+            // What a response left in the buffers of the connection may take longer than its body.
+            let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
+            (quiet_since.max(written) + bounds.idle, Overdue::Idle)
+        };
+        if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
+    }
+
+    /// Notes that the whole head of a request has arrived.
+    pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
+        let mut state = self.state();
+        state.spoke = true;
+        state.handling += 1;
+        state.quiet_since = Instant::now();
+        drop(state);
+        RequestGuard { connection: self.clone(), handling: true }
+    }
+
+    fn end_handling(&self) {
+        let mut state = self.state();
+        state.handling = state.handling.saturating_sub(1);
+        state.quiet_since = Instant::now();
+    }
+
+    /// Notes that a response's body was taken to its end, or dropped.
+    pub(super) fn end_response(&self, response: &Arc<ResponseState>) {
+        let mut state = self.state();
+        let before = state.responding.len();
+        state.responding.retain(|other| !Arc::ptr_eq(other, response));
+        if state.responding.len() < before {
+            state.quiet_since = Instant::now();
+        }
+    }
+
+    /// Returns whether a credential was accepted on it.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.state().trusted
+    }
+
+    /// Notes that a credential was accepted on it.
+    pub(super) fn trust(self: &Arc<Self>) {
+        // The lock is not held while the admission looks at its connections.
+        if !self.is_trusted() && self.admission.trust(self) {
+            self.state().trusted = true;
+        }
+    }
+}
+
+/// A request that its handler works at.
+pub(super) struct RequestGuard {
+    connection: Arc<Connection>,
+    handling: bool,
+}
+
+impl RequestGuard {
+    /// The body of its response, watched until it was taken.
+    pub(super) fn respond(mut self, body: Body, watch: WatchedBodyOptions) -> WatchedBody {
+        let response = Arc::new(ResponseState::new(body, watch.unread_bound));
+        let mut state = self.connection.state();
+        state.handling = state.handling.saturating_sub(1);
+        state.responding.push(response.clone());
+        drop(state);
+        self.handling = false;
+        WatchedBody::new(response, self.connection.clone(), watch.small_pieces)
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        if self.handling {
+            self.connection.end_handling();
+        }
+    }
+}
+
+/// The watch over the body of a response.
+#[derive(Clone, Copy)]
+pub(super) struct WatchedBodyOptions {
+    /// The time for which nothing of it may be taken.
+    pub(super) unread_bound: Duration,
+    /// Large pieces are copied into small ones.
+    pub(super) small_pieces: bool,
+}

@@ -1,0 +1,180 @@
+//! HTTP over one connection, ended by what is overdue.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use ::http::{Request, Uri, Version, uri::PathAndQuery};
+use axum::{body::Body, response::Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Bounds, CarriedBy, UnreadBound, Workers,
+    connection::{Connection, Overdue, WatchedBodyOptions},
+    progress::Progress,
+    response::WatchedBody,
+};
+
+/// The time that an idle connection has to end by itself: a request that was on its way is still answered.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Bytes that a client may send on an HTTP/2 stream, and on all of a connection, before they are read. They are kept in memory;
+/// 128 KiB a round trip are five megabytes a second over 25 ms.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of answers that wait in an HTTP/2 stream for their client.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// What all connections of a port share.
+pub(super) struct Server {
+    bounds: Bounds,
+    tls: Option<TlsAcceptor>,
+    http: auto::Builder<TokioExecutor>,
+    pub(super) workers: Arc<Workers>,
+    shutdown: CancellationToken,
+}
+
+impl Server {
+    pub(super) fn new(
+        bounds: Bounds,
+        tls: Option<TlsAcceptor>,
+        workers: Arc<Workers>,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(bounds.head.max(bounds.idle))
+            .max_buf_size(bounds.head_bytes as usize);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(bounds.ping)
+            .keep_alive_timeout(bounds.ping)
+            .max_concurrent_streams(bounds.streams)
+            .max_header_list_size(bounds.head_bytes)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER);
+        Self { bounds, tls, http, workers, shutdown }
+    }
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve_connection(
+    server: &Arc<Server>,
+    stream: TcpStream,
+    connection: &Arc<Connection>,
+    worker: usize,
+) {
+    // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
+    if let Err(e) = stream.set_nodelay(true) {
+        tracing::debug!(error = %e, "cannot set TCP_NODELAY");
+    }
+    let stream = Progress::new(stream, connection.clone());
+    let Some(tls) = &server.tls else { return serve_http(server, stream, connection, worker).await };
+    // The first head has a deadline from the connection's beginning, which TLS does not prolong.
+    let handshake = timeout(server.bounds.head, tls.accept(stream));
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = connection.evicted.notified() => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => serve_http(server, stream, connection, worker).await,
+        Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
+        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+    }
+}
+
+async fn serve_http<S>(server: &Arc<Server>, stream: S, connection: &Arc<Connection>, worker: usize)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = {
+        let (server, connection) = (server.clone(), connection.clone());
+        service_fn(move |request: Request<Incoming>| {
+            answer(server.clone(), connection.clone(), worker, request)
+        })
+    };
+    let serving = server.http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = server.shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = serving => ended,
+                _overdue = overdue(connection, &server.bounds) => return,
+            }
+        }
+        overdue = overdue(connection, &server.bounds) => {
+            tracing::debug!(?overdue, "closing a connection");
+            metrics::counter!("http_connections_overdue_total", "what" => overdue.label()).increment(1);
+            if overdue != Overdue::Idle {
+                return;
+            }
+            serving.as_mut().graceful_shutdown();
+            timeout(GOODBYE, serving).await.unwrap_or(Ok(()))
+        }
+        () = connection.evicted.notified() => return tracing::debug!("a connection gives its place to another one"),
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "a connection ended early");
+    }
+}
+
+/// Returns when something is overdue on the connection.
+async fn overdue(connection: &Connection, bounds: &Bounds) -> Overdue {
+    loop {
+        match connection.look(bounds, Instant::now()) {
+            Ok(next) => sleep_until(next).await,
+            Err(overdue) => return overdue,
+        }
+    }
+}
+
+async fn answer(
+    server: Arc<Server>,
+    connection: Arc<Connection>,
+    worker: usize,
+    request: Request<Incoming>,
+) -> Result<Response<WatchedBody>, Infallible> {
+    let begun = connection.begin_request();
+    let small_pieces = request.version() == Version::HTTP_2;
+    let mut request = normalized(request).map(Body::new);
+    request.extensions_mut().insert(CarriedBy(connection));
+    let response = server.workers.answer(worker, request).await?;
+    let bound = response.extensions().get::<UnreadBound>().map_or(server.bounds.unread, |bound| bound.0);
+    let options = WatchedBodyOptions { unread_bound: bound, small_pieces };
+    Ok(response.map(|body| begun.respond(body, options)))
+}
+
+/// The request without slashes at the end of its path.
+fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
+    let path = request.uri().path();
+    if path.len() > 1 && path.ends_with('/') {
+        let trimmed = match path.trim_end_matches('/') {
+            "" => "/",
+            trimmed => trimmed,
+        };
+        let target = match request.uri().query() {
+            Some(query) => format!("{trimmed}?{query}"),
+            None => trimmed.to_owned(),
+        };
+        let mut parts = request.uri().clone().into_parts();
+        if let Ok(target) = PathAndQuery::try_from(target) {
+            parts.path_and_query = Some(target);
+        }
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}

@@ -1,0 +1,68 @@
+//! Streams of a paying client that reads nothing of them.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use tokio::{net::TcpStream, task::JoinHandle};
+
+use super::silent::address;
+use crate::{harness::FLASH, upstream::Script};
+
+/// Streams that were begun over one HTTP/2 connection whose window is closed.
+pub struct UnreadStreams {
+    responses: Vec<Response<Incoming>>,
+    // Kept, so that the connection stays.
+    _sender: http2::SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+/// Opens so many streams of chat, each long.
+pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStreams {
+    let stream = TcpStream::connect(address(base)).await.unwrap();
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(0);
+    let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    let opened = (0..count).map(|_| {
+        let (mut sender, request) = (sender.clone(), request(secret));
+        async move { sender.send_request(request).await.unwrap() }
+    });
+    let responses = join_all(opened).await;
+    UnreadStreams { responses, _sender: sender, connection }
+}
+
+impl UnreadStreams {
+    /// Streams that began.
+    pub fn begun(&self) -> usize {
+        self.responses.iter().filter(|response| response.status() == StatusCode::OK).count()
+    }
+
+    /// Requests that were refused as too many.
+    pub fn refused(&self) -> usize {
+        let overloaded =
+            |response: &&Response<Incoming>| response.status() == StatusCode::SERVICE_UNAVAILABLE;
+        self.responses.iter().filter(overloaded).count()
+    }
+}
+
+impl Drop for UnreadStreams {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+fn request(secret: &str) -> Request<Full<Bytes>> {
+    let script = Script::tokens(12, 1_000).pace(50).message();
+    let body = json!({"model": FLASH, "stream": true, "messages": [{"role": "user", "content": script}]});
+    Request::post("http://x/v1/chat/completions")
+        .header(header::AUTHORIZATION, format!("Bearer {secret}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap()
+}

@@ -1,0 +1,204 @@
+//! Unauthenticated callers, silent sockets and clients that read nothing take no service from others.
+//!
+//! The quick ones of the attacks that `make attack` runs, with bounds of a second.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use shared::key::Class;
+use tests::{
+    attack::{
+        bodies::{StalledBodies, invented_key},
+        silent::{Silence, address, flood, time_to_close},
+        unread::open_streams,
+    },
+    harness::{Deployment, Http, Options, PATIENCE, Server, Settings, Stack, raw, usd},
+    upstream::Script,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+/// Bounds of a second on all that a connection may take its time for.
+fn impatient() -> Vec<(&'static str, String)> {
+    ["FAREGATE_HEAD_SECONDS", "FAREGATE_IDLE_SECONDS", "FAREGATE_UNREAD_SECONDS", "FAREGATE_PING_SECONDS"]
+        .map(|setting| (setting, "1".to_owned()))
+        .to_vec()
+}
+
+async fn stack(env: Vec<(&'static str, String)>) -> Stack {
+    Stack::with(Options { env, ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
+    let stack = stack(impatient()).await;
+    let ports = ["public", "admin", "key-http", "key-grpc"];
+    let tried = ports.into_iter().flat_map(|port| Silence::ALL.map(|silence| (port, silence)));
+    let closed = join_all(tried.map(|(port, silence)| {
+        let address = address(stack.server().address(port));
+        async move { (port, silence, time_to_close(address, silence, PATIENCE).await) }
+    }));
+    for (port, silence, closed) in closed.await {
+        assert!(closed.is_some(), "still open on {port}: {silence:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn connections_that_are_quiet_but_alive_stay() {
+    let deployment = Deployment::services(1, 1);
+    let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
+    let key = stack.key().await;
+    // A token every two seconds, over HTTP/1 and HTTP/2, and a session between the services with little to carry.
+    let slow = stack.call(&key, Script::tokens(12, 3).pace(2_000));
+    slow.stream().await.rest().await.assert_done();
+    let mut over_http2 = stack;
+    over_http2.http = Http::http2();
+    let slow = over_http2.call(&key, Script::tokens(12, 3).pace(2_000));
+    slow.stream().await.rest().await.assert_done();
+    let log = over_http2.server().log();
+    assert!(!log.contains("WARN"), "no session was cut:\n{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_flood_of_silent_sockets_refuses_no_one() {
+    let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    let sockets = flood(address(stack.server().public()), 1_000).await;
+    let began = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "on a known connection");
+        let answer = Http::new().send_as(&key.secret, Method::GET, &stack.url("/v1/models"), None).await;
+        assert_eq!(answer.status, 200, "on a new connection");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(sockets);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
+    let env =
+        vec![("FAREGATE_MAX_IN_FLIGHT", "8".to_owned()), ("FAREGATE_CLIENT_STALL_SECONDS", "2".to_owned())];
+    let stack = stack(env).await;
+    stack.others_spend();
+    let greedy = stack.key().await;
+    let other = stack.open_account("other", usd("1"));
+    let other = stack.key_of(&other, json!({})).await;
+    let unread = open_streams(stack.server().public(), &greedy.secret, 8).await;
+    assert_eq!((unread.begun(), unread.refused()), (2, 6), "a quarter of all");
+    stack.call(&greedy, Script::tokens(12, 5)).send().await.assert_error(503, "overloaded");
+    assert_eq!(stack.call(&other, Script::tokens(12, 5)).send().await.status, 200);
+    let deadline = Instant::now() + PATIENCE;
+    while stack.call(&greedy, Script::tokens(12, 5)).send().await.status != 200 {
+        assert!(Instant::now() < deadline, "its slots do not come free");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn bodies_of_strangers_take_little_memory_and_no_place_of_a_customer() {
+    let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "400".to_owned())]).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    let before = stack.server().peak_memory();
+    for management in [false, true] {
+        let stalled = StalledBodies::open(address(stack.server().public()), 100, 20, management).await;
+        for _ in 0..5 {
+            assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+            assert_eq!(stack.manage(Method::GET, "?limit=1", None).await.status, 200);
+            sleep(Duration::from_millis(200)).await;
+        }
+        drop(stalled);
+    }
+    let grown = stack.server().peak_memory().saturating_sub(before);
+    // 240 MiB of bodies were sent.
+    assert!(grown < 110 << 20, "{} MiB", grown >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn management_is_authenticated_before_its_body_has_come() {
+    let stack = stack(Vec::new()).await;
+    let invented = invented_key(Class::Management, 1);
+    for (method, path, authorization, expected) in [
+        ("POST", "keys", String::new(), "missing_api_key"),
+        ("POST", "keys", format!("authorization: Bearer {invented}\r\n"), "invalid_management_key"),
+        ("POST", "nothing", String::new(), "unknown_url"),
+        ("PUT", "keys", String::new(), "method_not_allowed"),
+    ] {
+        let head = format!(
+            "{method} /v1/management/{path} HTTP/1.1\r\nhost: x\r\n{authorization}content-length: 60000\r\n\r\n{{"
+        );
+        let mut stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = vec![0; 4096];
+        let read = timeout(Duration::from_secs(8), stream.read(&mut answer)).await;
+        let read = read.unwrap_or_else(|_| panic!("{method} {path} waits for its body")).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(answer.contains(expected), "{method} {path}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_head_has_a_bound() {
+    let stack = stack(Vec::new()).await;
+    let request = |bytes: usize| {
+        let filler = "x".repeat(bytes);
+        format!("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-filler: {filler}\r\n\r\n")
+    };
+    assert!(raw(stack.server().public(), &request(48 << 10)).await.contains(" 200 "));
+    let mut stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
+    // The rest may find the connection closed.
+    let _ = stream.write_all(request(200 << 10).as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains(" 200 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn limits_are_raised_and_logged_at_start_and_what_cannot_work_is_refused() {
+    let stack = stack(vec![("FAREGATE_MEMORY_MIB", "512".to_owned())]).await;
+    let log = stack.server().log();
+    let first: Vec<&str> = log.lines().take(2).collect();
+    assert!(first[0].contains("limits of the process") && first[0].contains("memory_mib=512"), "{log}");
+    assert!(first[1].contains("prompts_mib=256"), "{log}");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", stack.server().pid())).unwrap();
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(limit("Max core file size")[..2], ["0", "0"]);
+    let files = limit("Max open files");
+    assert_eq!(files[0], files[1], "the soft limit is the hard one");
+    for (setting, value) in [
+        ("FAREGATE_MAX_CONNECTIONS", "1000000"),
+        ("FAREGATE_MAX_PROMPTS_MIB", "1048576"),
+        ("FAREGATE_MAX_CONNECTIONS", "0"),
+        ("FAREGATE_IDLE_SECONDS", "0"),
+    ] {
+        let data = tempfile::TempDir::new().unwrap();
+        let log =
+            Server::refuses(&Settings::all_in_one(data.path(), vec![(setting, value.to_owned())])).await;
+        assert!(
+            log.to_uppercase().replace('-', "_").contains(setting.trim_start_matches("FAREGATE_")),
+            "{log}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_that_no_scraper_looks_at_are_folded_into_buckets() {
+    let stack = stack(Vec::new()).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    let scraped = Http::new().get(&format!("{}/metrics", stack.server().admin())).await;
+    let durations = scraped.text().lines().filter(|line| line.starts_with("gen_ai_server_")).count();
+    assert!(durations > 0 && !scraped.text().contains("quantile="), "{}", scraped.text());
+    let models: Value = stack.get(&key, "/v1/models").await.json();
+    assert_eq!(models["object"], "list");
+}
