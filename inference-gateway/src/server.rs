@@ -133,6 +133,7 @@ impl Server {
                 max_body: options.max_body_bytes(),
                 prompts: prompts.clone(),
                 management: management.clone(),
+                proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),
             };
             serving.push(Worker { runtime: worker.runtime.clone(), app: router(Arc::new(app)) });

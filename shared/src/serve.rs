@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     fmt::Display,
     io::{self, Write},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     process::ExitCode,
     sync::{
         Arc,
@@ -67,6 +67,10 @@ pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
         }
     }
 }
+
+/// The network address of a request's client, or of the proxy before us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
 
 /// A runtime that serves connections, and its routes.
 #[derive(Clone)]
@@ -228,19 +232,28 @@ async fn connection(
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return http(stream, workers, number, shutdown).await };
+    let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
+    let Some(tls) = tls else { return http(stream, peer, workers, number, shutdown).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, workers, number, shutdown).await,
+        Ok(Ok(stream)) => http(stream, peer, workers, number, shutdown).await,
         Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
 }
 
-async fn http<S>(stream: S, workers: &Arc<Workers>, number: usize, shutdown: CancellationToken)
-where
+async fn http<S>(
+    stream: S,
+    peer: Option<PeerAddress>,
+    workers: &Arc<Workers>,
+    number: usize,
+    shutdown: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         workers.clone().answer(number, normalized(request).map(Body::new))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
