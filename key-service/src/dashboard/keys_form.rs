@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use shared::{
     money::{MoneyError, NanoUsd},
+    text::is_control,
     time::Timestamp,
     wire::{MAX_LABEL_CHARS, MAX_LIMIT},
 };
@@ -24,8 +25,11 @@ impl KeyForm {
         if label.chars().count() > MAX_LABEL_CHARS {
             return Err(format!("Label: give at most {MAX_LABEL_CHARS} characters."));
         }
-        if label.chars().any(char::is_control) {
-            return Err("Label: control characters cannot be shown.".into());
+        if label.chars().any(is_control) {
+            return Err(
+                "Label: control characters, and marks that turn the direction of text, cannot be shown."
+                    .into(),
+            );
         }
         let limit = form.filled("limit").map(limit).transpose()?;
         let expires_at = match form.filled("expires_at") {

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use shared::{
     ids::ManagementKeyId,
     secret::{ExposeSecret, SecretString},
+    text::is_control,
 };
 
 use super::{
@@ -91,7 +92,7 @@ fn table(viewer: &Viewer, keys: &[ManagementKey]) -> Markup {
 pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, name) = (act.viewer.signed_in.account, act.form.get("name").trim());
-    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !name.chars().any(is_control);
     if !fits {
         let keys = desk.management.management_keys(account).await?;
         let wrong = format!("Name: give 1 to {MAX_NAME_CHARS} characters.");

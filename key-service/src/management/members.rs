@@ -8,6 +8,7 @@ use shared::{
     digest::Digest,
     ids::{AccountId, MemberId, SessionId},
     secret::{ExposeSecret, SecretString},
+    text::is_control,
     time::Timestamp,
 };
 
@@ -355,5 +356,5 @@ impl Management {
 /// A name that a line of a listing can show.
 fn is_name(name: &str) -> bool {
     let count = name.chars().count();
-    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(char::is_control)
+    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_control)
 }

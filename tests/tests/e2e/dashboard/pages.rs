@@ -23,10 +23,9 @@ const PAGES: [&str; 9] = [
 ];
 
 /// Labels that would do something where they are not taken for text.
-const HOSTILE: [&str; 5] = [
+const HOSTILE: [&str; 4] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
-    "\u{202e}txt.exe\u{2066}",
     "=cmd|' /C calc'!A0",
     "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀",
 ];
@@ -161,9 +160,6 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
             let page = owner.get(path).await;
             assert_eq!(page.status, 200, "{path}: {page}");
             assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
-            if label.contains('\u{202e}') && path != of_key {
-                assert!(page.text().contains(&format!(">{label}</bdi>")), "{path}: {page}");
-            }
         }
         let invited = owner.post("/dashboard/members", &[("name", label), ("role", "viewer")]).await;
         assert_eq!(invited.status, 200, "{invited}");
@@ -173,6 +169,14 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
     for path in ["/dashboard/members", "/dashboard/management-keys"] {
         let page = owner.get(path).await;
         assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
+    }
+    // Marks that turn the direction of text are no part of a label or a name.
+    let turned = "\u{202e}txt.exe";
+    for (path, field) in
+        [("/dashboard/keys", "label"), ("/dashboard/members", "name"), ("/dashboard/management-keys", "name")]
+    {
+        let refused = owner.post(path, &[(field, turned)]).await;
+        assert_eq!(refused.status, 422, "{path}: {refused}");
     }
     let csv = owner.get("/dashboard/activity.csv").await;
     assert!(csv.text().contains(",\"'=cmd|' /C calc'!A0\","), "{csv}");
