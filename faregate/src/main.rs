@@ -93,8 +93,12 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     let credentials = Arc::new(Credentials::new(store.clone(), secrets.peppers, common.key_prefix.clone()));
     let management = Management::new(store.clone(), clock.clone(), credentials.clone())
         .with_max_keys(key_service.max_keys_per_account);
+    let public = |listen: SocketAddr| {
+        let default = || format!("http://{listen}");
+        key_service.public_url.as_ref().map_or_else(default, Uri::to_string)
+    };
     if let Some(command) = command {
-        return cli::run(command, &management, &mut std::io::stdout()).await;
+        return cli::run(command, &management, &public(gateway.listen), &mut std::io::stdout()).await;
     }
 
     let process = process.start();
@@ -121,13 +125,13 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
         bounds: process.connections.bounds(sizes.bounds.connections / 4),
     };
     let data_dir = key_service.data_dir.clone();
-    let key_service = KeyService::start(&key_service, parts, shutdown.clone()).await?;
+    let running = KeyService::start(&key_service, parts, shutdown.clone()).await?;
     let parts = GatewayParts {
         clock,
         catalog: catalog.clone(),
         prefix: common.key_prefix.clone(),
-        key_services: KeyServices::Local(key_service.service.clone()),
-        key_service_http: vec![loopback(key_service.http)?],
+        key_services: KeyServices::Local(running.service.clone()),
+        key_service_http: vec![loopback(running.http)?],
         tls: None,
         builtin,
         sizes,
@@ -138,16 +142,17 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     let addresses = welcome::Addresses {
         public: gateway.public,
         admin: admin_at,
-        key_http: key_service.http,
-        key_grpc: key_service.grpc,
+        key_http: running.http,
+        key_grpc: running.grpc,
     };
-    welcome::print(&mut std::io::stdout().lock(), &addresses, &catalog, first.as_ref())?;
+    let public = public(addresses.public);
+    welcome::print(&mut std::io::stdout().lock(), &addresses, &public, &catalog, first.as_ref())?;
 
     until_signalled().await;
     tracing::info!("draining; running requests may finish");
     gateway.stop().await?;
     shutdown.cancel();
-    key_service.stopped().await;
+    running.stopped().await;
     Ok(())
 }
 

@@ -16,10 +16,11 @@ pub(crate) struct Addresses {
     pub(crate) key_grpc: SocketAddr,
 }
 
-/// Prints the screen. The `listening` lines are for programs as well, and keep their form.
+/// Prints the screen. `public` is the address that clients use. The `listening` lines are for programs as well, and keep their form.
 pub(crate) fn print(
     out: &mut impl Write,
     at: &Addresses,
+    public: &str,
     catalog: &Catalog,
     first: Option<&FirstRun>,
 ) -> io::Result<()> {
@@ -32,7 +33,10 @@ pub(crate) fn print(
     writeln!(out)?;
     models(out, catalog)?;
     if let Some(first) = first {
-        first.print(out, &format!("http://{}", at.public), catalog)?;
+        first.print(out, public, catalog)?;
+    } else {
+        writeln!(out)?;
+        writeln!(out, "dashboard {}/dashboard", public.trim_end_matches('/'))?;
     }
     out.flush()
 }

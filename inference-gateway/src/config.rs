@@ -44,6 +44,11 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_seconds: u64,
 
+    /// Believe X-Forwarded-For, -Proto and -Host of a proxy that every client comes through; without one, clients would
+    /// choose what the dashboard takes for their address
+    #[arg(long, env = "FAREGATE_TRUST_PROXY")]
+    pub trust_proxy: bool,
+
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "FAREGATE_WORKERS", value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]

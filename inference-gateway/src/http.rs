@@ -46,8 +46,10 @@ pub(crate) struct App {
     pub(crate) prompts: PromptBudget,
     /// The memory for small bodies that are read before their sender is authenticated.
     pub(crate) unauthenticated: PromptBudget,
-    /// The management API of the key-services.
+    /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
+    /// A proxy before us says truthfully which client it speaks for.
+    pub(crate) proxy_trusted: bool,
     /// Cancelled when the gateway is to stop: nothing new is begun.
     pub(crate) draining: CancellationToken,
 }
@@ -64,7 +66,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::describe))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(cors::layer());
-    let management = Router::new().route("/v1/management/{*rest}", any(passthrough::forward));
+    let management = Router::new()
+        .route("/v1/management/{*rest}", any(passthrough::forward))
+        .route("/dashboard", any(passthrough::forward_page))
+        .route("/dashboard/{*rest}", any(passthrough::forward_page));
     let routes = Router::new()
         .merge(public)
         .merge(management)

@@ -140,6 +140,7 @@ impl Server {
                 prompts: prompts.clone(),
                 unauthenticated: unauthenticated.clone(),
                 management: management.clone(),
+                proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),
             };
             serving.push(Worker { runtime: worker.runtime.clone(), app: router(Arc::new(app)) });

@@ -23,9 +23,11 @@ use crate::{
 
 mod against;
 mod books;
+mod members;
 mod spool;
 mod table;
 
+pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
 /// Most characters of a name: what fits a line of a listing.
@@ -43,6 +45,11 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// The people who sign in to the dashboard of an account
+    #[command(subcommand)]
+    Members(members::Members),
+    /// Print a link that signs a member in to the dashboard: once, within 15 minutes
+    SignInLink(members::SignInLink),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
@@ -124,15 +131,20 @@ pub enum ManagementKeys {
 }
 
 /// Does what was asked, and writes the answer (nothing else) to `out`.
+///
+/// `public` is the address that clients use: links begin with it.
 pub async fn run(
     command: Command,
     management: &Management,
+    public: &str,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Members(command) => members::run(command, management, public, out).await,
+        Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::Args;
+use http::Uri;
 use shared::{
     clock::Clock,
     config::{ConfigError, either, parse_secret},
@@ -25,7 +26,7 @@ use crate::store::{Store, memory::Memory, sqlite::Sqlite};
 #[derive(Args, Clone, Debug)]
 #[group(id = "key-service")] // `faregate` has both services' options
 pub struct Options {
-    /// Where the key-service serves the management API
+    /// Where the key-service serves the management API and the dashboard
     #[arg(long, env = "FAREGATE_KEY_HTTP_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub key_http_listen: SocketAddr,
 
@@ -110,6 +111,11 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
+    /// The address that clients use, as printed links and commands name it; with https, cookies are kept to TLS
+    /// [default: where the gateway listens]
+    #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
+    pub public_url: Option<Uri>,
+
     /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second later
     #[arg(long, env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(3..=3600))]
@@ -179,6 +185,13 @@ impl Options {
 /// With the chain of its causes: what the system says of the store is what the operator needs.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
+}
+
+/// An address that links can be made with.
+fn parse_public_url(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
+    let is_web = matches!(url.scheme_str(), Some("http" | "https")) && url.authority().is_some();
+    if is_web { Ok(url) } else { Err("must begin with http:// or https://".into()) }
 }
 
 /// Braces would change the slots of a cluster.

@@ -5,5 +5,6 @@ pub(crate) mod comparison;
 pub(crate) mod key;
 pub(crate) mod lease_clock;
 pub(crate) mod ledger;
+pub(crate) mod member;
 pub(crate) mod pricing;
 pub(crate) mod usage;

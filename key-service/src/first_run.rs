@@ -9,7 +9,15 @@ use shared::{
     secret::{ExposeSecret, SecretString},
 };
 
-use crate::management::{Error, Management, accounts::AccountRefused};
+use crate::{
+    cli::link,
+    domain::member::Role,
+    management::{
+        Error, Management,
+        accounts::AccountRefused,
+        members::{OWNER, Token},
+    },
+};
 
 /// The account of a first run.
 pub const ACCOUNT: &str = "default";
@@ -20,6 +28,8 @@ pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
 pub struct FirstRun {
     /// The plaintext of the management key, to be shown once.
     management_key: SecretString,
+    /// The token of a link that signs the owner in to the dashboard.
+    sign_in: Token,
 }
 
 impl FirstRun {
@@ -36,7 +46,8 @@ impl FirstRun {
             Err(e) => return Err(e.into()),
         };
         let management_key = management.create_management_key(account, "first run").await?;
-        Ok(Some(Self { management_key }))
+        let (_, sign_in) = management.invite(account, OWNER, Role::Owner).await?;
+        Ok(Some(Self { management_key, sign_in }))
     }
 
     /// Prints the key, and the commands from there to a billed answer. `public` is the address that clients use.
@@ -48,6 +59,11 @@ impl FirstRun {
             out,
             "First run: made the account \"{ACCOUNT}\" with ${CREDIT} of credit, and a management key."
         )?;
+        writeln!(out)?;
+        writeln!(out, "dashboard {}/dashboard", public.trim_end_matches('/'))?;
+        writeln!(out, "Sign in with this link, once, within 15 minutes:")?;
+        writeln!(out, "  {}", link(public, &self.sign_in))?;
+        writeln!(out)?;
         writeln!(out, "The key is shown this once. Paste:")?;
         writeln!(out)?;
         writeln!(out, "  export MANAGEMENT_KEY={}", self.management_key.expose_secret())?;

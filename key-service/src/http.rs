@@ -44,8 +44,8 @@ struct Api {
     clock: Arc<dyn Clock>,
 }
 
-/// The public routes of the key-service.
-pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Router {
+/// The public routes of the key-service: the management API, and beside it the dashboard's.
+pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>, dashboard: Router) -> Router {
     let api = Api { management, clock: clock.clone() };
     Router::new()
         .route(KEYS, get(list).post(create))
@@ -53,8 +53,9 @@ pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>) -> Rout
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
-        .layer(catch_panics())
         .layer(middleware::map_response(no_store))
+        .merge(dashboard)
+        .layer(catch_panics())
         .layer(middleware::from_fn(refuse_ambiguous))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))
         .layer(middleware::from_fn_with_state(clock, gateway_request_id))
@@ -126,7 +127,7 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
     let extensions = request.extensions();
     let route = extensions.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
     let span = tracing::info_span!(
-        "management",
+        "request",
         request = extensions.get::<RequestId>().map(tracing::field::display),
         client_request = ClientRequestId::read(request.headers()).map(tracing::field::display),
         account = tracing::field::Empty,

@@ -1,10 +1,11 @@
 //! Decides who may spend and remembers what was spent.
 //!
-//! Arrows point one way: `grpc | http → service | management → domain`, and those two `→ store`.
+//! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and those two `→ store`.
 
 pub mod cli;
 pub mod config;
 pub mod credentials;
+mod dashboard;
 mod domain;
 pub mod first_run;
 mod grpc;

@@ -34,6 +34,8 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const PORTS: usize = 2;
 /// Open files of the store: a cluster's connections, or the files of SQLite.
 const STORE_FILES: usize = 256;
+/// The address that clients use where no setting names it: that of a gateway on this machine.
+const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]
@@ -59,10 +61,6 @@ struct Arguments {
     #[arg(long, env = "FAREGATE_FIRST_RUN")]
     first_run: bool,
 
-    /// The address that clients use, as what a first run prints names it
-    #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    public_url: Uri,
-
     #[command(subcommand)]
     command: Option<cli::Command>,
 }
@@ -74,8 +72,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
-    let Arguments { common, options, internal_tls, process, admin_listen, first_run, public_url, command } =
-        arguments;
+    let Arguments { common, options, internal_tls, process, admin_listen, first_run, command } = arguments;
     if common.health {
         return Ok(probe(admin_listen, READY).await?);
     }
@@ -90,8 +87,9 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
     let management = Management::new(store.clone(), clock.clone(), credentials.clone())
         .with_max_keys(options.max_keys_per_account);
+    let public = options.public_url.as_ref().map_or_else(|| DEFAULT_PUBLIC.to_owned(), Uri::to_string);
     if let Some(command) = command {
-        return cli::run(command, &management, &mut std::io::stdout()).await;
+        return cli::run(command, &management, &public, &mut std::io::stdout()).await;
     }
 
     let process = process.start();
@@ -118,7 +116,7 @@ async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<(
     writeln!(out, "listening key-grpc {scheme}://{}", server.grpc)?;
     writeln!(out, "listening admin http://{admin_at}")?;
     if let Some(first) = first {
-        first.print(&mut out, &public_url.to_string(), &catalog)?;
+        first.print(&mut out, &public, &catalog)?;
     }
     drop(out);
 

@@ -32,6 +32,9 @@ use crate::{
 pub mod accounts;
 pub mod books;
 mod listing;
+pub mod members;
+pub mod reading;
+pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -53,6 +56,8 @@ pub struct Management {
     max_keys: u64,
     /// Accounts of which a long listing is read now.
     reading: LongListings,
+    passwords: members::Passwords,
+    spend: spend::SpendCache,
     /// The milliseconds of the last id.
     last_id: AtomicI64,
 }
@@ -117,7 +122,9 @@ impl Management {
     /// Management of what is in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, reading) = (MAX_KEYS_PER_ACCOUNT, LongListings::default());
-        Self { store, clock, credentials, max_keys, reading, last_id: AtomicI64::new(i64::MIN) }
+        let (passwords, spend) = (members::Passwords::new(), spend::SpendCache::default());
+        let last_id = AtomicI64::new(i64::MIN);
+        Self { store, clock, credentials, max_keys, reading, passwords, spend, last_id }
     }
 
     /// The same, where accounts may have this many API keys.

@@ -17,6 +17,7 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use crate::{
     config::Options,
     credentials::Credentials,
+    dashboard::{self, Desk},
     grpc::{Grpc, deadline::drop_late_calls},
     http,
     management::Management,
@@ -45,7 +46,7 @@ pub struct Parts {
 
 /// A running key-service.
 pub struct Server {
-    /// Where the management API is.
+    /// Where the management API and the dashboard are.
     pub http: SocketAddr,
     /// Where gRPC is.
     pub grpc: SocketAddr,
@@ -64,7 +65,7 @@ impl Server {
 
         let lease = options.hold_lease();
         let service: Arc<dyn KeyService> =
-            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog, lease));
+            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease));
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
@@ -73,7 +74,9 @@ impl Server {
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
         let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials));
-        let app = http::router(management, clock.clone());
+        let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
+        let desk = Desk { management: management.clone(), catalog, behind_tls };
+        let app = http::router(management, clock.clone(), dashboard::router(desk));
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));

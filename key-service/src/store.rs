@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use shared::{
     digest::Digest,
-    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    ids::{AccountId, DepositId, GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -21,15 +21,16 @@ use crate::domain::{
     audit::Audit,
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Entry, Outcome, Refused},
+    member::{Link, Member, MemberChange, Session},
     usage::{Counts, Day},
 };
 
 /// All that a store does. Every method of these traits is atomic: it happens whole or not at all, and concurrent calls
 /// happen in some order. What was acknowledged survives a crash of this process and of the machine (the memory store
 /// excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Books {}
+pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books {}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Books> Store for S {}
+impl<S: Ledger + Credentials + Keys + Accounts + Members + Books> Store for S {}
 
 /// The money of accounts and keys, and the holds on it.
 #[async_trait]
@@ -112,6 +113,9 @@ pub trait Accounts: Send + Sync + 'static {
     /// All accounts, oldest first.
     async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable>;
 
+    /// The name and the money of an account. `None` where there is none.
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable>;
+
     /// Makes a management key of an existing account.
     async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable>;
 
@@ -133,6 +137,78 @@ pub trait Accounts: Send + Sync + 'static {
     ) -> Result<Option<ManagementKey>, Unavailable>;
 }
 
+/// The people of accounts, and what they sign in with. Nothing here is a plaintext: links and sessions are stored under
+/// digests of their tokens, passwords as hashes.
+#[async_trait]
+pub trait Members: Send + Sync + 'static {
+    /// Makes a member of an existing account; again is the same. `false` where another member has the name.
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable>;
+
+    /// The account's members, oldest first.
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable>;
+
+    /// Changes a member's role or password. `false` where the account has no such member.
+    async fn update_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        change: MemberChange,
+    ) -> Result<bool, Unavailable>;
+
+    /// Removes a member. Its links and sessions are worth nothing from then on. `false` where there is none.
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable>;
+
+    /// Keeps a sign-in link until it expires.
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable>;
+
+    /// The member of a link that has not expired. The link is gone with the answer: of many calls one gets it.
+    async fn take_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<Member>, Unavailable>;
+
+    /// Keeps a session until it expires.
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable>;
+
+    /// A session that has not expired, with its member.
+    async fn session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Member)>, Unavailable>;
+
+    /// Notes when a session was used, and until when it may be used again. One that has ended stays ended.
+    async fn touch_session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), Unavailable>;
+
+    /// The sessions of a member that have not expired, oldest first.
+    async fn sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<Session>, Unavailable>;
+
+    /// Ends a session; again is the same.
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable>;
+
+    /// Counts one more attempt under this name, and answers how many there were since the first of them; the count is
+    /// forgotten at the `until` of the first.
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp)
+    -> Result<u64, Unavailable>;
+
+    /// Forgets the attempts under this name.
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable>;
+}
+
 /// The journal, the counters, and their audit.
 #[async_trait]
 pub trait Books: Send + Sync + 'static {
@@ -140,6 +216,17 @@ pub trait Books: Send + Sync + 'static {
     /// only ever appended: a correction has a number of its own.
     async fn journal(&self, account: AccountId, after: u64, limit: usize)
     -> Result<JournalPage, Unavailable>;
+
+    /// The latest entries of the account's journal, or those before number `before`; newest first, at most `limit`.
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, Unavailable>;
+
+    /// The account's latest deposits, newest first, at most `limit`.
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable>;
 
     /// The counters of these days, of all keys or of one, in the order of days, keys and models.
     async fn usage(
@@ -226,6 +313,26 @@ pub struct AccountSummary {
     pub keys: u64,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+/// The name of an account, and its money.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Funds {
+    /// Its name, unique.
+    pub name: String,
+    /// Prepaid credit.
+    pub credit: NanoUsd,
+    /// The part of it that open holds cover.
+    pub held: NanoUsd,
+}
+
+/// A deposit of credit. Its id says when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deposit {
+    /// Its identifier.
+    pub id: DepositId,
+    /// What was added.
+    pub amount: NanoUsd,
 }
 
 /// A management key to be made.

@@ -117,6 +117,16 @@ id!(
     "mk_"
 );
 id!(
+    /// A member: a person who signs in to the dashboard of an account.
+    MemberId,
+    "mem_"
+);
+id!(
+    /// A session of a member, as lists of sessions name it. It is no credential.
+    SessionId,
+    "ses_"
+);
+id!(
     /// A generation: one chat request. Also the billing and idempotency id of its hold.
     GenerationId,
     "gen_"

@@ -14,7 +14,7 @@ use std::{
     convert::Infallible,
     fmt::Display,
     io::{self, Write},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     process::ExitCode,
     sync::{
         Arc,
@@ -88,6 +88,10 @@ impl Port {
         Self { listener, bounds, tls: None, drain: DRAIN }
     }
 }
+
+/// The network address of a request's client, or of the proxy before us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
 
 /// A runtime that serves connections, and its routes.
 #[derive(Clone)]

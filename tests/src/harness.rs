@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use crate::upstream::{Generation, Script, Upstream};
 
 mod book;
+mod browser;
 mod catalogue;
 mod chat;
 mod client;
@@ -31,6 +32,7 @@ mod server;
 mod wall_clock;
 
 pub use book::{Account, Balance, billed};
+pub use browser::{Browser, attribute};
 pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};

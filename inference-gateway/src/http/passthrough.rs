@@ -1,5 +1,6 @@
-//! Management requests, carried to a key-service and back as they are.
+//! Requests to the management API and the dashboard, carried to a key-service and back as they are.
 
+mod forwarded;
 mod letter;
 mod places;
 
@@ -66,7 +67,7 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
 /// What is asked, without a credential, to see whether a key-service answers at all.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
-/// The management API of the key-services, over HTTP.
+/// The management API and the dashboard of the key-services, over HTTP.
 pub(crate) struct Management {
     client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
     services: Vec<Service>,
@@ -153,6 +154,16 @@ fn passed_back(mut response: Response<Incoming>, place: Place) -> Response<Body>
             frame
         }))
     })
+}
+
+/// Any method on `/dashboard…`. The key-service learns which address the client used and where it is.
+pub(super) async fn forward_page(
+    State(app): State<Arc<App>>,
+    id: Extension<RequestId>,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, ApiError> {
+    forwarded::rewrite(&mut request, app.proxy_trusted);
+    forward(State(app), id, request).await
 }
 
 impl Management {

@@ -11,10 +11,14 @@ use crate::{
     domain::ledger::{Command as Ledger, Progress},
     management::{
         Created, KeyDraft,
+        members::Token,
         testing::{BEGIN, Office},
     },
     store::{Ledger as _, suite::Fault},
 };
+
+/// The address that links begin with.
+const PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// A binary as the two that have these commands are.
 #[derive(Debug, Parser)]
@@ -27,7 +31,7 @@ struct Binary {
 async fn say(office: &Office, line: &[&str]) -> Result<String, String> {
     let parsed = Binary::try_parse_from([&["faregate"], line].concat()).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
-    let done = run(parsed.command.unwrap(), &office.management, &mut out).await;
+    let done = run(parsed.command.unwrap(), &office.management, PUBLIC, &mut out).await;
     done.map(|()| String::from_utf8(out).unwrap()).map_err(|e| format!("{e:#}"))
 }
 
@@ -163,9 +167,9 @@ async fn a_reader_who_has_read_enough_of_a_journal_is_no_failure_and_one_who_mis
     busy_account(&office).await;
     let command = |line: &[&str]| Binary::try_parse_from(line).unwrap().command.unwrap();
     let export = command(&["faregate", "journal", "export", "--account", "acme"]);
-    run(export, &office.management, &mut Gone).await.unwrap();
+    run(export, &office.management, PUBLIC, &mut Gone).await.unwrap();
     let create = command(&["faregate", "management-keys", "create", "--account", "acme", "--name", "lost"]);
-    run(create, &office.management, &mut Gone).await.unwrap_err();
+    run(create, &office.management, PUBLIC, &mut Gone).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -209,7 +213,7 @@ async fn an_audit_says_in_a_line_that_all_is_well_and_else_what_is_not() {
     office.store.doctor(account, Fault::Used(key));
     let mut out = Vec::new();
     let command = Binary::try_parse_from(["faregate", "audit", "--account", "acme"]).unwrap().command;
-    let failed = run(command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    let failed = run(command.unwrap(), &office.management, PUBLIC, &mut out).await.unwrap_err();
     assert_eq!(failed.to_string(), "the books do not balance (wrong figures: 1)");
     let said = String::from_utf8(out).unwrap();
     let wrong =
@@ -248,7 +252,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     write(&[line(&id(lost), 3, 4), line(&id(billed), 12, 9)]);
     let mut out = Vec::new();
     let parsed = Binary::try_parse_from([&["faregate"], &audit[..]].concat()).unwrap();
-    let failed = run(parsed.command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    let failed = run(parsed.command.unwrap(), &office.management, PUBLIC, &mut out).await.unwrap_err();
     assert_eq!(failed.to_string(), "the journal differs from the upstream's record (differences: 2)");
     let said = String::from_utf8(out).unwrap();
     let expected = format!(
@@ -262,7 +266,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     write(&[line("\"time\":\"2026-11-20T02:11:05Z\"", 1, 1)]);
     let mut out = Vec::new();
     let parsed = Binary::try_parse_from([&["faregate"], &audit[..], &["--json"]].concat()).unwrap();
-    run(parsed.command.unwrap(), &office.management, &mut out).await.unwrap_err();
+    run(parsed.command.unwrap(), &office.management, PUBLIC, &mut out).await.unwrap_err();
     let json: Value = serde_json::from_slice(&out).unwrap();
     let kinds: Vec<_> = json["differences"].as_array().unwrap().iter().map(|d| d["kind"].clone()).collect();
     assert_eq!(kinds, ["not_billed", "not_served"]);
@@ -324,4 +328,42 @@ async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
     let complaint =
         say(&office, &["credits", "add", "--account", "acme", "--amount", "1"]).await.unwrap_err();
     assert!(complaint.contains("unavailable") && complaint.contains("accounts list"), "{complaint}");
+}
+
+/// The token of a printed sign-in link.
+fn link_of(printed: &str) -> Token {
+    let token = printed.trim_end().strip_prefix("http://127.0.0.1:8080/dashboard/sign-in?link=");
+    Token::parse(token.unwrap_or_else(|| panic!("{printed}"))).unwrap()
+}
+
+#[tokio::test]
+async fn a_member_is_invited_with_a_link_listed_and_removed() {
+    let office = Office::open();
+    office.account("acme").await;
+    let invite = ["members", "invite", "--account", "acme", "--name", "ann@example.com", "--role", "viewer"];
+    let link = link_of(&say(&office, &invite).await.unwrap());
+    let session = office.management.sign_in_with_link(&link, "").await.unwrap();
+    let member = office.management.session(&session).await.unwrap().unwrap().member;
+    assert_eq!((member.name.as_str(), member.role.as_str()), ("ann@example.com", "viewer"));
+    assert!(say(&office, &invite).await.unwrap_err().contains("--name"), "the name is taken");
+    let listed = say(&office, &["members", "list", "--account", "acme"]).await.unwrap();
+    assert!(listed.contains("ann@example.com  viewer"), "{listed}");
+    let remove = ["members", "remove", "--account", "acme", "--name", "ann@example.com"];
+    say(&office, &remove).await.unwrap();
+    assert!(office.management.session(&session).await.unwrap().is_none(), "its session has ended");
+    assert!(say(&office, &remove).await.unwrap_err().contains("--name"));
+}
+
+#[tokio::test]
+async fn a_sign_in_link_is_for_the_owner_where_nobody_is_named() {
+    let office = Office::open();
+    office.account("acme").await;
+    for _ in 0..2 {
+        let link = link_of(&say(&office, &["sign-in-link", "--account", "acme"]).await.unwrap());
+        let session = office.management.sign_in_with_link(&link, "").await.unwrap();
+        let member = office.management.session(&session).await.unwrap().unwrap().member;
+        assert_eq!((member.name.as_str(), member.role.as_str()), ("owner", "owner"));
+    }
+    let unknown = say(&office, &["sign-in-link", "--account", "acme", "--name", "bob"]).await.unwrap_err();
+    assert!(unknown.contains("--name"), "{unknown}");
 }

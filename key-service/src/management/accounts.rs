@@ -11,7 +11,7 @@ use shared::{
 use super::{Error, Management};
 use crate::{
     domain::ledger::{Command, Outcome, Refused},
-    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, Unavailable},
+    store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable},
 };
 
 /// Reason why an account was not changed or found.
@@ -66,6 +66,16 @@ impl Management {
         named.map(|account| account.id).ok_or(Error::Refused(AccountRefused::NotFound))
     }
 
+    /// The name and the money of an account. `None` where there is none.
+    pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+        self.store.funds(account).await
+    }
+
+    /// The account's latest deposits, newest first.
+    pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+        self.store.deposits(account, limit).await
+    }
+
     /// Adds credit to an account, and answers what it is then.
     pub async fn deposit(
         &self,
@@ -107,7 +117,17 @@ impl Management {
         self.store.management_keys(account).await
     }
 
-    /// Revokes a management key for good; again is the same.
+    /// One management key of the account.
+    pub async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<AccountRefused>> {
+        let found = self.store.management_key(account, id).await?;
+        found.ok_or(Error::Refused(AccountRefused::ManagementKeyNotFound))
+    }
+
+    /// Revokes a management key of any account for good; again is the same.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

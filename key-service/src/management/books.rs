@@ -7,7 +7,7 @@ use shared::ids::{AccountId, KeyId};
 use super::Management;
 use crate::{
     domain::{audit::Audit, usage::Day},
-    store::{JournalPage, Unavailable, UsageLine},
+    store::{JournalEntry, JournalPage, Unavailable, UsageLine},
 };
 
 impl Management {
@@ -19,6 +19,16 @@ impl Management {
         limit: usize,
     ) -> Result<JournalPage, Unavailable> {
         self.store.journal(account, after, limit).await
+    }
+
+    /// The latest entries of the account's journal, or those before a number; newest first.
+    pub async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, Unavailable> {
+        self.store.latest_entries(account, before, limit).await
     }
 
     /// The counters of these days, of all of the account's keys or of one.

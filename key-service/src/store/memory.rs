@@ -1,6 +1,7 @@
 //! The reference store: everything behind one lock, nothing survives the process.
 
 mod book;
+mod members;
 
 use std::{
     ops::{Bound, RangeInclusive},
@@ -17,9 +18,9 @@ use shared::{
 
 use self::book::{AccountBook, Promise, Shelf};
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHold, DueHolds, Holders, Idempotency,
-    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Order, Outcomes, Page, Skew,
-    Unavailable, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHold, DueHolds, Funds,
+    Holders, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    NewManagementKey, Order, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
@@ -226,6 +227,15 @@ impl Accounts for Memory {
         Ok(self.books()?.accounts.iter().map(summary).collect())
     }
 
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+        let funds = |book: &AccountBook| Funds {
+            name: book.name.clone(),
+            credit: book.money.credit,
+            held: book.money.held,
+        };
+        Ok(self.books()?.accounts.get(&account).map(funds))
+    }
+
     async fn create_management_key(&self, new: NewManagementKey) -> Result<(), Unavailable> {
         let mut books = self.books()?;
         let id = new.key.id;
@@ -273,6 +283,22 @@ impl Books for Memory {
         let books = self.books()?;
         let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));
         Ok(JournalPage { entries: entries.unwrap_or_default(), gone_until: 0 })
+    }
+
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, Unavailable> {
+        let books = self.books()?;
+        let entries = books.accounts.get(&account).map(|book| book.latest_entries(before, limit));
+        Ok(entries.unwrap_or_default())
+    }
+
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+        let books = self.books()?;
+        Ok(books.accounts.get(&account).map(|book| book.latest_deposits(limit)).unwrap_or_default())
     }
 
     async fn usage(

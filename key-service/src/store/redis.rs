@@ -21,6 +21,7 @@ mod journal;
 mod key_space;
 mod keys;
 mod management_keys;
+mod members;
 mod records;
 mod schema;
 mod script;
@@ -37,7 +38,7 @@ use async_trait::async_trait;
 use shared::{
     clock::{Clock, random_bytes},
     digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
     rpc::Principal,
     time::Timestamp,
 };
@@ -60,14 +61,15 @@ pub(crate) use self::{
     tls::Certificates,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHolds, Holders, Idempotency,
-    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Outcomes, Page, Skew,
-    Unavailable, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, Holders,
+    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
+    NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
     key::{ApiKey, KeyPatch, NewKey},
     ledger::Command,
+    member::{Link, Member, MemberChange, Session},
     usage::Day,
 };
 
@@ -290,6 +292,10 @@ impl Accounts for Redis {
         Ok(self.all_accounts().await?)
     }
 
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+        Ok(self.read_funds(account).await?)
+    }
+
     async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable> {
         if self.make_management_key(&key).await? { Ok(()) } else { Err(no_account(key.account)) }
     }
@@ -316,6 +322,92 @@ impl Accounts for Redis {
 }
 
 #[async_trait]
+impl Members for Redis {
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+        self.make_member(account, &member).await?.ok_or_else(|| no_account(account))
+    }
+
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        Ok(self.read_members(account).await?)
+    }
+
+    async fn update_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        change: MemberChange,
+    ) -> Result<bool, Unavailable> {
+        Ok(self.change_member(account, id, &change).await?)
+    }
+
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+        Ok(self.drop_member(account, id).await?)
+    }
+
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+        Ok(self.put_link(account, &link, now).await?)
+    }
+
+    async fn take_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<Member>, Unavailable> {
+        Ok(self.use_link(account, &digest, now).await?)
+    }
+
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+        Ok(self.put_session(account, &session).await?)
+    }
+
+    async fn session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Member)>, Unavailable> {
+        Ok(self.read_session(account, &digest, now).await?)
+    }
+
+    async fn touch_session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), Unavailable> {
+        Ok(self.see_session(account, &digest, seen_at, expires_at).await?)
+    }
+
+    async fn sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<Session>, Unavailable> {
+        Ok(self.read_sessions(account, member, now).await?)
+    }
+
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+        Ok(self.drop_session(account, &digest).await?)
+    }
+
+    async fn count_attempt(
+        &self,
+        name: Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<u64, Unavailable> {
+        Ok(self.add_attempt(&name, now, until).await?)
+    }
+
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+        Ok(self.drop_attempts(&name).await?)
+    }
+}
+
+#[async_trait]
 impl Books for Redis {
     async fn journal(
         &self,
@@ -324,6 +416,19 @@ impl Books for Redis {
         limit: usize,
     ) -> Result<JournalPage, Unavailable> {
         Ok(self.read_journal(account, after, limit).await?)
+    }
+
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, Unavailable> {
+        Ok(self.read_latest_entries(account, before, limit).await?)
+    }
+
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+        Ok(self.read_deposits(account, limit).await?)
     }
 
     async fn usage(

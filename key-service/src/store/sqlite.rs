@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use shared::{
     digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
     rpc::Principal,
     time::Timestamp,
 };
@@ -34,19 +34,20 @@ use self::{
     tables::{
         accounts, journal,
         keys::{self, KeyCounts},
-        management_keys, records, usage,
+        management_keys, members, records, usage,
     },
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, DueHolds, Holders, Idempotency,
-    JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey, Outcomes, Page, Skew,
-    Unavailable, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, Holders,
+    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
+    NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
     audit::Audit,
     key::{ApiKey, KeyPatch, NewKey},
     ledger::Command,
+    member::{Link, Member, MemberChange, Session},
     usage::Day,
 };
 
@@ -174,6 +175,10 @@ impl Accounts for Sqlite {
         self.readers.read(accounts::list).await
     }
 
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+        self.readers.read(move |connection| accounts::funds(connection, account)).await
+    }
+
     async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable> {
         self.writer.write(move |connection| management_keys::create(connection, &key)).await
     }
@@ -200,6 +205,94 @@ impl Accounts for Sqlite {
 }
 
 #[async_trait]
+impl Members for Sqlite {
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+        self.writer.write(move |connection| members::create(connection, account, &member)).await
+    }
+
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        self.readers.read(move |connection| members::list(connection, account)).await
+    }
+
+    async fn update_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        change: MemberChange,
+    ) -> Result<bool, Unavailable> {
+        self.writer.write(move |connection| members::update(connection, account, id, &change)).await
+    }
+
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+        self.writer.write(move |connection| members::remove(connection, account, id)).await
+    }
+
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+        self.writer.write(move |connection| members::create_link(connection, account, &link, now)).await
+    }
+
+    async fn take_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<Member>, Unavailable> {
+        self.writer.write(move |connection| members::take_link(connection, account, &digest, now)).await
+    }
+
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+        self.writer.write(move |connection| members::create_session(connection, account, &session)).await
+    }
+
+    async fn session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Member)>, Unavailable> {
+        self.readers.read(move |connection| members::session(connection, account, &digest, now)).await
+    }
+
+    async fn touch_session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), Unavailable> {
+        let touch =
+            move |connection: &Connection| members::touch(connection, account, &digest, seen_at, expires_at);
+        self.writer.write(touch).await
+    }
+
+    async fn sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<Session>, Unavailable> {
+        self.readers.read(move |connection| members::sessions(connection, account, member, now)).await
+    }
+
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+        self.writer.write(move |connection| members::end_session(connection, account, &digest)).await
+    }
+
+    async fn count_attempt(
+        &self,
+        name: Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<u64, Unavailable> {
+        self.writer.write(move |connection| members::count_attempt(connection, &name, now, until)).await
+    }
+
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+        self.writer.write(move |connection| members::forget_attempts(connection, &name)).await
+    }
+}
+
+#[async_trait]
 impl Books for Sqlite {
     async fn journal(
         &self,
@@ -209,6 +302,19 @@ impl Books for Sqlite {
     ) -> Result<JournalPage, Unavailable> {
         let entries = self.readers.read(move |connection| journal::page(connection, account, after, limit));
         Ok(JournalPage { entries: entries.await?, gone_until: 0 })
+    }
+
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, Unavailable> {
+        self.readers.read(move |connection| journal::latest(connection, account, before, limit)).await
+    }
+
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+        self.readers.read(move |connection| records::latest_deposits(connection, account, limit)).await
     }
 
     async fn usage(

@@ -6,6 +6,7 @@ pub(super) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
+mod members;
 mod mutations;
 mod outage;
 pub(super) mod servers;
@@ -53,6 +54,16 @@ macro_rules! contract {
                     usage_is_counted_by_day_key_and_model,
                     books_are_sound_at_every_moment,
                     doctored_books_are_found,
+                    the_latest_entries_come_newest_first,
+                    funds_and_deposits_are_those_of_the_account,
+                }
+                members::{
+                    members_are_listed_oldest_first_each_in_its_account,
+                    a_change_of_a_member_changes_what_it_names,
+                    a_removed_member_takes_its_links_and_sessions_along,
+                    a_link_signs_in_once_and_before_it_expires,
+                    a_session_lives_until_it_expires_or_is_ended,
+                    attempts_are_counted_until_they_are_forgotten,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,

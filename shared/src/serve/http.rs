@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bounds, CarriedBy, UnreadBound, Workers,
+    Bounds, CarriedBy, PeerAddress, UnreadBound, Workers,
     connection::{Connection, Overdue, WatchedBodyOptions},
     progress::Progress,
     response::WatchedBody,
@@ -78,8 +78,9 @@ pub(super) async fn serve_connection(
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
+    let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
     let stream = Progress::new(stream, connection.clone());
-    let Some(tls) = &server.tls else { return serve_http(server, stream, connection, worker).await };
+    let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning, which TLS does not prolong.
     let handshake = timeout(server.bounds.head, tls.accept(stream));
     let shaken = tokio::select! {
@@ -87,19 +88,27 @@ pub(super) async fn serve_connection(
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => serve_http(server, stream, connection, worker).await,
+        Ok(Ok(stream)) => serve_http(server, stream, peer, connection, worker).await,
         Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
 }
 
-async fn serve_http<S>(server: &Arc<Server>, stream: S, connection: &Arc<Connection>, worker: usize)
-where
+async fn serve_http<S>(
+    server: &Arc<Server>,
+    stream: S,
+    peer: Option<PeerAddress>,
+    connection: &Arc<Connection>,
+    worker: usize,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = {
         let (server, connection) = (server.clone(), connection.clone());
-        service_fn(move |request: Request<Incoming>| {
+        service_fn(move |mut request: Request<Incoming>| {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             answer(server.clone(), connection.clone(), worker, request)
         })
     };

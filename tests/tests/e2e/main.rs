@@ -10,6 +10,7 @@ mod clients;
 mod containers;
 mod crashes;
 mod credentials;
+mod dashboard;
 mod demo_model;
 mod doors;
 mod failures;

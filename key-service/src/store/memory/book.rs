@@ -7,7 +7,7 @@ use std::{
 
 use shared::{
     digest::Digest,
-    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    ids::{AccountId, GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -20,15 +20,18 @@ use crate::{
         audit::{Audit, Auditor},
         key::{ApiKey, NewKey},
         ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
+        member::{Link, Member, Session},
         usage::{self, Counts, Day},
     },
-    store::{Created, Idempotency, JournalEntry, ManagementKey, NewAccount, Unavailable, UsageLine},
+    store::{Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, Unavailable, UsageLine},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) accounts: BTreeMap<AccountId, AccountBook>,
     pub(super) credentials: HashMap<Digest, Principal>,
+    /// Attempts under a name, and when they are forgotten.
+    pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
 }
 
 /// Everything of one account.
@@ -44,6 +47,9 @@ pub(super) struct AccountBook {
     journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, KeyId, String), Counts>,
     pub(super) idempotency: HashMap<String, Promise>,
+    pub(super) members: BTreeMap<MemberId, Member>,
+    pub(super) links: HashMap<Digest, Link>,
+    pub(super) sessions: HashMap<Digest, Session>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -72,6 +78,9 @@ impl AccountBook {
             journal: BTreeMap::new(),
             usage: BTreeMap::new(),
             idempotency: HashMap::new(),
+            members: BTreeMap::new(),
+            links: HashMap::new(),
+            sessions: HashMap::new(),
         }
     }
 
@@ -133,13 +142,27 @@ impl AccountBook {
     }
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
-        let behind = self.journal.range((Bound::Excluded(after), Bound::Unbounded)).take(limit);
-        let entry = |(number, (generation, entry)): (&u64, &(GenerationId, Entry))| JournalEntry {
-            number: *number,
-            generation: *generation,
-            entry: entry.clone(),
+        self.journal
+            .range((Bound::Excluded(after), Bound::Unbounded))
+            .take(limit)
+            .map(journal_entry)
+            .collect()
+    }
+
+    pub(super) fn latest_entries(&self, before: Option<u64>, limit: usize) -> Vec<JournalEntry> {
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.journal.range((Bound::Unbounded, before)).rev().take(limit).map(journal_entry).collect()
+    }
+
+    pub(super) fn latest_deposits(&self, limit: usize) -> Vec<Deposit> {
+        let deposit = |(id, record): (&RecordId, &Record)| match (id, record) {
+            (RecordId::Deposit(id), Record::Deposited(amount)) => Some(Deposit { id: *id, amount: *amount }),
+            _ => None,
         };
-        behind.map(entry).collect()
+        let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
+        deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+        deposits.truncate(limit);
+        deposits
     }
 
     pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<KeyId>) -> Vec<UsageLine> {
@@ -194,4 +217,8 @@ impl AccountBook {
             }
         }
     }
+}
+
+fn journal_entry((number, (generation, entry)): (&u64, &(GenerationId, Entry))) -> JournalEntry {
+    JournalEntry { number: *number, generation: *generation, entry: entry.clone() }
 }

@@ -9,7 +9,7 @@ use super::{
     records::{FUNDS, Funds, damaged},
     script::Arguments,
 };
-use crate::store::{AccountSummary, NewAccount};
+use crate::store::{self, AccountSummary, NewAccount};
 
 /// Accounts that are asked for at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -54,6 +54,15 @@ impl Redis {
             summary(id, self.client.ask(&question).await?)
         });
         stream::iter(accounts).buffered(ASKED_AT_ONCE).try_collect().await
+    }
+
+    pub(super) async fn read_funds(&self, account: AccountId) -> RedisResult<Option<store::Funds>> {
+        let mut question = cmd("HMGET");
+        question.arg(self.key_space.account(account)).arg(&["name", FUNDS]);
+        let (name, funds): (Option<String>, Option<Vec<u8>>) = self.client.ask(&question).await?;
+        let Some((name, funds)) = name.zip(funds) else { return Ok(None) };
+        let Funds { credit, held, .. } = Funds::read(&funds)?;
+        Ok(Some(store::Funds { name, credit, held }))
     }
 
     /// Makes a credential findable. The account's part is written before, so that what is found is there.

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use redis::{RedisResult, cmd};
-use shared::ids::{AccountId, KeyId};
+use shared::{
+    ids::{AccountId, DepositId, KeyId},
+    money::NanoUsd,
+};
 
 use super::{
     Redis,
@@ -11,7 +14,7 @@ use super::{
 };
 use crate::{
     domain::usage::{Counts, Day},
-    store::{JournalPage, UsageLine},
+    store::{Deposit, JournalEntry, JournalPage, UsageLine},
 };
 
 /// Additions to the journal read in one round trip: a few thousand entries where many are settled at once.
@@ -58,6 +61,49 @@ impl Redis {
             None => 0,
         };
         Ok(JournalPage { entries, gone_until })
+    }
+
+    /// Reads the latest entries, or those before a number; newest first. An addition that holds entries on both sides of
+    /// `before` is among those read.
+    pub(super) async fn read_latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> RedisResult<Vec<JournalEntry>> {
+        let journal = self.key_space.journal(account);
+        let before = before.unwrap_or(u64::MAX);
+        let (mut entries, mut from) = (Vec::new(), before.saturating_sub(1).to_string());
+        while entries.len() < limit {
+            let mut question = cmd("XREVRANGE");
+            question.arg(&journal).arg(&from).arg("-").arg("COUNT").arg(ADDITIONS_AT_ONCE);
+            let additions: Vec<Addition> = self.client.ask(&question).await?;
+            for addition in &additions {
+                let (number, text) = addition_of(addition)?;
+                let read = records::read_entries(number, text)?;
+                entries.extend(read.into_iter().rev().filter(|entry| entry.number < before));
+            }
+            match additions.last() {
+                Some((id, _)) if additions.len() == ADDITIONS_AT_ONCE => from = format!("({id}"),
+                _ => break,
+            }
+        }
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    /// Reads all deposits, of which there are few, and answers the latest.
+    pub(super) async fn read_deposits(&self, account: AccountId, limit: usize) -> RedisResult<Vec<Deposit>> {
+        let all: Vec<(Vec<u8>, i64)> =
+            self.client.ask(cmd("HGETALL").arg(self.key_space.deposits(account))).await?;
+        let read = all.into_iter().map(|(id, amount)| {
+            let id = DepositId::from_slice(&id).ok_or_else(|| damaged("a deposit"))?;
+            Ok(Deposit { id, amount: NanoUsd::from_nanos(amount) })
+        });
+        let mut deposits: Vec<Deposit> = read.collect::<RedisResult<_>>()?;
+        deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+        deposits.truncate(limit);
+        Ok(deposits)
     }
 
     pub(super) async fn read_usage(

@@ -3,9 +3,11 @@
 //! All of an account shares one hash tag, so that it lies in one slot and one script can change it whole. What finds
 //! an account (a credential, a name, a due hold) lies in slots of its own.
 
+use std::fmt::Write;
+
 use shared::{
     digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
 };
 
 use crate::domain::usage::Day;
@@ -79,6 +81,41 @@ impl KeySpace {
         format!("{}:{{{account}}}:{key}", self.prefix)
     }
 
+    /// Sorted set: the ids of members, in their order.
+    pub(super) fn members(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:members", self.prefix)
+    }
+
+    /// Hash: the member of each name.
+    pub(super) fn member_names(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:member-names", self.prefix)
+    }
+
+    /// Hash: a member.
+    pub(super) fn member(&self, account: AccountId, member: MemberId) -> String {
+        format!("{}:{{{account}}}:{member}", self.prefix)
+    }
+
+    /// String: the member of a sign-in link, and when it expires.
+    pub(super) fn link(&self, account: AccountId, digest: &Digest) -> String {
+        format!("{}:{{{account}}}:link:{}", self.prefix, hex(digest))
+    }
+
+    /// Hash: a session.
+    pub(super) fn session(&self, account: AccountId, digest: &Digest) -> String {
+        format!("{}:{{{account}}}:session:{}", self.prefix, hex(digest))
+    }
+
+    /// Hash: the digest of each session of a member. Some of them have ended.
+    pub(super) fn sessions(&self, account: AccountId, member: MemberId) -> String {
+        format!("{}:{{{account}}}:sessions:{member}", self.prefix)
+    }
+
+    /// String: how many attempts to sign in there were under this digest of a name or an address.
+    pub(super) fn attempts(&self, name: &Digest) -> String {
+        format!("{}:attempts:{}", self.prefix, hex(name))
+    }
+
     /// String: what an idempotency key stands for.
     pub(super) fn promise(&self, account: AccountId, idempotency_key: &str) -> String {
         format!("{}:{{{account}}}:promise:{idempotency_key}", self.prefix)
@@ -130,4 +167,12 @@ impl KeySpace {
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }

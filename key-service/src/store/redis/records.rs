@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use redis::{ErrorKind, RedisError, RedisResult};
 use shared::{
-    ids::{GenerationId, KeyId, ManagementKeyId},
+    digest::Digest,
+    ids::{GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
@@ -18,6 +19,7 @@ use crate::{
     domain::{
         key::ApiKey,
         ledger::{self, Ending, Entry, Progress, Settlement},
+        member::{Member, PasswordHash, Role, Session},
         usage::Counts,
     },
     store::{JournalEntry, ManagementKey},
@@ -264,7 +266,11 @@ pub(super) fn read_counts(record: &[u8]) -> Option<Counts> {
 /// Adds the texts of a key to the arguments of a script.
 pub(super) fn write_key(arguments: &mut Arguments, key: &ApiKey) {
     let ApiKey { id: _, label, hint, created_at, spend: _ } = key;
-    write(arguments, [("label", label), ("hint", hint)], [("created_at", Some(created_at.millis()))]);
+    write(
+        arguments,
+        [("label", label.as_str()), ("hint", hint.as_str())],
+        [("created_at", Some(created_at.millis()))],
+    );
 }
 
 /// A key from its texts and its balances; `None` where it has none, as there is no such key.
@@ -280,7 +286,7 @@ pub(super) fn write_management_key(arguments: &mut Arguments, key: &ManagementKe
     let ManagementKey { id: _, name, hint, created_at, revoked_at } = key;
     let numbers =
         [("created_at", Some(created_at.millis())), ("revoked_at", revoked_at.map(Timestamp::millis))];
-    write(arguments, [("name", name), ("hint", hint)], numbers);
+    write(arguments, [("name", name.as_str()), ("hint", hint.as_str())], numbers);
 }
 
 /// The same for a management key.
@@ -300,14 +306,65 @@ pub(super) fn read_management_key(
     }))
 }
 
-fn write<const N: usize>(
+/// The same for a member.
+pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
+    let Member { id: _, name, role, password, created_at } = member;
+    let texts = [("name", name.as_str()), ("role", role.as_str())];
+    write(arguments, texts, [("created_at", Some(created_at.millis()))]);
+    if let Some(PasswordHash(hash)) = password {
+        arguments.value("password");
+        arguments.value(hash.as_str());
+    }
+}
+
+/// The same for a member.
+pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<Member>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Member {
+        id,
+        name: text(fields, "name")?,
+        role: Role::parse(&text(fields, "role")?).ok_or_else(|| damaged("role"))?,
+        password: fields.get("password").cloned().map(PasswordHash),
+        created_at: Timestamp::from_millis(required(fields, "created_at")?),
+    }))
+}
+
+/// The same for a session.
+pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
+    let Session { digest: _, id, member, agent, created_at, seen_at, expires_at } = session;
+    let (id, member) = (id.to_string(), member.to_string());
+    let texts = [("id", id.as_str()), ("member", member.as_str()), ("agent", agent.as_str())];
+    let times = [("created_at", created_at), ("seen_at", seen_at), ("expires_at", expires_at)];
+    write(arguments, texts, times.map(|(name, at)| (name, Some(at.millis()))));
+}
+
+/// The same for a session.
+pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Option<Session>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let time = |name| required(fields, name).map(Timestamp::from_millis);
+    Ok(Some(Session {
+        digest,
+        id: text(fields, "id")?.parse().map_err(|_| damaged("a session's id"))?,
+        member: text(fields, "member")?.parse().map_err(|_| damaged("a session's member"))?,
+        agent: text(fields, "agent")?,
+        created_at: time("created_at")?,
+        seen_at: time("seen_at")?,
+        expires_at: time("expires_at")?,
+    }))
+}
+
+fn write<const T: usize, const N: usize>(
     arguments: &mut Arguments,
-    texts: [(&str, &String); 2],
+    texts: [(&str, &str); T],
     numbers: [(&str, Option<i64>); N],
 ) {
     for (name, text) in texts {
         arguments.value(name);
-        arguments.value(text.as_str());
+        arguments.value(text);
     }
     for (name, number) in numbers {
         if let Some(number) = number {

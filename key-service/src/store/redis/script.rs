@@ -74,6 +74,12 @@ pub(super) struct Scripts {
     pub(super) create_management_key: Lua,
     pub(super) revoke_key: Lua,
     pub(super) revoke_management_key: Lua,
+    pub(super) create_member: Lua,
+    pub(super) update_member: Lua,
+    pub(super) remove_member: Lua,
+    pub(super) create_session: Lua,
+    pub(super) touch_session: Lua,
+    pub(super) count_attempt: Lua,
     pub(super) audit: Lua,
 }
 
@@ -91,6 +97,12 @@ impl Scripts {
             create_management_key: Lua::new(include_str!("scripts/create_management_key.lua")),
             revoke_key: Lua::new(include_str!("scripts/revoke_key.lua")),
             revoke_management_key: Lua::new(include_str!("scripts/revoke_management_key.lua")),
+            create_member: Lua::new(include_str!("scripts/create_member.lua")),
+            update_member: Lua::new(include_str!("scripts/update_member.lua")),
+            remove_member: Lua::new(include_str!("scripts/remove_member.lua")),
+            create_session: Lua::new(include_str!("scripts/create_session.lua")),
+            touch_session: Lua::new(include_str!("scripts/touch_session.lua")),
+            count_attempt: Lua::new(include_str!("scripts/count_attempt.lua")),
             audit: Lua::new(include_str!("scripts/audit.lua")),
         }
     }

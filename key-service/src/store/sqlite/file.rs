@@ -14,8 +14,12 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Each one brings the tables to the next version; a file's version is how many it has seen.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+    include_str!("migrations/3.sql"),
+    include_str!("migrations/4.sql"),
+];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

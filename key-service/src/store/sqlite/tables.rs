@@ -4,6 +4,7 @@ pub(super) mod accounts;
 pub(super) mod journal;
 pub(super) mod keys;
 pub(super) mod management_keys;
+pub(super) mod members;
 pub(super) mod records;
 pub(super) mod usage;
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, KeyId},
     time::Timestamp,
     tokens::Usage,
 };
@@ -14,11 +14,11 @@ use crate::{
         audit::{Audit, Figure, Wrong},
         ledger::{
             Command, Ending, Entry, Outcome, Progress,
-            histories::{START, account, generation, key},
+            histories::{self, START, account, generation, key},
         },
         usage::{Counts, Day},
     },
-    store::{JournalPage, Store},
+    store::{Deposit, Funds, JournalPage, Store},
 };
 
 /// Turns of each spender while audits go on.
@@ -222,4 +222,45 @@ pub(super) async fn doctored_books_are_found(subject: &mut impl Subject) {
         assert_eq!(subject.store().audit(account).await.unwrap().unwrap().wrong, expected, "{fault:?}");
     }
     assert_eq!(subject.store().audit(account(9)).await.unwrap(), None);
+}
+
+pub(super) async fn the_latest_entries_come_newest_first(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    let key = make_key(&**store, account, 1, None).await;
+    assert_eq!(store.latest_entries(account, None, 5).await.unwrap(), []);
+    let at_once = |numbers: std::ops::RangeInclusive<u8>| -> Vec<Command> {
+        let (held, captured) = (numbers.clone(), numbers);
+        let held = held.map(|n| hold(key, generation(n), 10, 7));
+        held.chain(captured.map(|n| capture(key, generation(n), 10))).collect()
+    };
+    store.execute(account, at_once(1..=4), START).await.unwrap();
+    store.execute(account, at_once(5..=7), START).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let mut backwards = store.journal(account, 0, 100).await.unwrap().entries;
+    backwards.reverse();
+    assert_eq!(store.latest_entries(account, None, 100).await.unwrap(), backwards);
+    assert_eq!(store.latest_entries(account, Some(7), 2).await.unwrap(), backwards[1..3]);
+    assert_eq!(store.latest_entries(account, Some(3), 100).await.unwrap(), backwards[5..]);
+    assert_eq!(store.latest_entries(account, Some(1), 100).await.unwrap(), []);
+}
+
+pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 1_000).await;
+    open_account_with(&**store, 2, 77).await;
+    let key = make_key(&**store, account, 1, None).await;
+    let later = DepositId::new(after(9), [1; 10]);
+    let commands = vec![Command::Deposit { id: later, amount: nanos(5) }, hold(key, generation(1), 100, 7)];
+    store.execute(account, commands, after(9)).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let funds = Funds { name: "Customer 1".into(), credit: nanos(1_005), held: nanos(100) };
+    assert_eq!(store.funds(account).await.unwrap(), Some(funds));
+    assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
+    let latest = Deposit { id: later, amount: nanos(5) };
+    let first = Deposit { id: histories::deposit(0), amount: nanos(1_000) };
+    assert_eq!(store.deposits(account, 9).await.unwrap(), [latest, first]);
+    assert_eq!(store.deposits(account, 1).await.unwrap(), [latest]);
 }

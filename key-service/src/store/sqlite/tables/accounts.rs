@@ -10,7 +10,7 @@ use shared::{
 use super::{damaged, id, money as nano_usd, time};
 use crate::{
     domain::ledger::Account,
-    store::{AccountSummary, NewAccount},
+    store::{AccountSummary, Funds, NewAccount},
 };
 
 /// Makes an account. True if it is there now: made just now, or by an earlier attempt of the same caller.
@@ -39,6 +39,15 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSumma
         })
     };
     connection.prepare_cached(sql)?.query_map([], summary)?.collect()
+}
+
+/// The name and the money of an account.
+pub(crate) fn funds(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Funds>> {
+    let sql = "SELECT name, credit, held FROM accounts WHERE id = ?1";
+    let funds = |row: &rusqlite::Row<'_>| {
+        Ok(Funds { name: row.get(0)?, credit: nano_usd(row, 1)?, held: nano_usd(row, 2)? })
+    };
+    connection.prepare_cached(sql)?.query_row([account.as_bytes()], funds).optional()
 }
 
 /// The ledger's part of an account.

@@ -22,16 +22,29 @@ pub(crate) fn page(
     let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
                       number, generation, delta, used_after
                FROM journal WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let entry = |row: &Row<'_>| {
-        let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
-        Ok(JournalEntry {
-            number: row.get::<_, i64>(10)?.unsigned_abs(),
-            generation: column_id(row, 11, GenerationId::from_slice)?,
-            entry: Entry { settlement, delta, used_after },
-        })
-    };
     let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), after, limit], entry)?.collect()
+    connection
+        .prepare_cached(sql)?
+        .query_map(params![account.as_bytes(), after, limit], entry_from)?
+        .collect()
+}
+
+/// The latest entries, or those before a number; newest first.
+pub(crate) fn latest(
+    connection: &Connection,
+    account: AccountId,
+    before: Option<u64>,
+    limit: usize,
+) -> rusqlite::Result<Vec<JournalEntry>> {
+    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
+                      number, generation, delta, used_after
+               FROM journal WHERE account = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
+    let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached(sql)?
+        .query_map(params![account.as_bytes(), before, limit], entry_from)?
+        .collect()
 }
 
 /// Feeds every entry to an audit, in the order of their numbers.
@@ -98,6 +111,15 @@ pub(crate) fn append(
         at.millis(),
     ])?;
     Ok(())
+}
+
+fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
+    let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
+    Ok(JournalEntry {
+        number: row.get::<_, i64>(10)?.unsigned_abs(),
+        generation: column_id(row, 11, GenerationId::from_slice)?,
+        entry: Entry { settlement, delta, used_after },
+    })
 }
 
 fn settlement_from(row: &Row<'_>) -> rusqlite::Result<Settlement> {

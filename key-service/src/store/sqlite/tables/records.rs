@@ -12,7 +12,7 @@ use shared::{
 use super::{id as column_id, journal, money, usage_from};
 use crate::{
     domain::ledger::{Hold, Progress, Record, RecordId},
-    store::DueHold,
+    store::{Deposit, DueHold},
 };
 
 /// The record under the id.
@@ -88,6 +88,19 @@ pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Res
     let sql = "SELECT key, sum(amount) FROM holds WHERE account = ?1 GROUP BY key";
     let held = |row: &Row<'_>| Ok((column_id(row, 0, KeyId::from_slice)?, money(row, 1)?));
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
+}
+
+/// The latest deposits of the account, newest first.
+pub(crate) fn latest_deposits(
+    connection: &Connection,
+    account: AccountId,
+    limit: usize,
+) -> rusqlite::Result<Vec<Deposit>> {
+    let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
+    let deposit =
+        |row: &Row<'_>| Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? });
+    let row = params![account.as_bytes(), i64::try_from(limit).unwrap_or(i64::MAX)];
+    connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
 }
 
 /// All deposits of the account.

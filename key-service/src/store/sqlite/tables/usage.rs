@@ -42,9 +42,20 @@ pub(crate) fn list(
     days: &RangeInclusive<Day>,
     key: Option<KeyId>,
 ) -> rusqlite::Result<Vec<UsageLine>> {
-    let sql = "SELECT day, key, model, requests, prompt, cached, completion, charged
-               FROM usage WHERE account = ?1 AND day BETWEEN ?2 AND ?3 AND (?4 IS NULL OR key = ?4)
-               ORDER BY day, key, model";
+    // Behind a range of days SQLite would go through all keys: one key is looked up on each day by itself.
+    let sql = match key {
+        Some(_) => {
+            "WITH RECURSIVE days (day) AS (SELECT ?2 UNION ALL SELECT day + 1 FROM days WHERE day < ?3)
+             SELECT u.day, u.key, u.model, u.requests, u.prompt, u.cached, u.completion, u.charged
+             FROM days CROSS JOIN usage u WHERE u.account = ?1 AND u.day = days.day AND u.key = ?4
+             ORDER BY u.day, u.key, u.model"
+        }
+        None => {
+            "SELECT day, key, model, requests, prompt, cached, completion, charged
+             FROM usage WHERE account = ?1 AND day BETWEEN ?2 AND ?3 AND ?4 IS NULL
+             ORDER BY day, key, model"
+        }
+    };
     let line = |row: &Row<'_>| {
         Ok(UsageLine {
             day: Day::from_number(row.get(0)?),

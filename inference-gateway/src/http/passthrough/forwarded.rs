@@ -1,0 +1,72 @@
+//! The address that a client used, the protocol, and where the client is, for the key-service behind us.
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use shared::serve::PeerAddress;
+
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Replaces these headers by what is known. Only a trusted proxy before us knows more than our own connection: of what it
+/// passes on the last address counts, which is the one that it added itself.
+pub(super) fn rewrite(request: &mut Request<Body>, proxy_trusted: bool) {
+    let host = host(request);
+    let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
+    let headers = request.headers_mut();
+    let told = |name: &HeaderName| last(headers, name).filter(|_| proxy_trusted);
+    let proto = told(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
+    let address = told(&FORWARDED_FOR).or(peer);
+    let host = told(&FORWARDED_HOST).or(host);
+    for (name, value) in [(FORWARDED_PROTO, Some(proto)), (FORWARDED_FOR, address), (FORWARDED_HOST, host)] {
+        headers.remove(&name);
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Host and port that the client used: HTTP/2 has them in the address.
+fn host(request: &Request<Body>) -> Option<String> {
+    let named = || request.headers().get(header::HOST)?.to_str().ok().map(str::to_owned);
+    request.uri().authority().map(ToString::to_string).or_else(named)
+}
+
+/// The last value of a header that may be a list.
+fn last(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+    value.rsplit(',').next().map(|last| last.trim().to_owned()).filter(|last| !last.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn rewritten(proxy_trusted: bool) -> [String; 3] {
+        let request = Request::get("/dashboard").header("host", "faregate.example:8080");
+        let request =
+            request.header("x-forwarded-for", "1.1.1.1").header("x-forwarded-for", "2.2.2.2, 3.3.3.3");
+        let request =
+            request.header("x-forwarded-proto", "https").header("x-forwarded-host", "other.example");
+        let mut request = request.body(Body::empty()).unwrap();
+        request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        rewrite(&mut request, proxy_trusted);
+        [FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_FOR].map(|name| {
+            let values: Vec<_> =
+                request.headers().get_all(name).iter().map(|v| v.to_str().unwrap()).collect();
+            values.join("|")
+        })
+    }
+
+    #[test]
+    fn what_a_client_says_of_itself_is_replaced() {
+        assert_eq!(rewritten(false), ["faregate.example:8080", "http", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_believed() {
+        assert_eq!(rewritten(true), ["other.example", "https", "3.3.3.3"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! The commands about the people of an account.
+
+use std::io::Write;
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand};
+use shared::secret::ExposeSecret;
+
+use super::{name, table, told};
+use crate::{
+    domain::member::Role,
+    management::{
+        Error, Management,
+        members::{MemberRefused, OWNER, Token},
+    },
+    store::Unavailable,
+};
+
+/// Commands on members.
+#[derive(Debug, Subcommand)]
+pub enum Members {
+    /// Make a member, and print a link that signs it in once, within 15 minutes
+    Invite {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name: an e-mail address or any handle
+        #[arg(long, value_name = "WHO", value_parser = name)]
+        name: String,
+        /// owner, or viewer: reads everything and changes nothing
+        #[arg(long, value_parser = role, default_value = "owner")]
+        role: Role,
+    },
+    /// List the members of an account, oldest first
+    List {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+    },
+    /// Remove a member; its sessions end at once
+    Remove {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
+}
+
+/// A sign-in link.
+#[derive(Args, Debug)]
+pub struct SignInLink {
+    /// The account's name
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// The member's name [default: owner, made where there is none]
+    #[arg(long, value_name = "WHO")]
+    name: Option<String>,
+}
+
+pub(super) async fn run(
+    command: Members,
+    management: &Management,
+    public: &str,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        Members::Invite { account, name, role } => {
+            let account = management.account(&account).await.map_err(told)?;
+            let (_, token) = management.invite(account, &name, role).await.map_err(refused)?;
+            writeln!(out, "{}", link(public, &token))?;
+        }
+        Members::List { account } => {
+            let account = management.account(&account).await.map_err(told)?;
+            let members = management.members(account).await?;
+            let rows = members.into_iter().map(|member| {
+                let password = if member.password.is_some() { "yes" } else { "-" };
+                [
+                    member.id.to_string(),
+                    member.name,
+                    member.role.as_str().to_owned(),
+                    password.to_owned(),
+                    member.created_at.to_string(),
+                ]
+            });
+            table::write(out, ["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
+        }
+        Members::Remove { account, name } => {
+            let account = management.account(&account).await.map_err(told)?;
+            let member = management.member_named(account, &name).await.map_err(refused)?;
+            management.remove_member(account, member.id).await.map_err(refused)?;
+            writeln!(out, "{name} is removed; its sessions have ended")?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn sign_in_link(
+    SignInLink { account, name }: SignInLink,
+    management: &Management,
+    public: &str,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let account = management.account(&account).await.map_err(told)?;
+    let named = management.member_named(account, name.as_deref().unwrap_or(OWNER)).await;
+    let token = match (named, name) {
+        (Ok(member), _) => management.sign_in_link(account, member.id).await?,
+        (Err(Error::Refused(MemberRefused::NotFound)), None) => {
+            management.invite(account, OWNER, Role::Owner).await.map_err(refused)?.1
+        }
+        (Err(error), _) => return Err(refused(error)),
+    };
+    writeln!(out, "{}", link(public, &token))?;
+    Ok(())
+}
+
+/// The address of a sign-in link.
+pub(crate) fn link(public: &str, token: &Token) -> String {
+    let public = public.trim_end_matches('/');
+    format!("{public}/dashboard/sign-in?link={}", token.reveal().expose_secret())
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| "must be owner or viewer".into())
+}
+
+/// The error for the operator; a refusal names the flag that caused it.
+fn refused(error: Error<MemberRefused>) -> anyhow::Error {
+    match error {
+        Error::Refused(refused) => anyhow!("--name: {refused}"),
+        Error::Unavailable(Unavailable(cause)) => anyhow!(
+            "the store is unavailable: {cause}\n\
+             Whether it was done is unknown: look at `members list` before trying again."
+        ),
+    }
+}

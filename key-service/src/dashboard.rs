@@ -1,0 +1,123 @@
+//! The dashboard: pages for the people of an account, over the same use-cases as the management API.
+//!
+//! A page is a handler and a template in one file below, and a route here. A handler that only shows takes a
+//! [`session::Viewer`]. One that changes something takes a [`session::Act`] or, where only owners may, a
+//! [`session::OwnerAct`]: neither comes about without a session, a form of ours and the right origin.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{FromRef, Request},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{any, get, post},
+};
+use http::{HeaderName, HeaderValue, header};
+use shared::catalog::Catalog;
+
+use crate::management::Management;
+
+mod activity;
+mod assets;
+mod browser;
+mod chart;
+mod credit;
+mod failure;
+mod first_steps;
+mod form;
+mod key;
+mod keys;
+mod keys_form;
+mod layout;
+mod management_keys;
+mod members;
+mod overview;
+mod session;
+mod show;
+mod sign_in;
+mod try_it;
+mod you;
+
+/// Path of the first page.
+const HOME: &str = "/dashboard";
+/// Path of the page that signs in.
+const SIGN_IN: &str = "/dashboard/sign-in";
+
+/// Sources of everything on a page: this server, and pictures that the page itself makes.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+/// Headers of every answer that is no asset. With `no-referrer` browsers would not say the origin of forms.
+const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+];
+
+/// The dependencies of every page.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    /// The use-cases.
+    pub(crate) management: Arc<Management>,
+    /// The models, in the order in which they are offered.
+    pub(crate) catalog: Arc<Catalog>,
+    /// Clients reach this installation over TLS, as its public address says.
+    pub(crate) behind_tls: bool,
+}
+
+impl FromRef<Desk> for Arc<Management> {
+    fn from_ref(desk: &Desk) -> Self {
+        desk.management.clone()
+    }
+}
+
+/// The routes of the dashboard.
+pub(crate) fn router(desk: Desk) -> Router {
+    let pages = Router::new()
+        .route(HOME, get(overview::show))
+        .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
+        .route("/dashboard/sign-in/link", post(sign_in::with_link))
+        .route("/dashboard/sign-out", post(sign_in::out))
+        .route("/dashboard/theme", post(layout::choose_theme))
+        .route("/dashboard/management-keys", get(management_keys::list).post(management_keys::create))
+        .route(
+            "/dashboard/management-keys/{id}/revoke",
+            get(management_keys::confirm).post(management_keys::revoke),
+        )
+        .route("/dashboard/keys", get(keys::list).post(keys::create))
+        .route("/dashboard/keys/new", get(keys::new))
+        .route("/dashboard/keys/{id}", get(key::show).post(keys::update))
+        .route("/dashboard/keys/{id}/revoke", get(keys::confirm).post(keys::revoke))
+        .route("/dashboard/activity", get(activity::show))
+        .route("/dashboard/activity.csv", get(activity::csv))
+        .route("/dashboard/activity.jsonl", get(activity::json_lines))
+        .route("/dashboard/credit", get(credit::show))
+        .route("/dashboard/members", get(members::list).post(members::invite))
+        .route("/dashboard/members/{id}/link", post(members::make_link))
+        .route("/dashboard/members/{id}/role", post(members::change_role))
+        .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/try-it", get(try_it::show))
+        .route("/dashboard/you", get(you::show))
+        .route("/dashboard/you/password", post(you::set_password))
+        .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
+        .route("/dashboard/{*rest}", any(failure::no_such_page))
+        .method_not_allowed_fallback(failure::no_such_page)
+        .with_state(desk)
+        .layer(middleware::from_fn(secure));
+    Router::new().route("/dashboard/assets/{name}", get(assets::serve)).merge(pages)
+}
+
+/// Middleware: headers that keep a page from being framed, kept, sniffed or mixed with foreign sources.
+async fn secure(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await.into_response();
+    for (name, value) in SECURITY_HEADERS {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

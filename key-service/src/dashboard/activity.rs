@@ -1,0 +1,244 @@
+//! The journal: every generation and what it cost, with filters, and as a file.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
+use http::header;
+use maud::{Markup, html};
+use shared::ids::{AccountId, KeyId};
+
+use super::{
+    Desk,
+    failure::Failure,
+    form::{Fields, query, with},
+    layout::{Section, page},
+    session::Viewer,
+    show::{count, or_unnamed, time, usd},
+};
+use crate::{
+    domain::{key::ApiKey, ledger::Ending, usage::Day},
+    management::{
+        Management,
+        reading::{EntrySearch, Outcome},
+    },
+    store::{JournalEntry, Unavailable},
+};
+
+mod export;
+
+/// Path of this page.
+pub(super) const PATH: &str = "/dashboard/activity";
+
+/// Entries on a page.
+const ENTRIES_ON_PAGE: usize = 50;
+/// Entries read at a time for a file.
+const ENTRIES_IN_PIECE: usize = 500;
+
+/// Reads the filters of a query.
+fn search(query: &Fields) -> Result<EntrySearch, Failure> {
+    let key = query.filled("key").map(|id| id.parse::<KeyId>().map_err(|_| Failure::NotFound)).transpose()?;
+    Ok(EntrySearch {
+        key,
+        model: query.filled("model").map(str::to_owned),
+        day: query.filled("day").and_then(Day::parse),
+        outcome: Outcome::parse(query.get("outcome")),
+    })
+}
+
+/// Shows the journal, newest first.
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (query, account) = (query(&request), viewer.signed_in.account);
+    let search = search(&query)?;
+    let before = query.filled("before").and_then(|number| number.parse().ok());
+    let found = desk.management.find_entries(account, &search, before, ENTRIES_ON_PAGE).await?;
+    let ids: Vec<KeyId> =
+        found.found.iter().map(|entry| entry.entry.settlement.key).chain(search.key).collect();
+    let keys = desk.management.keys_by_id(account, ids).await?;
+    let files = with(&query, "before", "");
+    let content = html! {
+        p.lead { "Every generation that was billed, newest first. Times are in UTC." }
+        (filters(&desk, &query, search.key.and_then(|id| keys.get(&id))))
+        @if found.found.is_empty() {
+            p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing here matches." } }
+        } @else { (table(&found.found, &keys)) }
+        nav.pages aria-label="Pages" {
+            @if before.is_some() { a.button href={ (PATH) "?" (files) } { "First page" } }
+            @if let Some(next) = found.next {
+                a.button href={ (PATH) "?" (with(&query, "before", &next.to_string())) } {
+                    @if found.found.len() < ENTRIES_ON_PAGE { "Search further" } @else { "Next page" }
+                }
+            }
+            a href={ (PATH) ".csv?" (files) } { "CSV" }
+            a href={ (PATH) ".jsonl?" (files) } { "JSON lines" }
+        }
+    };
+    Ok(page(&viewer, Section::Activity, "Activity", &content))
+}
+
+fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
+    html! {
+        form.filters method="get" action=(PATH) role="search" {
+            @if let Some(key) = key {
+                label { "Key" select name="key" {
+                    option value=(key.id.to_string()) selected { (or_unnamed(&key.label)) }
+                    option value="" { "All" }
+                } }
+            }
+            label { "Model" select name="model" {
+                option value="" { "All" }
+                @for model in &desk.catalog.models {
+                    option value=(model.id) selected[query.get("model") == model.id] { (model.id) }
+                }
+            } }
+            label { "Day" input type="date" name="day" value=(query.get("day")); }
+            label { "Outcome" select name="outcome" {
+                option value="" { "All" }
+                @for outcome in Outcome::ALL {
+                    @let name = outcome.as_str();
+                    option value=(name) selected[query.get("outcome") == name] { (name) }
+                }
+            } }
+            button { "Show" }
+        }
+    }
+}
+
+/// A table of entries, with the keys that they name.
+pub(super) fn table(entries: &[JournalEntry], keys: &HashMap<KeyId, ApiKey>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Generations" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th scope="col" { "Key" } th scope="col" { "Model" }
+                    th.n scope="col" { "Prompt" } th.n scope="col" { "Cached" } th.n scope="col" { "Output" }
+                    th.n scope="col" { "Charged" } th scope="col" { "Outcome" }
+                } }
+                tbody { @for entry in entries { (row(entry, keys.get(&entry.entry.settlement.key))) } }
+            }
+        }
+    }
+}
+
+fn row(entry: &JournalEntry, key: Option<&ApiKey>) -> Markup {
+    let settlement = &entry.entry.settlement;
+    html! {
+        tr title=(entry.generation.to_string()) {
+            td { (time(settlement.at)) }
+            td { a href={ "/dashboard/keys/" (settlement.key.to_string()) } {
+                (or_unnamed(key.map_or("", |key| &key.label)))
+            } }
+            td { (settlement.model) }
+            td.n { (count(settlement.usage.prompt)) }
+            td.n { (count(settlement.usage.cached)) }
+            td.n { (count(settlement.usage.completion)) }
+            td.n { (usd(settlement.charged)) }
+            td {
+                @match (settlement.ending, settlement.estimated) {
+                    (Ending::Captured, false) => span.badge.captured { "captured" },
+                    (Ending::Captured, true) => span.badge.expired { "estimated" },
+                    (Ending::Expired, _) => span.badge.expired { "expired" },
+                }
+                @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
+                @if settlement.cost > settlement.charged {
+                    " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
+                }
+            }
+        }
+    }
+}
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A table for spreadsheets.
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+}
+
+/// Streams the entries that match, as a table.
+pub(super) async fn csv(desk: State<Desk>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
+    file(desk, &viewer, &request, Format::Csv)
+}
+
+/// Streams the entries that match, an object a line.
+pub(super) async fn json_lines(
+    desk: State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    file(desk, &viewer, &request, Format::JsonLines)
+}
+
+/// The rest of a file, still to be sent.
+struct Rest {
+    management: Arc<Management>,
+    account: AccountId,
+    search: EntrySearch,
+    format: Format,
+    before: Option<u64>,
+    labels: HashMap<KeyId, String>,
+    is_first: bool,
+}
+
+fn file(
+    State(desk): State<Desk>,
+    viewer: &Viewer,
+    request: &Request,
+    format: Format,
+) -> Result<Response, Failure> {
+    let rest = Rest {
+        management: desk.management,
+        account: viewer.signed_in.account,
+        search: search(&query(request))?,
+        format,
+        before: None,
+        labels: HashMap::new(),
+        is_first: true,
+    };
+    let (content_type, name) = match format {
+        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
+        Format::JsonLines => ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\""),
+    };
+    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name)];
+    Ok((headers, Body::from_stream(try_unfold(Some(rest), Rest::next_piece))).into_response())
+}
+
+impl Rest {
+    /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
+    /// taken for the whole.
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Unavailable> {
+        let Some(mut rest) = rest else { return Ok(None) };
+        let (management, account) = (rest.management.clone(), rest.account);
+        let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
+        let unknown = page.found.iter().map(|entry| entry.entry.settlement.key);
+        let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
+        let keys = management.keys_by_id(account, unknown).await?;
+        rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
+        let mut piece = String::new();
+        if rest.is_first && rest.format == Format::Csv {
+            piece.push_str(export::CSV_HEAD);
+        }
+        rest.is_first = false;
+        for entry in &page.found {
+            let label = rest.labels.get(&entry.entry.settlement.key).map_or("", String::as_str);
+            match rest.format {
+                Format::Csv => export::csv(&mut piece, entry, label),
+                Format::JsonLines => export::json(&mut piece, entry, label),
+            }
+        }
+        rest.before = page.next;
+        let left = rest.before.is_some().then_some(rest);
+        Ok(Some((Bytes::from(piece), left)))
+    }
+}

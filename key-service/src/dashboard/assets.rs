@@ -1,0 +1,54 @@
+//! The style sheet, the script and the icon, compiled in. Their names change with their contents, so that browsers may
+//! keep them for a year.
+
+use std::sync::LazyLock;
+
+use axum::{
+    extract::Path,
+    response::{IntoResponse, Response},
+};
+use http::{StatusCode, header};
+use shared::digest::Digest;
+
+/// A file of the dashboard.
+pub(super) struct Asset {
+    /// Its address.
+    pub(super) path: String,
+    content_type: &'static str,
+    content: &'static str,
+}
+
+/// The style sheet.
+pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("dashboard", "css", "text/css; charset=utf-8", include_str!("assets/dashboard.css"))
+});
+/// The script. Pages work without it, but for copying, hovering over charts and *Try it*.
+pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_str!("assets/dashboard.js"))
+});
+/// The icon in the browser's tab.
+pub(super) static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("assets/icon.svg")));
+
+impl Asset {
+    fn new(name: &str, extension: &str, content_type: &'static str, content: &'static str) -> Self {
+        let digest = Digest::of(content.as_bytes());
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        let hash = u32::from_be_bytes([a, b, c, d]);
+        Self { path: format!("/dashboard/assets/{name}-{hash:08x}.{extension}"), content_type, content }
+    }
+}
+
+/// Serves an asset by its name of now. The name of an earlier version is unknown: its page is reloaded.
+pub(super) async fn serve(Path(name): Path<String>) -> Response {
+    let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name.as_str());
+    let Some(asset) = [&STYLE, &SCRIPT, &ICON].iter().find(named).copied() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.content_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, asset.content).into_response()
+}

@@ -1,0 +1,162 @@
+// Copying, and what a chart says where the pointer is. Every page works without this, but for Try it.
+'use strict';
+document.documentElement.classList.add('scripted');
+
+// Copies a text; without the clipboard API (no TLS), through a selection.
+async function copy(text, element) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const selection = getSelection();
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    selection.removeAllRanges();
+    selection.addRange(range);
+    return document.execCommand('copy');
+  }
+}
+
+let uncopied = document.querySelector('[data-shown-once]') !== null;
+
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copies]');
+  if (button) {
+    const source = button.parentElement.querySelector('[data-copy]');
+    const done = await copy(source.textContent, source);
+    button.textContent = done ? 'Copied' : 'Press Ctrl+C';
+    if (done && button.closest('[data-shown-once]')) uncopied = false;
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+  }
+  if (event.target.closest('[data-done]')) uncopied = false;
+});
+document.addEventListener('copy', () => { uncopied = false; });
+
+// A key that is shown once is not dismissed by accident, and loading the page again makes no second one.
+if (uncopied) {
+  addEventListener('beforeunload', (event) => { if (uncopied) event.preventDefault(); });
+  const list = document.querySelector('[data-done]');
+  if (list) history.replaceState(null, '', list.getAttribute('href'));
+}
+
+for (const chart of document.querySelectorAll('.chart')) {
+  const hint = chart.querySelector('.hint');
+  const rest = hint ? hint.textContent : '';
+  chart.addEventListener('pointerover', (event) => {
+    const day = event.target.closest('[data-says]');
+    if (hint) hint.textContent = day ? day.dataset.says : rest;
+  });
+  chart.addEventListener('pointerleave', () => { if (hint) hint.textContent = rest; });
+}
+
+// Try it: a chat that streams through the public API. The key is kept in the field and nowhere else.
+const form = document.querySelector('[data-try]');
+if (form) {
+  const { key, model, temperature, message, image, send, stop, clear } = form.elements;
+  const talk = form.querySelector('.talk');
+  const cost = form.querySelector('[data-cost]');
+  let messages = [];
+  let running = null;
+
+  const say = (kind, text) => {
+    const line = document.createElement('div');
+    line.className = kind;
+    line.textContent = text;
+    talk.append(line);
+    return line;
+  };
+  const read = (file) => new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+  const explained = (status, error) => {
+    const hint = {
+      402: 'The key has reached its limit, or the credit is used up: raise the limit on the key\u2019s page, or add credit.',
+      429: 'The rest of what may be spent is held by requests in flight: try again in a moment.',
+    }[status];
+    return [`${status} ${error?.code ?? ''}: ${error?.message ?? 'no answer'}`, hint].filter(Boolean).join('\n');
+  };
+
+  // The events of a stream: their text, and the JSON value in it.
+  async function* events(body) {
+    const decoder = new TextDecoder();
+    let rest = '';
+    for (const reader = body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      rest += decoder.decode(value, { stream: true });
+      const lines = rest.split('\n');
+      rest = lines.pop();
+      for (const line of lines) {
+        if (line.startsWith('data: ') && line !== 'data: [DONE]') yield [line, JSON.parse(line.slice(6))];
+      }
+    }
+  }
+
+  async function ask(signal) {
+    const body = { model: model.value, messages, stream: true, stream_options: { include_usage: true } };
+    if (temperature.value.trim() !== '') body.temperature = Number(temperature.value);
+    const answer = await fetch('/v1/chat/completions', {
+      method: 'POST', signal, credentials: 'omit',
+      headers: { authorization: `Bearer ${key.value.trim()}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    if (!answer.ok) {
+      say('problem', explained(answer.status, (await answer.json().catch(() => ({}))).error));
+      messages.pop();
+      return;
+    }
+    const line = say('assistant', '');
+    let content = '';
+    for await (const [source, event] of events(answer.body)) {
+      if (event.error) say('problem', explained('', event.error));
+      const delta = event.choices?.[0]?.delta;
+      if (delta?.content) { content += delta.content; line.textContent = content; }
+      for (const call of delta?.tool_calls ?? []) {
+        if (call.function?.name) say('tool', `Tool: ${call.function.name}`);
+      }
+      if (event.usage) {
+        const { prompt_tokens: prompt, completion_tokens: output } = event.usage;
+        // From the text: as a number of JavaScript it would be a float.
+        const billed = /"cost":([0-9.]+)/.exec(source);
+        cost.textContent = `${prompt} + ${output} tokens${billed ? `, $${billed[1]}` : ''}`;
+      }
+    }
+    messages.push({ role: 'assistant', content });
+  }
+
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    if (running) return;
+    const text = message.value.trim();
+    if (text === '') return;
+    const file = image.files[0];
+    const content = file ? [{ type: 'text', text }, { type: 'image_url', image_url: { url: await read(file) } }] : text;
+    messages.push({ role: 'user', content });
+    say('user', file ? `${text}\n[${file.name}]` : text);
+    message.value = '';
+    image.value = '';
+    running = new AbortController();
+    send.disabled = true;
+    stop.disabled = false;
+    try {
+      await ask(running.signal);
+    } catch (error) {
+      if (error.name === 'AbortError') cost.textContent = 'Stopped: what was generated is billed.';
+      else say('problem', 'The connection broke off. Try again.');
+    } finally {
+      running = null;
+      send.disabled = false;
+      stop.disabled = true;
+    }
+  });
+  stop.addEventListener('click', () => running?.abort());
+  clear.addEventListener('click', () => {
+    running?.abort();
+    messages = [];
+    talk.replaceChildren();
+    cost.textContent = '';
+  });
+}

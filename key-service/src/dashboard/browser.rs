@@ -1,0 +1,169 @@
+//! Facts of a request that come from the browser and from the gateway before us.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, HeaderName, header, request::Parts};
+use shared::secret::same;
+
+use super::{Desk, failure::Failure};
+use crate::management::members::Token;
+
+/// The address that the client used, the way it reached us, and where it is. The gateway replaces what clients send.
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// A cookie's name without TLS, and with it: a `__Host-` cookie cannot be set by other hosts of the domain.
+type CookieName = (&'static str, &'static str);
+const SESSION: CookieName = ("faregate", "__Host-faregate");
+const VISIT: CookieName = ("faregate-visit", "__Host-faregate-visit");
+const THEME: CookieName = ("faregate-theme", "__Host-faregate-theme");
+
+/// Seconds that a browser keeps cookies: sessions end before.
+const SESSION_AGE: u32 = 7 * 24 * 3600;
+const VISIT_AGE: u32 = 3600;
+const THEME_AGE: u32 = 365 * 24 * 3600;
+
+/// The colours that a browser asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Those of its system.
+    System,
+    /// Light ones.
+    Light,
+    /// Dark ones.
+    Dark,
+}
+
+impl Theme {
+    /// Every choice.
+    pub(super) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
+
+    /// The choice as forms and cookies have it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    /// The choice of this name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|theme| theme.as_str() == text)
+    }
+}
+
+/// A browser that asks for something.
+#[derive(Clone, Debug)]
+pub(super) struct Browser {
+    /// It reaches us over TLS.
+    pub(super) secure: bool,
+    /// Host and port that it used.
+    pub(super) host: String,
+    /// Its network address, as far as it is known.
+    pub(super) address: String,
+    /// Its own description.
+    pub(super) agent: String,
+    /// The colours that it asked for.
+    pub(super) theme: Theme,
+    /// The token of its session, which may have ended.
+    pub(super) session: Option<Token>,
+    /// The token of its visit before it signs in.
+    pub(super) visit: Option<Token>,
+}
+
+impl Browser {
+    /// Reads what the headers say.
+    pub(super) fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let secure = behind_tls || text(&FORWARDED_PROTO) == Some("https");
+        let token = |name| cookie(headers, name, secure).and_then(Token::parse);
+        Self {
+            secure,
+            host: text(&FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
+            address: text(&FORWARDED_FOR).unwrap_or_default().to_owned(),
+            agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
+            theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
+            session: token(SESSION),
+            visit: token(VISIT),
+        }
+    }
+
+    /// The address that clients use, for commands to paste.
+    pub(super) fn base(&self) -> String {
+        format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
+    }
+
+    /// The cookie of a session.
+    pub(super) fn session_cookie(&self, token: &Token) -> String {
+        self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// The cookie of a visit.
+    pub(super) fn visit_cookie(&self, token: &Token) -> String {
+        self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
+    }
+
+    /// The cookie of a theme.
+    pub(super) fn theme_cookie(&self, theme: Theme) -> String {
+        self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    }
+
+    /// What removes the cookie of a session.
+    pub(super) fn no_session_cookie(&self) -> String {
+        self.set_cookie(SESSION, "", 0)
+    }
+
+    fn set_cookie(&self, (plain, host): CookieName, value: &str, age: u32) -> String {
+        let (name, secure) = if self.secure { (host, "; Secure") } else { (plain, "") };
+        format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
+    }
+}
+
+impl FromRequestParts<Desk> for Browser {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.headers, desk.behind_tls))
+    }
+}
+
+/// Refuses a form that another site has sent. Browsers say the origin of every form; a client that says none has to know
+/// the form's token all the same.
+pub(super) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
+    let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
+    let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+        (Some(origin), _) => origin.to_str().is_ok_and(ours),
+        (None, Some(site)) => site == "same-origin",
+        (None, None) => true,
+    };
+    if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
+}
+
+/// The token that a form must carry: it follows from a cookie that no other site can read.
+pub(super) fn form_token(cookie: &Token) -> String {
+    cookie.digest("form").as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = std::fmt::Write::write_fmt(&mut hex, format_args!("{byte:02x}"));
+        hex
+    })
+}
+
+/// Refuses a form without its token.
+pub(super) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
+    if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
+}
+
+fn reveal(token: &Token) -> String {
+    shared::secret::ExposeSecret::expose_secret(&token.reveal()).to_owned()
+}
+
+fn cookie(headers: &HeaderMap, (plain, host): CookieName, secure: bool) -> Option<&str> {
+    let name = if secure { host } else { plain };
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(named, _)| *named == name).map(|(_, value)| value)
+}

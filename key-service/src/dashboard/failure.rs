@@ -1,0 +1,128 @@
+//! Failures as pages.
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use maud::html;
+
+use super::{SIGN_IN, browser::Theme, layout};
+use crate::{
+    management::{Error, KeyRefused, accounts::AccountRefused, members::MemberRefused},
+    store::Unavailable,
+};
+
+/// Reason why there is no page.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// No session, or one that has ended.
+    SignedOut,
+    /// The member may look at everything and change nothing.
+    ViewersChangeNothing,
+    /// A form that another site has sent.
+    ForeignForm,
+    /// A form of an earlier session, or made up.
+    StaleForm,
+    /// No such page, or no such thing in this account.
+    NotFound,
+    /// The request is none that our pages make.
+    BadRequest(String),
+    /// The store is away.
+    Unavailable(Unavailable),
+}
+
+impl From<Unavailable> for Failure {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Unavailable(unavailable)
+    }
+}
+
+impl From<Error<KeyRefused>> for Failure {
+    fn from(error: Error<KeyRefused>) -> Self {
+        match error {
+            Error::Refused(KeyRefused::NotFound | KeyRefused::UnknownCursor) => Self::NotFound,
+            Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
+            Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
+                "This account has {most} API keys, revoked ones included, and may not have more."
+            )),
+            Error::Refused(KeyRefused::Busy) => {
+                Self::BadRequest("Another long listing is being read. Try again in a moment.".into())
+            }
+            Error::Refused(KeyRefused::IdempotencyKeyReused) => {
+                Self::BadRequest("This form was used before. Open it again.".into())
+            }
+            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+        }
+    }
+}
+
+impl From<Error<AccountRefused>> for Failure {
+    fn from(error: Error<AccountRefused>) -> Self {
+        match error {
+            Error::Refused(_) => Self::NotFound,
+            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+        }
+    }
+}
+
+impl From<Error<MemberRefused>> for Failure {
+    fn from(error: Error<MemberRefused>) -> Self {
+        match error {
+            Error::Refused(MemberRefused::NotFound) => Self::NotFound,
+            Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
+            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+        }
+    }
+}
+
+/// A reason as a sentence of its own.
+pub(super) fn sentence(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).chain(['.']).collect()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, title, message) = match self {
+            Self::SignedOut => {
+                return (StatusCode::SEE_OTHER, [(header::LOCATION, SIGN_IN)]).into_response();
+            }
+            Self::ViewersChangeNothing => (
+                StatusCode::FORBIDDEN,
+                "Viewers look, owners change",
+                "Your role is viewer. Ask an owner of this account to do this.".into(),
+            ),
+            Self::ForeignForm => (
+                StatusCode::FORBIDDEN,
+                "This form came from another site",
+                "Nothing was changed. Open the dashboard and try again there.".into(),
+            ),
+            Self::StaleForm => (
+                StatusCode::FORBIDDEN,
+                "This form is out of date",
+                "Nothing was changed. Go back, reload the page and try again.".into(),
+            ),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "There is nothing here",
+                "The address is wrong, or what it named is gone.".into(),
+            ),
+            Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
+            Self::Unavailable(cause) => {
+                tracing::error!(error = %cause, "a page of the dashboard failed");
+                let message = "The store does not answer. Look whether it was done before you try again.";
+                (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
+            }
+        };
+        let body = html! {
+            h1 { (title) }
+            p { (message) }
+            p { a.button href="/dashboard" { "Back to the dashboard" } }
+        };
+        (status, layout::bare(Theme::System, title, &body)).into_response()
+    }
+}
+
+/// The answer to an address, or a method, that no page has.
+pub(super) async fn no_such_page() -> Failure {
+    Failure::NotFound
+}

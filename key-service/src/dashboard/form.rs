@@ -1,0 +1,69 @@
+//! Forms and queries as they come in.
+
+use axum::{body::Body, extract::Request};
+use http::{HeaderMap, header};
+use shared::{error::Code, http::read_body};
+
+use super::failure::Failure;
+
+/// Most bytes of a form; the largest sensible one has a few hundred.
+const MAX_FORM: usize = 64 << 10;
+
+/// The media type of forms.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The fields of a form or a query.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    /// These fields.
+    pub(super) fn of<const N: usize>(fields: [(&str, String); N]) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// Reads a query.
+    pub(super) fn of_query(query: Option<&str>) -> Self {
+        Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
+    }
+
+    /// Reads the body of a form.
+    pub(super) async fn of_form(headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_form = content_type.is_some_and(|value| value.split(';').next().map(str::trim) == Some(FORM));
+        if !is_form {
+            return Err(Failure::BadRequest("This is no form of the dashboard.".into()));
+        }
+        let bytes = read_body(headers, body, MAX_FORM).await.map_err(|error| match error.code {
+            Code::RequestTooLarge => Failure::BadRequest("The form is too large.".into()),
+            _ => Failure::BadRequest("The form did not arrive whole.".into()),
+        })?;
+        Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
+    }
+
+    /// A field; empty where there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// A field without the blanks around it; `None` where nothing is left.
+    pub(super) fn filled(&self, name: &str) -> Option<&str> {
+        Some(self.get(name).trim()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The query of a request.
+pub(super) fn query(request: &Request) -> Fields {
+    Fields::of_query(request.uri().query())
+}
+
+/// The query with one field replaced; empty fields are left out.
+pub(super) fn with(Fields(fields): &Fields, name: &str, value: &str) -> String {
+    let others = fields.iter().filter(|(named, value)| named != name && !value.is_empty());
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(others);
+    if !value.is_empty() {
+        query.append_pair(name, value);
+    }
+    query.finish()
+}

@@ -1,0 +1,248 @@
+//! The pages of API keys: the list, a new key, one key, and its end.
+
+use axum::{
+    extract::{Path, Request, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::ids::KeyId;
+
+use super::{
+    Desk,
+    browser::form_token,
+    failure::Failure,
+    form::{Fields, query, with},
+    keys_form::{self, KeyForm},
+    layout::{Section, hidden, page},
+    session::{Act, OwnerAct, Viewer},
+    show::{new_key, or_unnamed, status, time, time_or, usd},
+};
+use crate::{
+    domain::key::{ApiKey, KeyPatch, Status},
+    management::{
+        Created, KeyDraft,
+        reading::{Found, KeySearch},
+    },
+    store::Order,
+};
+
+/// Path of the list.
+pub(super) const PATH: &str = "/dashboard/keys";
+
+/// Keys on a page.
+const KEYS_ON_PAGE: usize = 50;
+
+/// Lists the keys.
+pub(super) async fn list(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = query(&request);
+    let after = match query.filled("after") {
+        Some(id) => Some(id.parse::<KeyId>().map_err(|_| Failure::NotFound)?),
+        None => None,
+    };
+    let search = KeySearch {
+        after,
+        order: if query.get("order") == "asc" { Order::Ascending } else { Order::Descending },
+        status: Status::parse(query.get("status")),
+        text: query.filled("q").unwrap_or_default().to_owned(),
+        limit: KEYS_ON_PAGE,
+    };
+    let found = desk.management.find_keys(viewer.signed_in.account, &search).await?;
+    let content = html! {
+        div.split {
+            p.lead { "An API key makes model calls, up to its limit." }
+            @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
+        }
+        @let is_filtered = search.status.is_some() || !search.text.is_empty();
+        @if found.found.is_empty() && !is_filtered && after.is_none() {
+            p.empty { "There is no API key yet." }
+        } @else {
+            (filters(&query))
+            (table(&desk, &found.found))
+            (further(&query, &found))
+        }
+    };
+    Ok(page(&viewer, Section::Keys, "API keys", &content))
+}
+
+fn filters(query: &Fields) -> Markup {
+    let option = |name: &'static str, value: &'static str, shown: &'static str| {
+        html! { option value=(value) selected[query.get(name) == value] { (shown) } }
+    };
+    html! {
+        form.filters method="get" action=(PATH) role="search" {
+            label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label or key"; }
+            label { "Status" select name="status" {
+                (option("status", "", "All")) (option("status", "active", "Active"))
+                (option("status", "expired", "Expired")) (option("status", "revoked", "Revoked"))
+            } }
+            label { "Order" select name="order" {
+                (option("order", "", "Newest first")) (option("order", "asc", "Oldest first"))
+            } }
+            button { "Show" }
+        }
+    }
+}
+
+fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
+    let now = desk.management.now();
+    html! {
+        @if keys.is_empty() { p.empty { "No key here matches." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="API keys" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Label" } th scope="col" { "Key" } th scope="col" { "Status" }
+                        th.n scope="col" { "Used" } th.n scope="col" { "Limit" } th scope="col" { "Last used" }
+                        th scope="col" { "Created" }
+                    } }
+                    tbody {
+                        @for key in keys {
+                            tr.gone[key.status(now) == Status::Revoked] {
+                                th scope="row" { a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
+                                td { code { (key.hint) } }
+                                td { (status(key.status(now))) }
+                                td.n { (usd(key.spend.used)) }
+                                td.n { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+                                td { (time_or(key.spend.last_used_at, "never")) }
+                                td { (time(key.created_at)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn further(query: &Fields, found: &Found<ApiKey, KeyId>) -> Markup {
+    html! {
+        nav.pages aria-label="Pages" {
+            @if query.filled("after").is_some() { a.button href={ (PATH) "?" (with(query, "after", "")) } { "First page" } }
+            @if let Some(next) = found.next {
+                a.button href={ (PATH) "?" (with(query, "after", &next.to_string())) } {
+                    @if found.found.len() < KEYS_ON_PAGE { "Search further" } @else { "Next page" }
+                }
+            }
+        }
+    }
+}
+
+/// Asks what a new key is to be.
+pub(super) async fn new(State(desk): State<Desk>, viewer: Viewer) -> Response {
+    asked(&desk, &viewer, &Fields::default(), None)
+}
+
+fn asked(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) -> Response {
+    let content = html! {
+        @if viewer.is_owner() {
+            form.stack method="post" action=(PATH) {
+                (hidden(viewer))
+                // Sent twice, the form makes one key.
+                input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
+                (keys_form::fields(entered, wrong))
+                div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
+            }
+        } @else { p.empty { "Owners create keys. Your role is viewer." } }
+    };
+    page(viewer, Section::Keys, "New API key", &content)
+}
+
+/// Makes a key, and shows its plaintext this once.
+pub(super) async fn create(
+    State(desk): State<Desk>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
+        Ok(read) => read,
+        Err(wrong) => {
+            let again = asked(&desk, &viewer, &form, Some(&wrong));
+            return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
+        }
+    };
+    let draft = KeyDraft { label, limit, expires_at };
+    let attempt = form.filled("attempt").map(|attempt| format!("dashboard-{attempt}"));
+    let account = viewer.signed_in.account;
+    match desk.management.create(account, draft, attempt).await? {
+        Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
+        Created::New { key, plaintext } => {
+            let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
+            let content = html! {
+                p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
+                (new_key(&plaintext))
+                (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
+                p { a.button data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+            };
+            Ok(page(&viewer, Section::Keys, "API key created", &content))
+        }
+    }
+}
+
+/// The key of a path, if it is one of the account.
+pub(super) async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
+    let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
+    Ok(desk.management.get(viewer.signed_in.account, id).await?)
+}
+
+/// Says what revoking will do, before it is done.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let content = html! {
+        p.lead { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" }
+        ul {
+            li { "Its next request is refused, on every server." }
+            @if key.spend.held == shared::money::NanoUsd::ZERO {
+                li { "No request of it is in flight right now." }
+            } @else {
+                li { "Requests in flight hold " (usd(key.spend.held)) ". Streams are cut within five seconds, "
+                    "whole answers are finished; both are billed for what they used, and the rest comes back." }
+            }
+            li { "This cannot be undone. " (usd(key.spend.used)) " of use stays in the books." }
+        }
+        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+            form.buttons method="post" {
+                (hidden(&viewer))
+                button.danger { "Revoke" }
+                a.button href={ (PATH) "/" (key.id.to_string()) } { "Keep it" }
+            }
+        }
+    };
+    Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
+}
+
+/// Revokes a key.
+pub(super) async fn revoke(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, .. }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    desk.management.revoke(viewer.signed_in.account, key.id).await?;
+    Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
+}
+
+/// Changes a key.
+pub(super) async fn update(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let key = named(&desk, &viewer, &id).await?;
+    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
+        Ok(read) => read,
+        Err(wrong) => {
+            let again = super::key::whole(&desk, &viewer, &key, Some((&form, &wrong))).await?;
+            return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
+        }
+    };
+    let patch = KeyPatch { label: Some(label), limit: Some(limit), expires_at: Some(expires_at) };
+    desk.management.update(viewer.signed_in.account, key.id, patch).await?;
+    Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
+}

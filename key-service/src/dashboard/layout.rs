@@ -1,0 +1,154 @@
+//! The frame of every page: navigation, the account, and who is signed in.
+
+use axum::{
+    extract::State,
+    response::{Html, IntoResponse, Redirect, Response},
+};
+use http::header;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    Desk, HOME,
+    assets::{ICON, SCRIPT, STYLE},
+    browser::Theme,
+    failure::Failure,
+    session::{Act, Viewer},
+    show::usd,
+};
+
+/// A part of the dashboard, as the navigation has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Overview,
+    Keys,
+    ManagementKeys,
+    Activity,
+    Credit,
+    Members,
+    TryIt,
+    /// The member's own sign-in, which the member's name leads to.
+    You,
+}
+
+impl Section {
+    /// The parts that the navigation lists, in its order, with their addresses.
+    const LISTED: [(Self, &'static str, &'static str); 7] = [
+        (Self::Overview, "Overview", HOME),
+        (Self::Keys, "API keys", "/dashboard/keys"),
+        (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
+        (Self::Activity, "Activity", "/dashboard/activity"),
+        (Self::Credit, "Credit", "/dashboard/credit"),
+        (Self::Members, "Members", "/dashboard/members"),
+        (Self::TryIt, "Try it", "/dashboard/try-it"),
+    ];
+}
+
+/// A page for a signed-in member. Its title is the heading as well.
+pub(super) fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
+    let body = html! {
+        a.skip href="#content" { "Skip to the content" }
+        div.frame {
+            header.side {
+                a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
+                p.balance { span { "Credit" } strong { (usd(viewer.funds.credit)) } }
+                nav.main aria-label="Dashboard" {
+                    ul {
+                        @for (listed, name, path) in Section::LISTED {
+                            li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+                        }
+                    }
+                }
+                (signed_in(viewer))
+            }
+            main #content tabindex="-1" {
+                h1 { bdi { (title) } }
+                (content)
+            }
+        }
+    };
+    document(viewer.browser.theme, &format!("{title} · {}", viewer.funds.name), &body)
+}
+
+/// The member's name and rights, the colours, and the way out.
+fn signed_in(viewer: &Viewer) -> Markup {
+    let member = &viewer.signed_in.member;
+    html! {
+        div.me {
+            p {
+                a.name href="/dashboard/you" title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+                span.quiet { (member.role.as_str()) }
+            }
+            form.theme method="post" action="/dashboard/theme" {
+                (hidden(viewer))
+                fieldset {
+                    legend.hidden { "Colours" }
+                    @for theme in Theme::ALL {
+                        button name="theme" value=(theme.as_str()) aria-pressed=(viewer.browser.theme == theme) {
+                            (theme.as_str())
+                        }
+                    }
+                }
+            }
+            form method="post" action="/dashboard/sign-out" {
+                (hidden(viewer))
+                button.link { "Sign out" }
+            }
+        }
+    }
+}
+
+/// The token that every form carries.
+pub(super) fn hidden(viewer: &Viewer) -> Markup {
+    html! { input type="hidden" name="token" value=(viewer.form_token()); }
+}
+
+/// A page without navigation: signing in, and what went wrong.
+pub(super) fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
+    let body = html! {
+        main.bare #content {
+            p.brand { (mark()) span { "Faregate" } }
+            (content)
+        }
+    };
+    document(theme, title, &body)
+}
+
+fn document(theme: Theme, title: &str, body: &Markup) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" data-theme=(theme.as_str()) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="stylesheet" href=(STYLE.path);
+                link rel="icon" type="image/svg+xml" href=(ICON.path);
+                script src=(SCRIPT.path) defer {}
+            }
+            body { (body) }
+        }
+    };
+    Html(markup.into_string()).into_response()
+}
+
+fn mark() -> Markup {
+    html! {
+        svg.mark viewBox="0 0 32 32" aria-hidden="true" {
+            rect width="32" height="32" rx="8" {}
+            path d="M9 8h14v4H13v4h8v4h-8v5H9z" {}
+        }
+    }
+}
+
+/// A problem with a form, above its fields.
+pub(super) fn problem(problem: Option<&str>) -> Markup {
+    html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
+}
+
+/// Notes the colours that the browser is to have.
+pub(super) async fn choose_theme(State(_): State<Desk>, act: Act) -> Result<Response, Failure> {
+    let theme = Theme::parse(act.form.get("theme")).unwrap_or(Theme::System);
+    let cookie = act.viewer.browser.theme_cookie(theme);
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(HOME)).into_response())
+}

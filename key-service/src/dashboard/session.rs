@@ -1,0 +1,86 @@
+//! The member that asks, and the right to change something.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::request::Parts;
+
+use super::{
+    Desk,
+    browser::{Browser, check_form_token, check_origin, form_token},
+    failure::Failure,
+    form::Fields,
+};
+use crate::{
+    management::members::{SignedIn, Token},
+    store::Funds,
+};
+
+/// A signed-in member, who may look at everything of the account.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    /// The member and the session.
+    pub(super) signed_in: SignedIn,
+    /// The account's name and money.
+    pub(super) funds: Funds,
+    /// The browser.
+    pub(super) browser: Browser,
+    token: Token,
+}
+
+impl Viewer {
+    /// The token that this member's forms carry.
+    pub(super) fn form_token(&self) -> String {
+        form_token(&self.token)
+    }
+
+    /// Returns true if the member may change what belongs to the account.
+    pub(super) fn is_owner(&self) -> bool {
+        self.signed_in.member.is_owner()
+    }
+}
+
+impl FromRequestParts<Desk> for Viewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Desk) -> Result<Self, Failure> {
+        let browser = Browser::of(&parts.headers, desk.behind_tls);
+        let token = browser.session.clone().ok_or(Failure::SignedOut)?;
+        let signed_in = desk.management.session(&token).await?.ok_or(Failure::SignedOut)?;
+        let funds = desk.management.funds(signed_in.account).await?.ok_or(Failure::SignedOut)?;
+        Ok(Self { signed_in, funds, browser, token })
+    }
+}
+
+/// A form of ours, sent from a page of ours by a member: enough to change what is the member's own.
+#[derive(Debug)]
+pub(super) struct Act {
+    /// The member.
+    pub(super) viewer: Viewer,
+    /// The form.
+    pub(super) form: Fields,
+}
+
+impl FromRequest<Desk> for Act {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let viewer = Viewer::from_request_parts(&mut parts, desk).await?;
+        check_origin(&parts.headers, &viewer.browser)?;
+        let form = Fields::of_form(&parts.headers, body).await?;
+        check_form_token(&viewer.token, form.get("token"))?;
+        Ok(Self { viewer, form })
+    }
+}
+
+/// The same by an owner: enough to change what belongs to the account.
+#[derive(Debug)]
+pub(super) struct OwnerAct(pub(super) Act);
+
+impl FromRequest<Desk> for OwnerAct {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Failure> {
+        let act = Act::from_request(request, desk).await?;
+        if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::ViewersChangeNothing) }
+    }
+}

@@ -1,0 +1,39 @@
+//! A chat through the public API, with a key that stays in the page.
+
+use axum::{extract::State, response::Response};
+use maud::html;
+
+use super::{
+    Desk,
+    layout::{Section, page},
+    session::Viewer,
+};
+
+/// Shows the chat. The script sends it: no key comes to the dashboard.
+pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
+    let content = html! {
+        p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }
+        p.note.needs-no-script { "This page needs JavaScript. Every other page works without." }
+        form.card.needs-script data-try {
+            div.row {
+                label { "API key" input type="password" name="key" autocomplete="off" required spellcheck="false"; }
+                label { "Model" select name="model" {
+                    @for model in &desk.catalog.models { option value=(model.id) { (model.id) } }
+                } }
+                label { "Temperature" input name="temperature" inputmode="decimal" placeholder="default"; }
+            }
+            div.talk role="log" aria-label="Conversation" aria-live="polite" {}
+            div.stack.wide {
+                label { "Message" textarea name="message" required {} }
+                label { "Image" small { "optional" } input type="file" name="image" accept="image/png,image/jpeg,image/webp,image/gif"; }
+                div.buttons {
+                    button.primary name="send" { "Send" }
+                    button type="button" name="stop" disabled { "Stop" }
+                    button type="button" name="clear" { "Start over" }
+                    span.quiet data-cost aria-live="polite" {}
+                }
+            }
+        }
+    };
+    page(&viewer, Section::TryIt, "Try it", &content)
+}

@@ -1,0 +1,130 @@
+//! The member's own sign-in: a password, and the browsers in which the member is signed in.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use http::StatusCode;
+use maud::{Markup, html};
+use shared::ids::SessionId;
+
+use super::{
+    Desk,
+    failure::{Failure, sentence},
+    layout::{Section, hidden, page, problem},
+    session::{Act, Viewer},
+    show::time,
+};
+use crate::{
+    domain::member::Session,
+    management::{
+        Error,
+        members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
+    },
+};
+
+/// Path of this page.
+const PATH: &str = "/dashboard/you";
+
+/// Shows how the member signs in.
+pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+    whole(&desk, &viewer, None).await
+}
+
+async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Response, Failure> {
+    let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
+    let sessions = desk.management.sessions(account, member).await?;
+    let content = html! {
+        section.card aria-labelledby="password" {
+            h2 #password { "Password" }
+            @if viewer.signed_in.member.password.is_some() {
+                p { "You have a password. A new one ends your other sessions." }
+            } @else {
+                p { "You sign in with links. With a password you need none." }
+            }
+            form.stack method="post" action={ (PATH) "/password" } {
+                (hidden(viewer))
+                (problem(wrong))
+                // For managers of passwords, which keep a name with each.
+                input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
+                label {
+                    "New password"
+                    small { "At least " (MIN_PASSWORD_CHARS) " characters: a few words do." }
+                    input type="password" name="password" required autocomplete="new-password"
+                        minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS);
+                }
+                div { button.primary { "Save" } }
+            }
+        }
+        h2 { "Where you are signed in" }
+        (table(viewer, &sessions))
+    };
+    Ok(page(viewer, Section::You, "Your sign-in", &content))
+}
+
+fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Sessions" {
+            table {
+                thead { tr {
+                    th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" }
+                    th scope="col" { span.hidden { "End" } }
+                } }
+                tbody {
+                    @for session in sessions.iter().rev() {
+                        tr {
+                            th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) } }
+                            td { (time(session.created_at)) }
+                            td { (time(session.seen_at)) }
+                            td.act {
+                                @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
+                                @else {
+                                    form method="post" action={ (PATH) "/sessions/" (session.id.to_string()) "/end" } {
+                                        (hidden(viewer))
+                                        button.danger { "End" }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The name of a browser in its description. Each pretends to be those after it.
+fn browser(agent: &str) -> &str {
+    let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
+    known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {
+        "Edg" => "Edge",
+        "OPR" => "Opera",
+        other => other,
+    })
+}
+
+/// Sets the member's password.
+pub(super) async fn set_password(
+    State(desk): State<Desk>,
+    Act { viewer, form }: Act,
+) -> Result<Response, Failure> {
+    match desk.management.set_password(&viewer.signed_in, form.get("password").into()).await {
+        Ok(()) => Ok(Redirect::to(PATH).into_response()),
+        Err(Error::Refused(refused @ MemberRefused::BadPassword)) => {
+            let again = whole(&desk, &viewer, Some(&sentence(&refused.to_string()))).await?;
+            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Ends a session of the member.
+pub(super) async fn end_session(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    Act { viewer, .. }: Act,
+) -> Result<Response, Failure> {
+    let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
+    desk.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
+    Ok(Redirect::to(PATH).into_response())
+}

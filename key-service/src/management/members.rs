@@ -1,0 +1,360 @@
+//! The people of an account: who may sign in to its dashboard, and how.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use shared::{
+    clock::random_bytes,
+    digest::Digest,
+    ids::{AccountId, MemberId, SessionId},
+    secret::{ExposeSecret, SecretString},
+    text::is_control,
+    time::Timestamp,
+};
+
+use super::{Error, Management, accounts::AccountRefused};
+use crate::{
+    domain::member::{Link, Member, MemberChange, Role, Session},
+    store::Unavailable,
+};
+
+mod password;
+
+pub(super) use password::Passwords;
+pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+
+/// The member of a first run.
+pub const OWNER: &str = "owner";
+
+/// Most characters of a member's name: the longest e-mail address there is.
+pub const MAX_MEMBER_NAME_CHARS: usize = 254;
+
+/// Time within which a sign-in link works.
+pub const LINK_TTL: Duration = Duration::from_mins(15);
+
+/// Time after which an unused session ends: a working day with its breaks, not the night after it.
+const SESSION_IDLE: Duration = Duration::from_hours(10);
+
+/// Time after which a session ends however it is used: a member signs in again each week.
+const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
+
+/// Use of a session that is not noted: a write for each page would serve no one.
+const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
+
+/// Most characters of a browser's description that are kept.
+const MAX_AGENT_CHARS: usize = 200;
+
+/// Time over which attempts to sign in with a password are counted.
+const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
+/// Attempts with one name within that time: people mistype, and 40 guesses an hour find no password.
+const ATTEMPTS_PER_NAME: u64 = 10;
+/// Attempts from one address within that time: an office has one address and many people.
+const ATTEMPTS_PER_ADDRESS: u64 = 60;
+
+/// Reason why a member was not changed, found or signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberRefused {
+    /// The account has no such member.
+    #[error("there is no such member")]
+    NotFound,
+    /// Another member has the name.
+    #[error("there is a member of this name already")]
+    NameTaken,
+    /// The name is empty, too long, or has blanks around it or control characters.
+    #[error("a name has 1 to {MAX_MEMBER_NAME_CHARS} characters, without blanks around them")]
+    BadName,
+    /// Without an owner the account could not be governed from its dashboard any more.
+    #[error("the last owner cannot be removed or made a viewer")]
+    LastOwner,
+    /// Too short or too long.
+    #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
+    BadPassword,
+    /// Unknown name, no password, or another one.
+    #[error("account, name or password is wrong")]
+    WrongPassword,
+    /// The link is unknown, was used, or has expired.
+    #[error("this sign-in link was used or has expired")]
+    LinkGone,
+    /// Too many attempts with this name or from this address.
+    #[error("there were too many attempts; wait a quarter of an hour, or ask for a sign-in link")]
+    TooManyAttempts,
+}
+
+/// A secret that names its account, as it stands in links and cookies: where to look is public, the rest is not.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// The account.
+    pub account: AccountId,
+    secret: [u8; 32],
+}
+
+/// A session with its member.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    /// The account.
+    pub account: AccountId,
+    /// The member.
+    pub member: Member,
+    /// The session.
+    pub session: Session,
+}
+
+/// The attempt of a member to sign in.
+#[derive(Debug)]
+pub struct SignIn<'a> {
+    /// The account's name.
+    pub account: &'a str,
+    /// The member's name.
+    pub name: &'a str,
+    /// The password.
+    pub password: SecretString,
+    /// The address that it comes from.
+    pub address: &'a str,
+    /// The browser, as it describes itself.
+    pub agent: &'a str,
+}
+
+impl Token {
+    /// Bytes of a token: an account's id and 256 random bits.
+    const BYTES: usize = 48;
+
+    fn new(account: AccountId, secret: [u8; 32]) -> Self {
+        Self { account, secret }
+    }
+
+    /// Reads a token as [`Self::reveal`] writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; Self::BYTES] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
+        let (account, secret) = bytes.split_at(16);
+        Some(Self::new(AccountId::from_slice(account)?, secret.try_into().ok()?))
+    }
+
+    /// The token as it stands in a link or a cookie.
+    pub fn reveal(&self) -> SecretString {
+        let bytes = [self.account.as_bytes(), &self.secret[..]].concat();
+        URL_SAFE_NO_PAD.encode(bytes).into()
+    }
+
+    /// The digest under which a token is stored. Its secret has 256 random bits, so that it needs no pepper.
+    pub fn digest(&self, purpose: &str) -> Digest {
+        Digest::of(&[purpose.as_bytes(), &[0], &self.secret].concat())
+    }
+}
+
+/// Purposes of digests of tokens: a link's is of no use as a session's.
+const LINK: &str = "link";
+const SESSION: &str = "session";
+
+impl Management {
+    /// The account's members, oldest first.
+    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        self.store.members(account).await
+    }
+
+    /// The account's member of this name.
+    pub async fn member_named(&self, account: AccountId, name: &str) -> Result<Member, Error<MemberRefused>> {
+        let members = self.store.members(account).await?;
+        let named = members.into_iter().find(|member| member.name == name);
+        named.ok_or(Error::Refused(MemberRefused::NotFound))
+    }
+
+    /// Makes a member, and a link to sign in with.
+    pub async fn invite(
+        &self,
+        account: AccountId,
+        name: &str,
+        role: Role,
+    ) -> Result<(Member, Token), Error<MemberRefused>> {
+        if !is_name(name) {
+            return Err(Error::Refused(MemberRefused::BadName));
+        }
+        let now = self.clock.now();
+        let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let created_at = now.to_whole_seconds();
+        let member = Member { id, name: name.to_owned(), role, password: None, created_at };
+        if !self.store.create_member(account, member.clone()).await? {
+            return Err(Error::Refused(MemberRefused::NameTaken));
+        }
+        let token = self.sign_in_link(account, id).await?;
+        Ok((member, token))
+    }
+
+    /// Makes a link that signs a member in once, within [`LINK_TTL`].
+    pub async fn sign_in_link(&self, account: AccountId, member: MemberId) -> Result<Token, Unavailable> {
+        let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
+        let link = Link { digest: token.digest(LINK), member, expires_at: now.plus(LINK_TTL) };
+        self.store.create_link(account, link, now).await?;
+        Ok(token)
+    }
+
+    /// Gives a member another role.
+    pub async fn change_role(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        role: Role,
+    ) -> Result<(), Error<MemberRefused>> {
+        if role != Role::Owner {
+            self.keep_an_owner(account, id).await?;
+        }
+        let change = MemberChange { role: Some(role), password: None };
+        let found = self.store.update_member(account, id, change).await?;
+        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+    }
+
+    /// Removes a member. Its sessions end at once.
+    pub async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
+        self.keep_an_owner(account, id).await?;
+        let found = self.store.remove_member(account, id).await?;
+        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+    }
+
+    /// Refuses where this member is the only owner. Two owners who remove each other at once leave none: an operator
+    /// invites one again.
+    async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
+        let members = self.store.members(account).await?;
+        let mut owners = members.iter().filter(|member| member.is_owner());
+        match (owners.next(), owners.next()) {
+            (Some(only), None) if only.id == id => Err(Error::Refused(MemberRefused::LastOwner)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Signs a member in with a link, which is used up. The answer is the token of a new session.
+    pub async fn sign_in_with_link(&self, link: &Token, agent: &str) -> Result<Token, Error<MemberRefused>> {
+        let member = self.store.take_link(link.account, link.digest(LINK), self.clock.now()).await?;
+        let member = member.ok_or(Error::Refused(MemberRefused::LinkGone))?;
+        Ok(self.begin_session(link.account, member.id, agent).await?)
+    }
+
+    /// Signs a member in with a password. The answer is the token of a new session.
+    ///
+    /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
+    /// before it is judged, so that attempts at once are counted too.
+    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<Token, Error<MemberRefused>> {
+        let now = self.clock.now();
+        let until = now.plus(ATTEMPTS_WITHIN);
+        let of_name = Digest::of(format!("name\0{}\0{}", attempt.account, attempt.name).as_bytes());
+        let of_address = Digest::of(format!("address\0{}", attempt.address).as_bytes());
+        let from_address = self.store.count_attempt(of_address, now, until).await?;
+        let with_name = self.store.count_attempt(of_name, now, until).await?;
+        if from_address > ATTEMPTS_PER_ADDRESS || with_name > ATTEMPTS_PER_NAME {
+            return Err(Error::Refused(MemberRefused::TooManyAttempts));
+        }
+        let found = self.member_to_sign_in(attempt.account, attempt.name).await?;
+        let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
+        let is_right = self.passwords.verify(attempt.password, hash).await?;
+        let Some((account, member)) = found.filter(|_| is_right) else {
+            return Err(Error::Refused(MemberRefused::WrongPassword));
+        };
+        self.store.forget_attempts(of_name).await?;
+        Ok(self.begin_session(account, member.id, attempt.agent).await?)
+    }
+
+    async fn member_to_sign_in(
+        &self,
+        account: &str,
+        name: &str,
+    ) -> Result<Option<(AccountId, Member)>, Unavailable> {
+        let account = match self.account(account).await {
+            Ok(account) => account,
+            Err(Error::Refused(AccountRefused::NotFound)) => return Ok(None),
+            Err(Error::Refused(other)) => return Err(Unavailable(other.to_string())),
+            Err(Error::Unavailable(unavailable)) => return Err(unavailable),
+        };
+        let members = self.store.members(account).await?;
+        Ok(members.into_iter().find(|member| member.name == name).map(|member| (account, member)))
+    }
+
+    async fn begin_session(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        agent: &str,
+    ) -> Result<Token, Unavailable> {
+        let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
+        let session = Session {
+            digest: token.digest(SESSION),
+            id: SessionId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
+            member,
+            agent: agent.chars().take(MAX_AGENT_CHARS).collect(),
+            created_at: now,
+            seen_at: now,
+            expires_at: now.plus(SESSION_IDLE),
+        };
+        self.store.create_session(account, session).await?;
+        Ok(token)
+    }
+
+    /// The session of a token, if it has not ended.
+    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, Unavailable> {
+        let (now, digest) = (self.clock.now(), token.digest(SESSION));
+        let found = self.store.session(token.account, digest, now).await?;
+        let Some((session, member)) = found else { return Ok(None) };
+        if now >= session.seen_at.plus(SESSION_NOTED_EVERY) {
+            let until = now.plus(SESSION_IDLE).min(session.created_at.plus(SESSION_LIFE));
+            self.store.touch_session(token.account, digest, now, until).await?;
+        }
+        Ok(Some(SignedIn { account: token.account, member, session }))
+    }
+
+    /// The sessions of a member, oldest first.
+    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, Unavailable> {
+        self.store.sessions(account, member, self.clock.now()).await
+    }
+
+    /// Ends a session of a member; again is the same.
+    pub async fn end_session(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        id: SessionId,
+    ) -> Result<(), Unavailable> {
+        let sessions = self.sessions(account, member).await?;
+        match sessions.into_iter().find(|session| session.id == id) {
+            Some(session) => self.store.end_session(account, session.digest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a member a password, and ends all of its other sessions.
+    pub async fn set_password(
+        &self,
+        signed_in: &SignedIn,
+        password: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        let chars = password.expose_secret().chars().count();
+        if !(MIN_PASSWORD_CHARS..=MAX_PASSWORD_CHARS).contains(&chars) {
+            return Err(Error::Refused(MemberRefused::BadPassword));
+        }
+        let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
+        let (account, member) = (signed_in.account, signed_in.member.id);
+        let change = MemberChange { role: None, password: Some(hash) };
+        if !self.store.update_member(account, member, change).await? {
+            return Err(Error::Refused(MemberRefused::NotFound));
+        }
+        for session in self.sessions(account, member).await? {
+            if session.id != signed_in.session.id {
+                self.store.end_session(account, session.digest).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A token for a browser before its member signs in. It is stored nowhere.
+    pub fn visit(&self) -> Token {
+        let no_account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
+        Token::new(no_account, random_bytes(&*self.clock))
+    }
+
+    /// The time, as sessions and keys see it.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// A name that a line of a listing can show.
+fn is_name(name: &str) -> bool {
+    let count = name.chars().count();
+    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_control)
+}

@@ -1,0 +1,128 @@
+//! Passwords as Argon2id hashes, in the PHC string format.
+
+use std::{sync::Arc, time::Duration};
+
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use shared::secret::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use crate::{domain::member::PasswordHash, store::Unavailable};
+
+/// Fewest characters of a password, as NIST SP 800-63B-4 asks where it is the only factor.
+pub const MIN_PASSWORD_CHARS: usize = 15;
+/// Most characters of a password; a phrase fits many times over.
+pub const MAX_PASSWORD_CHARS: usize = 256;
+
+/// Parameters of Argon2id as OWASP advises: 19 MiB, two passes, one lane.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+
+/// Bytes of a salt and of a hash.
+const SALT: usize = 16;
+const HASH: usize = 32;
+
+/// Hashes calculated at once, each with a core and 19 MiB to itself; further ones wait.
+const HASHES_AT_ONCE: usize = 2;
+/// Longest wait for a turn: each takes some 50 ms.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Calculates hashes, a few at a time.
+pub(in crate::management) struct Passwords {
+    turns: Arc<Semaphore>,
+}
+
+impl Passwords {
+    pub(in crate::management) fn new() -> Self {
+        Self { turns: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
+    }
+
+    /// The hash of a new password.
+    pub(super) async fn hash(
+        &self,
+        password: SecretString,
+        salt: [u8; SALT],
+    ) -> Result<PasswordHash, Unavailable> {
+        let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH)).map_err(unfit)?;
+        let hash = self.calculate(password, salt.to_vec(), params).await?;
+        let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
+        Ok(PasswordHash(format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}")))
+    }
+
+    /// Returns true if the password is the one of this hash. Without a hash the same work is done, and none is.
+    pub(super) async fn verify(
+        &self,
+        password: SecretString,
+        hash: Option<PasswordHash>,
+    ) -> Result<bool, Unavailable> {
+        let Some(hash) = hash else {
+            self.hash(password, [0; SALT]).await?;
+            return Ok(false);
+        };
+        let (params, salt, expected) =
+            parse(&hash.0).ok_or_else(|| Unavailable("the hash of a password is damaged".into()))?;
+        let found = self.calculate(password, salt, params).await?;
+        Ok(found.ct_eq(&expected).into())
+    }
+
+    async fn calculate(
+        &self,
+        password: SecretString,
+        salt: Vec<u8>,
+        params: Params,
+    ) -> Result<Vec<u8>, Unavailable> {
+        let turn = timeout(WAIT, self.turns.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| Unavailable("too many passwords are checked at once".into()))?;
+        let calculated = spawn_blocking(move || {
+            let _turn = turn;
+            let mut hash = vec![0; HASH];
+            let mut memory = vec![Block::default(); params.block_count()];
+            let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            let password = password.expose_secret().as_bytes();
+            argon2.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory)?;
+            Ok::<_, argon2::Error>(hash)
+        });
+        let hash = calculated.await.map_err(|e| Unavailable(e.to_string()))?;
+        hash.map_err(unfit)
+    }
+}
+
+fn unfit(error: argon2::Error) -> Unavailable {
+    Unavailable(format!("a password cannot be hashed: {error}"))
+}
+
+/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, whatever its parameters were.
+fn parse(text: &str) -> Option<(Params, Vec<u8>, Vec<u8>)> {
+    let rest = text.strip_prefix("$argon2id$v=19$m=")?;
+    let (memory, rest) = rest.split_once(",t=")?;
+    let (passes, rest) = rest.split_once(",p=")?;
+    let (lanes, rest) = rest.split_once('$')?;
+    let (salt, hash) = rest.split_once('$')?;
+    let params = Params::new(memory.parse().ok()?, passes.parse().ok()?, lanes.parse().ok()?, Some(HASH));
+    Some((params.ok()?, STANDARD_NO_PAD.decode(salt).ok()?, STANDARD_NO_PAD.decode(hash).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_is_known_again_and_no_other() {
+        let passwords = Passwords::new();
+        let hash = passwords.hash("correct horse battery".into(), [7; SALT]).await.unwrap();
+        assert!(hash.0.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.0);
+        assert!(passwords.verify("correct horse battery".into(), Some(hash.clone())).await.unwrap());
+        assert!(!passwords.verify("correct horse batterY".into(), Some(hash)).await.unwrap());
+        assert!(!passwords.verify("correct horse battery".into(), None).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_damaged_hash_is_no_password() {
+        for damaged in ["", "$argon2id$v=19$m=1,t=2,p=1$AAAA$AAAA", "$2b$x"] {
+            let hash = Some(PasswordHash(damaged.into()));
+            assert!(Passwords::new().verify("any".into(), hash).await.is_err(), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Members in memory.
+
+use async_trait::async_trait;
+use shared::{
+    digest::Digest,
+    ids::{AccountId, MemberId},
+    time::Timestamp,
+};
+
+use super::Memory;
+use crate::{
+    domain::member::{Link, Member, MemberChange, Session},
+    store::{Members, Unavailable},
+};
+
+#[async_trait]
+impl Members for Memory {
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+        let mut books = self.books()?;
+        let book = books.account(account)?;
+        if let Some(named) = book.members.values().find(|other| other.name == member.name) {
+            return Ok(named.id == member.id);
+        }
+        book.members.insert(member.id, member);
+        Ok(true)
+    }
+
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        let books = self.books()?;
+        let members = books.accounts.get(&account).map(|book| book.members.values().cloned().collect());
+        Ok(members.unwrap_or_default())
+    }
+
+    async fn update_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        change: MemberChange,
+    ) -> Result<bool, Unavailable> {
+        let mut books = self.books()?;
+        let found = books.accounts.get_mut(&account).and_then(|book| book.members.get_mut(&id));
+        Ok(found.map(|member| *member = member.clone().changed(change)).is_some())
+    }
+
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(false) };
+        book.links.retain(|_, link| link.member != id);
+        book.sessions.retain(|_, session| session.member != id);
+        Ok(book.members.remove(&id).is_some())
+    }
+
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+        let mut books = self.books()?;
+        let book = books.account(account)?;
+        book.links.retain(|_, link| link.expires_at > now);
+        book.links.insert(link.digest, link);
+        Ok(())
+    }
+
+    async fn take_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<Member>, Unavailable> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
+        let link = book.links.remove(&digest).filter(|link| link.expires_at > now);
+        Ok(link.and_then(|link| book.members.get(&link.member)).cloned())
+    }
+
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+        let mut books = self.books()?;
+        let book = books.account(account)?;
+        book.sessions.retain(|_, other| other.expires_at > session.created_at);
+        book.sessions.insert(session.digest, session);
+        Ok(())
+    }
+
+    async fn session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Member)>, Unavailable> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
+        let session = book.sessions.get(&digest).filter(|session| session.expires_at > now);
+        Ok(session.and_then(|session| Some((session.clone(), book.members.get(&session.member)?.clone()))))
+    }
+
+    async fn touch_session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), Unavailable> {
+        let mut books = self.books()?;
+        let session = books.accounts.get_mut(&account).and_then(|book| book.sessions.get_mut(&digest));
+        if let Some(session) = session {
+            (session.seen_at, session.expires_at) = (seen_at, expires_at);
+        }
+        Ok(())
+    }
+
+    async fn sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<Session>, Unavailable> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let is_live = |session: &&Session| session.member == member && session.expires_at > now;
+        let mut sessions: Vec<Session> = book.sessions.values().filter(is_live).cloned().collect();
+        sessions.sort_by_key(|session| session.id);
+        Ok(sessions)
+    }
+
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+        if let Some(book) = self.books()?.accounts.get_mut(&account) {
+            book.sessions.remove(&digest);
+        }
+        Ok(())
+    }
+
+    async fn count_attempt(
+        &self,
+        name: Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<u64, Unavailable> {
+        let mut books = self.books()?;
+        books.attempts.retain(|_, (_, until)| *until > now);
+        let (count, _) = books.attempts.entry(name).or_insert((0, until));
+        *count += 1;
+        Ok(*count)
+    }
+
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+        self.books()?.attempts.remove(&name);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Members, their sign-in links and sessions, and attempts to sign in.
+//!
+//! Links and sessions lie in the slot of their account and expire by themselves. A removed member takes neither along:
+//! both are read together with their member, and without one they are worth nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use redis::{RedisResult, cmd};
+use shared::{
+    digest::Digest,
+    ids::{AccountId, MemberId},
+    time::Timestamp,
+};
+
+use super::{
+    Redis,
+    records::{self, Fields, damaged},
+    script::Arguments,
+};
+use crate::domain::member::{Link, Member, MemberChange, PasswordHash, Session};
+
+/// Life of a member's list of sessions since the last one was added: longer than any session may live.
+const SESSION_LIST_LIFE: Duration = Duration::from_hours(31 * 24);
+
+impl Redis {
+    /// `None` where there is no such account.
+    pub(super) async fn make_member(&self, account: AccountId, member: &Member) -> RedisResult<Option<bool>> {
+        let mut arguments = Arguments::keys([
+            self.key_space.account(account),
+            self.key_space.members(account),
+            self.key_space.member_names(account),
+            self.key_space.member(account, member.id),
+        ]);
+        arguments.value(member.id.to_string());
+        arguments.value(member.name.as_str());
+        records::write_member(&mut arguments, member);
+        let made: Option<bool> = self.client.run(&self.scripts.create_member, &arguments).await?;
+        if made == Some(true) {
+            self.confirm_account(account).await?;
+        }
+        Ok(made)
+    }
+
+    /// There are a handful per account.
+    pub(super) async fn read_members(&self, account: AccountId) -> RedisResult<Vec<Member>> {
+        let list = self.key_space.members(account);
+        let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
+        let mut members = Vec::with_capacity(ids.len());
+        for id in ids {
+            let id = id.parse().map_err(|_| damaged("a member's id"))?;
+            members.extend(self.read_member(account, id).await?);
+        }
+        Ok(members)
+    }
+
+    async fn read_member(&self, account: AccountId, id: MemberId) -> RedisResult<Option<Member>> {
+        let fields: Fields = self.client.ask(cmd("HGETALL").arg(self.key_space.member(account, id))).await?;
+        records::read_member(id, &fields)
+    }
+
+    pub(super) async fn change_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        MemberChange { role, password }: &MemberChange,
+    ) -> RedisResult<bool> {
+        let mut arguments = Arguments::keys([self.key_space.member(account, id)]);
+        if let Some(role) = role {
+            arguments = arguments.with("role").with(role.as_str());
+        }
+        if let Some(PasswordHash(hash)) = password {
+            arguments = arguments.with("password").with(hash.as_str());
+        }
+        let found: bool = self.client.run(&self.scripts.update_member, &arguments).await?;
+        self.confirm_account(account).await?;
+        Ok(found)
+    }
+
+    pub(super) async fn drop_member(&self, account: AccountId, id: MemberId) -> RedisResult<bool> {
+        let arguments = Arguments::keys([
+            self.key_space.members(account),
+            self.key_space.member_names(account),
+            self.key_space.member(account, id),
+        ]);
+        let found: bool =
+            self.client.run(&self.scripts.remove_member, &arguments.with(id.to_string())).await?;
+        self.confirm_account(account).await?;
+        Ok(found)
+    }
+
+    pub(super) async fn put_link(&self, account: AccountId, link: &Link, now: Timestamp) -> RedisResult<()> {
+        let Link { digest, member, expires_at } = link;
+        let mut put = cmd("SET");
+        put.arg(self.key_space.link(account, digest)).arg(format!("{member} {}", expires_at.millis()));
+        put.arg("PX").arg(lives(now, *expires_at));
+        self.client.ask(&put).await
+    }
+
+    pub(super) async fn use_link(
+        &self,
+        account: AccountId,
+        digest: &Digest,
+        now: Timestamp,
+    ) -> RedisResult<Option<Member>> {
+        let taken: Option<String> =
+            self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, digest))).await?;
+        let Some(taken) = taken else { return Ok(None) };
+        // A link that came back with a Redis that lost its end would work twice.
+        self.confirm_account(account).await?;
+        let parsed = taken.split_once(' ').and_then(|(id, at)| Some((id.parse().ok()?, at.parse().ok()?)));
+        let (member, expires_at): (MemberId, i64) = parsed.ok_or_else(|| damaged("a sign-in link"))?;
+        if expires_at <= now.millis() {
+            return Ok(None);
+        }
+        self.read_member(account, member).await
+    }
+
+    pub(super) async fn put_session(&self, account: AccountId, session: &Session) -> RedisResult<()> {
+        let mut arguments = Arguments::keys([
+            self.key_space.session(account, &session.digest),
+            self.key_space.sessions(account, session.member),
+        ])
+        .with(session.digest.as_bytes().to_vec())
+        .with(session.id.to_string())
+        .with(lives(session.created_at, session.expires_at).to_string())
+        .with(SESSION_LIST_LIFE.as_millis().to_string());
+        records::write_session(&mut arguments, session);
+        self.client.run(&self.scripts.create_session, &arguments).await
+    }
+
+    pub(super) async fn read_session(
+        &self,
+        account: AccountId,
+        digest: &Digest,
+        now: Timestamp,
+    ) -> RedisResult<Option<(Session, Member)>> {
+        let Some(session) = self.live_session(account, digest, now).await? else { return Ok(None) };
+        let member = self.read_member(account, session.member).await?;
+        Ok(member.map(|member| (session, member)))
+    }
+
+    async fn live_session(
+        &self,
+        account: AccountId,
+        digest: &Digest,
+        now: Timestamp,
+    ) -> RedisResult<Option<Session>> {
+        let fields: Fields =
+            self.client.ask(cmd("HGETALL").arg(self.key_space.session(account, digest))).await?;
+        Ok(records::read_session(*digest, &fields)?.filter(|session| session.expires_at > now))
+    }
+
+    pub(super) async fn see_session(
+        &self,
+        account: AccountId,
+        digest: &Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> RedisResult<()> {
+        let arguments = Arguments::keys([self.key_space.session(account, digest)])
+            .with(seen_at.millis().to_string())
+            .with(expires_at.millis().to_string())
+            .with(lives(seen_at, expires_at).to_string());
+        self.client.run(&self.scripts.touch_session, &arguments).await
+    }
+
+    pub(super) async fn read_sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> RedisResult<Vec<Session>> {
+        let list = self.key_space.sessions(account, member);
+        let listed: HashMap<String, Vec<u8>> = self.client.ask(cmd("HGETALL").arg(&list)).await?;
+        let mut sessions = Vec::new();
+        for (id, digest) in listed {
+            let digest = <[u8; 32]>::try_from(digest).map_err(|_| damaged("a list of sessions"))?;
+            match self.live_session(account, &Digest::from_bytes(digest), now).await? {
+                Some(session) => sessions.push(session),
+                None => self.client.ask(cmd("HDEL").arg(&list).arg(id)).await?,
+            }
+        }
+        sessions.sort_by_key(|session| session.id);
+        Ok(sessions)
+    }
+
+    pub(super) async fn drop_session(&self, account: AccountId, digest: &Digest) -> RedisResult<()> {
+        self.client.ask::<()>(cmd("DEL").arg(self.key_space.session(account, digest))).await?;
+        self.confirm_account(account).await
+    }
+
+    pub(super) async fn add_attempt(
+        &self,
+        name: &Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> RedisResult<u64> {
+        let arguments = Arguments::keys([self.key_space.attempts(name)]);
+        self.client.run(&self.scripts.count_attempt, &arguments.with(lives(now, until).to_string())).await
+    }
+
+    pub(super) async fn drop_attempts(&self, name: &Digest) -> RedisResult<()> {
+        self.client.ask(cmd("DEL").arg(self.key_space.attempts(name))).await
+    }
+}
+
+/// Milliseconds from one time to the other, at least one.
+fn lives(from: Timestamp, to: Timestamp) -> i64 {
+    to.millis().saturating_sub(from.millis()).max(1)
+}

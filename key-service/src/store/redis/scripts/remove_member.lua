@@ -1,0 +1,10 @@
+-- Removes a member. Its links and sessions find no member from then on. Answers whether there was one.
+--
+-- KEYS  the account's list of members, their names, the member
+-- ARGV  the member's id
+local name = redis.call('HGET', KEYS[3], 'name')
+if not name then return 0 end
+redis.call('DEL', KEYS[3])
+redis.call('ZREM', KEYS[1], ARGV[1])
+if redis.call('HGET', KEYS[2], name) == ARGV[1] then redis.call('HDEL', KEYS[2], name) end
+return 1

@@ -1,0 +1,162 @@
+//! Members, their sign-in links and sessions, and attempts to sign in.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use shared::{
+    ids::{AccountId, MemberId, SessionId},
+    time::Timestamp,
+};
+use tokio::time::sleep;
+
+use super::{Subject, after, digest, open_account};
+use crate::{
+    domain::{
+        ledger::histories::{START, account},
+        member::{Link, Member, MemberChange, PasswordHash, Role, Session},
+    },
+    store::Store,
+};
+
+fn member(n: u8) -> Member {
+    Member {
+        id: MemberId::new(START, [n; 10]),
+        name: format!("Member {n} ünïcode"),
+        role: Role::Viewer,
+        password: None,
+        created_at: after(n.into()),
+    }
+}
+
+async fn add(store: &dyn Store, account: AccountId, n: u8) -> Member {
+    assert!(store.create_member(account, member(n)).await.unwrap());
+    member(n)
+}
+
+fn link(n: u8, of: MemberId, expires_at: Timestamp) -> Link {
+    Link { digest: digest(&format!("link {n}")), member: of, expires_at }
+}
+
+fn session(n: u8, of: MemberId) -> Session {
+    Session {
+        digest: digest(&format!("session {n}")),
+        id: SessionId::new(START, [n; 10]),
+        member: of,
+        agent: "Firefox".into(),
+        created_at: START,
+        seen_at: START,
+        expires_at: after(100),
+    }
+}
+
+pub(super) async fn members_are_listed_oldest_first_each_in_its_account(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    for (account, n) in [(mine, 3), (theirs, 2), (mine, 1)] {
+        add(&**store, account, n).await;
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    // A caller that lost the answer asks again.
+    assert!(store.create_member(mine, member(3)).await.unwrap());
+    assert_eq!(store.members(mine).await.unwrap(), [member(1), member(3)]);
+    assert_eq!(store.members(account(9)).await.unwrap(), []);
+    // A name is taken in its own account alone.
+    let namesake = Member { name: member(1).name, ..member(8) };
+    assert!(!store.create_member(mine, namesake.clone()).await.unwrap());
+    assert!(store.create_member(theirs, namesake).await.unwrap());
+    store.create_member(account(9), member(1)).await.unwrap_err();
+}
+
+pub(super) async fn a_change_of_a_member_changes_what_it_names(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let one = add(&**store, mine, 1).await;
+    let owner = MemberChange { role: Some(Role::Owner), password: None };
+    let secret = MemberChange { role: None, password: Some(PasswordHash("$argon2id$x".into())) };
+    assert!(store.update_member(mine, one.id, owner.clone()).await.unwrap());
+    assert!(store.update_member(mine, one.id, secret.clone()).await.unwrap());
+    assert!(store.update_member(mine, one.id, MemberChange::default()).await.unwrap());
+    assert!(!store.update_member(theirs, one.id, owner.clone()).await.unwrap());
+    subject.interrupt().await;
+    assert_eq!(subject.store().members(mine).await.unwrap(), [one.changed(owner).changed(secret)]);
+}
+
+pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    let (gone, stays) = (add(&**store, mine, 1).await, add(&**store, mine, 2).await);
+    for (n, of) in [(1, gone.id), (2, stays.id)] {
+        store.create_link(mine, link(n, of, after(50)), START).await.unwrap();
+        store.create_session(mine, session(n, of)).await.unwrap();
+    }
+    assert!(store.remove_member(mine, gone.id).await.unwrap());
+    assert!(!store.remove_member(mine, gone.id).await.unwrap());
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.members(mine).await.unwrap(), std::slice::from_ref(&stays));
+    assert_eq!(store.take_link(mine, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.session(mine, digest("session 1"), START).await.unwrap(), None);
+    assert!(!store.update_member(mine, gone.id, MemberChange::default()).await.unwrap());
+    assert!(store.session(mine, digest("session 2"), START).await.unwrap().is_some());
+    // The name is free again, and its new owner has none of the sessions.
+    assert!(store.create_member(mine, Member { name: gone.name, ..member(7) }).await.unwrap());
+    assert_eq!(store.sessions(mine, member(7).id, START).await.unwrap(), []);
+}
+
+pub(super) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let one = add(&**store, mine, 1).await;
+    store.create_link(mine, link(1, one.id, after(10)), START).await.unwrap();
+    store.create_link(mine, link(2, one.id, after(20)), START).await.unwrap();
+    assert_eq!(store.take_link(theirs, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.take_link(mine, digest("link 2"), after(20)).await.unwrap(), None, "expired");
+    subject.interrupt().await;
+    let store = subject.store();
+    let attempts = (0..8).map(|_| store.take_link(mine, digest("link 1"), after(9)));
+    let taken: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
+    assert_eq!(taken, [one], "of many at once, one");
+    assert_eq!(store.take_link(mine, digest("link 1"), after(9)).await.unwrap(), None);
+}
+
+pub(super) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let one = add(&**store, mine, 1).await;
+    for n in [2, 1, 3] {
+        store.create_session(mine, session(n, one.id)).await.unwrap();
+    }
+    let of = |n: u8| session(n, one.id);
+    assert_eq!(store.session(theirs, of(1).digest, START).await.unwrap(), None);
+    assert_eq!(store.sessions(mine, one.id, START).await.unwrap(), [of(1), of(2), of(3)]);
+    store.touch_session(mine, of(1).digest, after(60), after(160)).await.unwrap();
+    store.end_session(mine, of(2).digest).await.unwrap();
+    store.end_session(mine, of(2).digest).await.unwrap();
+    store.touch_session(mine, of(2).digest, after(60), after(160)).await.unwrap();
+    let touched = Session { seen_at: after(60), expires_at: after(160), ..of(1) };
+    assert_eq!(
+        store.session(mine, of(1).digest, after(159)).await.unwrap(),
+        Some((touched.clone(), one.clone()))
+    );
+    assert_eq!(store.session(mine, of(1).digest, after(160)).await.unwrap(), None);
+    assert_eq!(store.session(mine, of(2).digest, START).await.unwrap(), None, "it has ended");
+    assert_eq!(store.session(mine, of(3).digest, after(100)).await.unwrap(), None, "it has expired");
+    assert_eq!(store.sessions(mine, one.id, after(120)).await.unwrap(), [touched]);
+}
+
+pub(super) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mallory, alice) = (digest("mallory"), digest("alice"));
+    let soon = START.plus(Duration::from_millis(400));
+    let counts = (0..5).map(|_| store.count_attempt(mallory, START, after(1000)));
+    let mut counts: Vec<u64> = join_all(counts).await.into_iter().map(Result::unwrap).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 2, 3, 4, 5]);
+    assert_eq!(store.count_attempt(alice, START, soon).await.unwrap(), 1);
+    store.forget_attempts(mallory).await.unwrap();
+    assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 1);
+    // A store may go by its own time.
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(store.count_attempt(alice, soon, after(1000)).await.unwrap(), 1, "forgotten by then");
+}

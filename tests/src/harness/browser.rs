@@ -1,0 +1,109 @@
+//! A browser without scripts: keeps cookies, follows redirects, and sends the forms of pages.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::Full;
+
+use super::client::{Answer, Http};
+
+/// A browser at one installation.
+#[derive(Clone)]
+pub struct Browser {
+    http: Http,
+    base: String,
+    /// The cookies that it keeps.
+    pub cookies: BTreeMap<String, String>,
+    /// The origin that it says its forms come from.
+    pub origin: String,
+    /// The form token of the page that it last saw.
+    pub token: String,
+    /// More headers of its requests.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl Browser {
+    /// A new one, without cookies, at this base address.
+    pub fn at(base: &str) -> Self {
+        Self {
+            http: Http::new(),
+            base: base.to_owned(),
+            cookies: BTreeMap::new(),
+            origin: base.to_owned(),
+            token: String::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Opens a sign-in link, whatever host it names, and confirms it. Answers what came of it.
+    pub async fn sign_in(&mut self, link: &str) -> Answer {
+        let (_, token) = link.trim().split_once("?link=").expect("a sign-in link");
+        self.get(&format!("/dashboard/sign-in?link={token}")).await;
+        self.post("/dashboard/sign-in/link", &[("link", token)]).await
+    }
+
+    /// Opens a page, without following a redirect.
+    pub async fn get(&mut self, path: &str) -> Answer {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// Sends a form with the token of the last page, without following a redirect.
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(fields).append_pair("token", &self.token);
+        self.send(Method::POST, path, Some(form.finish())).await
+    }
+
+    /// Returns true if it is signed in.
+    pub async fn is_signed_in(&mut self) -> bool {
+        match self.get("/dashboard/management-keys").await.status {
+            200 => true,
+            303 => false,
+            other => panic!("a page answers {other}"),
+        }
+    }
+
+    async fn send(&mut self, method: Method, path: &str, form: Option<String>) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let cookies: Vec<String> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        request = request.header(header::COOKIE, cookies.join("; "));
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        if form.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+            if !self.origin.is_empty() {
+                request = request.header(header::ORIGIN, &self.origin);
+            }
+        }
+        let body = Full::new(Bytes::from(form.unwrap_or_default()));
+        let answer = self.http.send(request.body(body).unwrap()).await;
+        for cookie in answer.headers.get_all(header::SET_COOKIE) {
+            self.keep(cookie.to_str().unwrap());
+        }
+        if let Some(token) = attribute(&answer, "name=\"token\" value=\"") {
+            self.token = token;
+        }
+        answer
+    }
+
+    fn keep(&mut self, cookie: &str) {
+        let (pair, attributes) = cookie.split_once(';').unwrap();
+        let (name, value) = pair.split_once('=').unwrap();
+        assert!(attributes.contains("HttpOnly") && attributes.contains("SameSite=Lax"), "{cookie}");
+        if attributes.contains("Max-Age=0") {
+            self.cookies.remove(name);
+        } else {
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+    }
+}
+
+/// What follows a beginning on a page, up to the next quotation mark.
+pub fn attribute(page: &Answer, beginning: &str) -> Option<String> {
+    let text = std::str::from_utf8(&page.body).ok()?;
+    let (_, rest) = text.split_once(beginning)?;
+    rest.split('"').next().map(str::to_owned)
+}

@@ -1,0 +1,84 @@
+//! The dashboard, through the gateway's address as browsers reach it.
+
+mod attacks;
+mod management_keys;
+mod pages;
+
+use tests::harness::{Account, Browser, Deployment, Options, Stack};
+
+/// A browser in which this member is signed in. Members are made as they are needed; `owner` is an owner.
+async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
+    let link = if name == "owner" {
+        stack.cli(&["sign-in-link", "--account", &account.name])
+    } else {
+        stack.cli(&["members", "invite", "--account", &account.name, "--name", name, "--role", "viewer"])
+    };
+    let mut browser = Browser::at(&stack.url(""));
+    let answer = browser.sign_in(&link).await;
+    assert_eq!((answer.status, answer.header("location")), (303, "/dashboard"), "{answer}");
+    assert!(browser.is_signed_in().await);
+    browser
+}
+
+/// Two gateways and two key-services: what one has made, the other has to know.
+async fn replicas() -> Stack {
+    Stack::with(Options { deployment: Deployment::services(1, 2), ..Options::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_first_run_prints_a_link_that_signs_the_owner_in() {
+    let stack = Stack::start().await;
+    let printed = stack.server().stdout();
+    let link = printed.lines().find(|line| line.contains("?link=")).unwrap();
+    let mut browser = Browser::at(&stack.url(""));
+    assert_eq!(browser.get("/dashboard").await.header("location"), "/dashboard/sign-in");
+    assert_eq!(browser.sign_in(link).await.status, 303);
+    let page = browser.get("/dashboard/management-keys").await;
+    assert!(page.text().contains("$10.00") && page.text().contains("owner"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_session_holds_on_every_replica_and_through_a_restart() {
+    let stack = replicas().await;
+    let mut browser = signed_in(&stack, &stack.account, "owner").await;
+    for _ in 0..4 {
+        assert!(browser.is_signed_in().await);
+    }
+    stack.key_services[0].restart().await;
+    stack.key_services[1].restart().await;
+    assert!(browser.is_signed_in().await);
+    assert_eq!(browser.post("/dashboard/sign-out", &[]).await.status, 303);
+    for _ in 0..4 {
+        assert!(!browser.is_signed_in().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn pages_carry_the_headers_of_a_careful_site_and_assets_are_kept() {
+    let stack = Stack::start().await;
+    let mut browser = signed_in(&stack, &stack.account, "owner").await;
+    let page = browser.get("/dashboard/management-keys").await;
+    let policy = page.header("content-security-policy");
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("referrer-policy", "same-origin"),
+        ("x-content-type-options", "nosniff"),
+        ("content-type", "text/html; charset=utf-8"),
+    ] {
+        assert_eq!(page.header(name), value);
+    }
+    page.assert_request_id();
+    for beginning in ["rel=\"stylesheet\" href=\"", "script src=\""] {
+        let path = tests::harness::attribute(&page, beginning).unwrap();
+        let asset = Browser::at(&stack.url("")).get(&path).await;
+        assert_eq!(
+            (asset.status, asset.header("cache-control")),
+            (200, "public, max-age=31536000, immutable")
+        );
+    }
+    assert!(!page.text().contains(" style=") && !page.text().contains(" onclick"), "nothing is inline");
+    assert_eq!(browser.get("/dashboard/nothing").await.status, 404);
+    assert_eq!(browser.get("/dashboard/assets/dashboard-0.css").await.status, 404);
+}

@@ -1,0 +1,63 @@
+//! Management keys: named, created, shown once, revoked.
+
+use http::Method;
+use tests::harness::{Stack, attribute};
+
+use super::signed_in;
+
+const PATH: &str = "/dashboard/management-keys";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_management_key_is_named_created_shown_once_and_revoked() {
+    let stack = Stack::start().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let nameless = owner.post(PATH, &[("name", "  ")]).await;
+    assert_eq!(nameless.status, 422, "{nameless}");
+    let made = owner.post(PATH, &[("name", "Deployment")]).await;
+    assert_eq!(made.status, 200, "{made}");
+    let (_, rest) = made.text().split_once("aria-label=\"Your new key\" data-copy>").unwrap();
+    let plaintext = rest.split('<').next().unwrap().to_owned();
+    assert!(plaintext.starts_with("fg_mgmt_"), "{plaintext}");
+
+    let list = async |secret: &str| {
+        stack.http.send_as(secret, Method::GET, &stack.url("/v1/management/keys"), None).await
+    };
+    assert_eq!(list(&plaintext).await.status, 200);
+    let page = owner.get(PATH).await;
+    assert!(page.text().contains("Deployment") && !page.text().contains(&plaintext), "shown once");
+
+    // The newest stands first.
+    let revoke = attribute(&page, "class=\"button danger\" href=\"").unwrap();
+    let confirm = owner.get(&revoke).await;
+    assert!(confirm.text().contains("Deployment"), "{confirm}");
+    assert_eq!(list(&plaintext).await.status, 200, "looking revokes nothing");
+    assert_eq!(owner.post(&revoke, &[]).await.status, 303);
+    list(&plaintext).await.assert_error(401, "invalid_management_key");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_viewer_sees_management_keys_and_changes_none() {
+    let stack = Stack::start().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let revoke = attribute(&owner.get(PATH).await, "class=\"button danger\" href=\"").unwrap();
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let page = viewer.get(PATH).await;
+    assert!(page.text().contains("first run") && !page.text().contains("Create management key"), "{page}");
+    assert_eq!(viewer.post(PATH, &[("name", "mine")]).await.status, 403);
+    assert_eq!(viewer.get(&revoke).await.status, 200);
+    assert_eq!(viewer.post(&revoke, &[]).await.status, 403);
+    assert!(!owner.get(PATH).await.text().contains("badge revoked"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn another_accounts_management_key_is_out_of_reach() {
+    let stack = Stack::start().await;
+    let other = stack.open_account("other", tests::harness::usd("1"));
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let revoke = attribute(&owner.get(PATH).await, "class=\"button danger\" href=\"").unwrap();
+    let mut stranger = signed_in(&stack, &other, "owner").await;
+    assert!(!stranger.get(PATH).await.text().contains("first run"));
+    assert_eq!(stranger.get(&revoke).await.status, 404);
+    assert_eq!(stranger.post(&revoke, &[]).await.status, 404);
+    assert!(!owner.get(PATH).await.text().contains("badge revoked"));
+}

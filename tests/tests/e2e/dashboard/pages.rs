@@ -1,0 +1,323 @@
+//! What owners and viewers see and do on each page, and what strangers do not.
+
+use http::Method;
+use serde_json::json;
+use tests::{
+    harness::{Account, Answer, ApiKey, Browser, Options, Stack, attribute, usd},
+    upstream::Script,
+};
+
+use super::{replicas, signed_in};
+
+/// Every page without an id in its address.
+const PAGES: [&str; 9] = [
+    "/dashboard",
+    "/dashboard/keys",
+    "/dashboard/keys/new",
+    "/dashboard/management-keys",
+    "/dashboard/activity",
+    "/dashboard/credit",
+    "/dashboard/members",
+    "/dashboard/try-it",
+    "/dashboard/you",
+];
+
+/// Labels that would do something where they are not taken for text.
+const HOSTILE: [&str; 4] = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "=cmd|' /C calc'!A0",
+    "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀",
+];
+
+/// The plaintext that a page shows once.
+fn new_key(page: &Answer) -> String {
+    let (_, rest) = page.text().split_once("aria-label=\"Your new key\" data-copy>").unwrap();
+    rest.split('<').next().unwrap().to_owned()
+}
+
+/// The form's own name for this attempt.
+fn attempt(page: &Answer) -> String {
+    attribute(page, "name=\"attempt\" value=\"").unwrap()
+}
+
+async fn spend(stack: &Stack, key: &ApiKey) {
+    let answer = stack.call(key, Script::tokens(100, 50)).send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_is_created_shown_once_edited_and_revoked() {
+    let stack = replicas().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let form = owner.get("/dashboard/keys/new").await;
+    let attempt = attempt(&form);
+    for (wrong, value) in
+        [("limit", "-1"), ("limit", "a dollar"), ("limit", "1e300"), ("expires_at", "tomorrow")]
+    {
+        let refused = owner.post("/dashboard/keys", &[("label", "Customer A"), (wrong, value)]).await;
+        assert_eq!(refused.status, 422, "{refused}");
+        assert!(refused.text().contains("Customer A"), "what was entered stays: {refused}");
+    }
+    let fields = [("label", "Customer A"), ("limit", "0.30"), ("attempt", attempt.as_str())];
+    let made = owner.post("/dashboard/keys", &fields).await;
+    let plaintext = new_key(&made);
+    assert!(plaintext.starts_with("fg_api_") && made.text().contains("/v1/chat/completions"), "{made}");
+    let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
+    assert_eq!(models.status, 200);
+    // The same form again makes no second key.
+    let again = owner.post("/dashboard/keys", &fields).await;
+    let path = again.header("location").to_owned();
+    assert!(again.status == 303 && path.starts_with("/dashboard/keys/ak_"), "{again}");
+
+    let page = owner.get(&path).await;
+    assert!(page.text().contains("$0.30") && !page.text().contains(&plaintext), "{page}");
+    let change = [("label", "Customer B"), ("limit", "25"), ("expires_at", "2999-12-31T23:59")];
+    assert_eq!(owner.post(&path, &change).await.status, 303);
+    let id = path.rsplit('/').next().unwrap();
+    let object = stack.manage(Method::GET, &format!("/{id}"), None).await.json();
+    assert_eq!((&object["label"], &object["limit"]), (&json!("Customer B"), &json!(25)));
+    assert_eq!(object["expires_at"], "2999-12-31T23:59:00Z");
+
+    let revoke = format!("{path}/revoke");
+    assert!(owner.get(&revoke).await.text().contains("Customer B"));
+    assert_eq!(owner.post(&revoke, &[]).await.status, 303);
+    let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
+    models.assert_error(401, "invalid_api_key");
+    assert_eq!(owner.post(&path, &change).await.status, 400, "a revoked key stays as it is");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn keys_are_found_page_by_page_by_label_and_status() {
+    let stack = Stack::start().await;
+    for number in 0..60 {
+        stack.key_with(json!({"label": format!("Customer {number:02}")})).await;
+    }
+    let old = stack.key_with(json!({"label": "expired", "expires_at": "2020-01-01T00:00:00Z"})).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let first = owner.get("/dashboard/keys").await;
+    assert!(first.text().contains("Customer 59") && !first.text().contains("Customer 05"), "{first}");
+    let (_, rest) = first.text().split_once("/dashboard/keys?after=").unwrap();
+    let next = format!("/dashboard/keys?after={}", rest.split('"').next().unwrap());
+    let second = owner.get(&next).await;
+    assert!(second.text().contains("Customer 05") && !second.text().contains("Customer 59"), "{second}");
+    assert!(!second.text().contains("Next page"));
+    let found = owner.get("/dashboard/keys?q=customer+07").await;
+    assert!(found.text().contains("Customer 07") && !found.text().contains("Customer 08"), "{found}");
+    let expired = owner.get("/dashboard/keys?status=expired").await;
+    assert!(expired.text().contains(&old.id) && !expired.text().contains("Customer"), "{expired}");
+    assert!(owner.get("/dashboard/keys?q=nothing").await.text().contains("No key here matches"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
+    let stack = replicas().await;
+    let key = stack.key_with(json!({"label": "Customer A", "limit": 1})).await;
+    for _ in 0..3 {
+        spend(&stack, &key).await;
+    }
+    let used = stack.used(&key).await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let of_key = format!("/dashboard/keys/{}", key.id);
+    for path in ["/dashboard", "/dashboard/keys", of_key.as_str()] {
+        let page = viewer.get(path).await;
+        assert!(
+            page.text().contains(&format!("${used}")) && page.text().contains("Customer A"),
+            "{path}: {page}"
+        );
+    }
+    let shown = stack.show(&key).await;
+    let day = &shown["last_used_at"].as_str().unwrap()[..10];
+    let filters = format!("?key={}&model=Model+Flash&day={day}&outcome=captured", key.id);
+    let page = viewer.get(&format!("/dashboard/activity{filters}")).await;
+    assert_eq!(page.text().matches("badge captured").count(), 3, "{page}");
+    for none in ["?outcome=shortfall", "?day=2020-01-01", "?model=Model+Max"] {
+        assert!(
+            viewer.get(&format!("/dashboard/activity{none}")).await.text().contains("Nothing here matches")
+        );
+    }
+    let csv = viewer.get(&format!("/dashboard/activity.csv{filters}")).await;
+    assert_eq!((csv.status, csv.text().lines().count()), (200, 4), "{csv}");
+    assert!(csv.header("content-disposition").starts_with("attachment"));
+    let lines = viewer.get("/dashboard/activity.jsonl").await;
+    let lines: Vec<serde_json::Value> =
+        lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let charged: i64 = lines.iter().map(|line| tests::harness::nanos(&line["charged"]).nanos()).sum();
+    assert_eq!((lines.len(), charged), (3, used.nanos()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn hostile_labels_are_shown_and_exported_as_text() {
+    let stack = Stack::start().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    for label in HOSTILE {
+        let key = stack.key_with(json!({"label": label})).await;
+        spend(&stack, &key).await;
+        let of_key = format!("/dashboard/keys/{}", key.id);
+        let revoke = format!("{of_key}/revoke");
+        let activity = format!("/dashboard/activity?key={}", key.id);
+        for path in ["/dashboard", "/dashboard/keys", "/dashboard/activity", &of_key, &revoke, &activity] {
+            let page = owner.get(path).await;
+            assert_eq!(page.status, 200, "{path}: {page}");
+            assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
+        }
+        let invited = owner.post("/dashboard/members", &[("name", label), ("role", "viewer")]).await;
+        assert_eq!(invited.status, 200, "{invited}");
+        assert!(!invited.text().contains("<script>") && !invited.text().contains("<img"), "{invited}");
+        assert_eq!(owner.post("/dashboard/management-keys", &[("name", label)]).await.status, 200);
+    }
+    for path in ["/dashboard/members", "/dashboard/management-keys"] {
+        let page = owner.get(path).await;
+        assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
+    }
+    // Marks that turn the direction of text are no part of a label or a name.
+    let turned = "\u{202e}txt.exe";
+    for (path, field) in
+        [("/dashboard/keys", "label"), ("/dashboard/members", "name"), ("/dashboard/management-keys", "name")]
+    {
+        let refused = owner.post(path, &[(field, turned)]).await;
+        assert_eq!(refused.status, 422, "{path}: {refused}");
+    }
+    let csv = owner.get("/dashboard/activity.csv").await;
+    assert!(csv.text().contains(",\"'=cmd|' /C calc'!A0\","), "{csv}");
+    assert!(csv.text().contains(",\"\"\"><img src=x onerror=alert(1)>\","), "{csv}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_viewer_sees_every_page_and_changes_nothing() {
+    let stack = Stack::start().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let members = owner.get("/dashboard/members").await;
+    let member = attribute(&members, "action=\"/dashboard/members/").unwrap();
+    let member = member.split('/').next().unwrap();
+    let (of_key, of_member) = (format!("/dashboard/keys/{}", key.id), format!("/dashboard/members/{member}"));
+    for path in PAGES.into_iter().chain([
+        of_key.as_str(),
+        &format!("{of_key}/revoke"),
+        &format!("{of_member}/remove"),
+    ]) {
+        assert_eq!(viewer.get(path).await.status, 200, "{path}");
+    }
+    let before = stack.manage(Method::GET, "", None).await.json();
+    for (path, fields) in [
+        ("/dashboard/keys".to_owned(), vec![("label", "mine")]),
+        (of_key.clone(), vec![("label", "changed"), ("limit", "1000000")]),
+        (format!("{of_key}/revoke"), vec![]),
+        ("/dashboard/management-keys".to_owned(), vec![("name", "mine")]),
+        ("/dashboard/members".to_owned(), vec![("name", "friend"), ("role", "owner")]),
+        (format!("{of_member}/role"), vec![("role", "viewer")]),
+        (format!("{of_member}/link"), vec![]),
+        (format!("{of_member}/remove"), vec![]),
+    ] {
+        let refused = viewer.post(&path, &fields).await;
+        assert_eq!(refused.status, 403, "{path}: {refused}");
+    }
+    assert_eq!(stack.manage(Method::GET, "", None).await.json(), before);
+    assert!(!owner.get("/dashboard/members").await.text().contains("friend"));
+    // Its own password and sessions are the viewer's own.
+    viewer.get("/dashboard/you").await;
+    assert_eq!(
+        viewer.post("/dashboard/you/password", &[("password", "a few words that do")]).await.status,
+        303
+    );
+    assert_eq!(viewer.post("/dashboard/you/password", &[("password", "short")]).await.status, 422);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn accounts_find_nothing_of_each_other_by_id_cursor_filter_or_link() {
+    let stack = Stack::with(Options::default()).await;
+    let other = stack.open_account("other", usd("5"));
+    let mine = stack.key_with(json!({"label": "mine alone"})).await;
+    let theirs = stack.key_of(&other, json!({"label": "theirs alone"})).await;
+    spend(&stack, &mine).await;
+    spend(&stack, &theirs).await;
+    for (account, own, foreign) in [(&stack.account, &mine, &theirs), (&other, &theirs, &mine)] {
+        for name in ["owner", "viewer"] {
+            let mut browser = signed_in(&stack, account, name).await;
+            walk(&stack, &mut browser, own, foreign).await;
+        }
+    }
+    let (before, after) = (stack.show(&mine).await, stack.show(&theirs).await);
+    assert_eq!((&before["status"], &after["status"]), (&json!("active"), &json!("active")));
+    assert_eq!((&before["label"], &after["label"]), (&json!("mine alone"), &json!("theirs alone")));
+    link_to(&stack, &other).await;
+}
+
+/// Asks every route for what is another account's.
+async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiKey) {
+    let (label, hint) =
+        (stack.show(foreign).await["label"].clone(), stack.show(foreign).await["key_hint"].clone());
+    let of_key = format!("/dashboard/keys/{}", foreign.id);
+    let cursor = format!("/dashboard/keys?after={}", foreign.id);
+    let filter = format!("/dashboard/activity?key={}", foreign.id);
+    let files = [filter.replace("activity", "activity.csv"), filter.replace("activity", "activity.jsonl")];
+    let open = [cursor, filter, "/dashboard/activity.csv".into(), "/dashboard/keys?q=alone".into()];
+    for path in PAGES.into_iter().map(str::to_owned).chain(files).chain(open) {
+        let page = browser.get(&path).await;
+        assert_eq!(page.status, 200, "{path}: {page}");
+        for secret in [label.as_str().unwrap(), hint.as_str().unwrap()] {
+            assert!(!page.text().contains(secret), "{path} tells {secret}: {page}");
+        }
+    }
+    for path in [of_key.clone(), format!("{of_key}/revoke")] {
+        assert_eq!(browser.get(&path).await.status, 404, "{path}");
+        browser.get("/dashboard").await;
+        let answer = browser.post(&path, &[("label", "taken")]).await;
+        assert!(matches!(answer.status, 403 | 404), "{path}: {answer}");
+    }
+    assert_eq!(browser.get(&format!("/dashboard/keys/{}", own.id)).await.status, 200);
+}
+
+/// A link of one account signs in to that account alone, and its members are no members elsewhere.
+async fn link_to(stack: &Stack, other: &Account) {
+    let mut stranger = signed_in(stack, other, "owner").await;
+    let mut owner = signed_in(stack, &stack.account, "owner").await;
+    let member = attribute(&owner.get("/dashboard/members").await, "action=\"/dashboard/members/").unwrap();
+    let member = member.split('/').next().unwrap().to_owned();
+    stranger.get("/dashboard/members").await;
+    for act in ["link", "role", "remove"] {
+        let answer =
+            stranger.post(&format!("/dashboard/members/{member}/{act}"), &[("role", "viewer")]).await;
+        assert_eq!(answer.status, 404, "{act}: {answer}");
+    }
+    assert!(owner.is_signed_in().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn members_are_invited_change_roles_and_leave_but_an_owner_stays() {
+    let stack = replicas().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let invited = owner.post("/dashboard/members", &[("name", "ann@example.com"), ("role", "viewer")]).await;
+    let (_, rest) = invited.text().split_once("aria-label=\"Sign-in link\" data-copy>").unwrap();
+    let link = rest.split('<').next().unwrap().to_owned();
+    assert!(link.starts_with("http://127.0.0.1:"), "{link}");
+    let mut ann = Browser::at(&stack.url(""));
+    assert_eq!(ann.sign_in(&link).await.status, 303);
+    let taken = owner.post("/dashboard/members", &[("name", "ann@example.com"), ("role", "viewer")]).await;
+    assert_eq!(taken.status, 422, "{taken}");
+
+    let page = owner.get("/dashboard/members").await;
+    let members: Vec<String> = page
+        .text()
+        .split("action=\"/dashboard/members/")
+        .skip(1)
+        .map(|rest| rest.split('/').next().unwrap().to_owned())
+        .collect();
+    let (first, last) = (&members[0], members.last().unwrap());
+    assert_eq!(owner.post(&format!("/dashboard/members/{first}/remove"), &[]).await.status, 409);
+    assert_eq!(
+        owner.post(&format!("/dashboard/members/{first}/role"), &[("role", "viewer")]).await.status,
+        409
+    );
+    ann.get("/dashboard").await;
+    assert_eq!(ann.post("/dashboard/management-keys", &[("name", "mine")]).await.status, 403);
+    assert_eq!(
+        owner.post(&format!("/dashboard/members/{last}/role"), &[("role", "owner")]).await.status,
+        303
+    );
+    assert_eq!(ann.post("/dashboard/management-keys", &[("name", "mine")]).await.status, 200, "an owner now");
+    assert_eq!(owner.post(&format!("/dashboard/members/{last}/remove"), &[]).await.status, 303);
+    assert!(!ann.is_signed_in().await);
+}
