@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, libfaketime, Python and
-# Node, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
+# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, libfaketime, Python,
+# Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,7 @@ missing=''
 command -v redis-server > /dev/null || missing="$missing redis-server"
 command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"
 command -v python3 > /dev/null && python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
+command -v chromium > /dev/null || missing="$missing chromium"
 [ -n "$(find /usr/lib -path '*/faketime/libfaketimeMT.so.1' -print -quit)" ] || missing="$missing faketime"
 if [ -n "$missing" ]; then
   as_root=''

@@ -292,7 +292,7 @@ async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)])
         .env("API_KEY", &key.secret)
         .env("MANAGEMENT_KEY", &stack.account.management_key)
         .envs(more.iter().copied());
-    succeeds(script, command).await;
+    succeeds(script, command, ALL_FACTS).await;
     let exchanges = door.exchanges();
     assert_described(stack, &exchanges).await;
     exchanges
@@ -305,11 +305,11 @@ pub(super) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     serde_json::to_writer(&file, &written).unwrap();
     let mut command = client("python/described.py");
     command.arg(file.path()).env("BASE_URL", stack.url("/v1"));
-    succeeds("python/described.py", command).await;
+    succeeds("python/described.py", command, ALL_FACTS).await;
 }
 
 /// The program that runs a script of `tests/clients`.
-fn client(script: &str) -> Command {
+pub(super) fn client(script: &str) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (folder, file) = script.split_once('/').unwrap();
     let program = match folder {
@@ -322,9 +322,9 @@ fn client(script: &str) -> Command {
 }
 
 /// Runs it to its end, which has to be a success.
-async fn succeeds(script: &str, mut command: Command) {
+pub(super) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
     // One that does not end in time ends when its server does.
-    let ran = timeout(ALL_FACTS, spawn_blocking(move || command.output())).await;
+    let ran = timeout(patience, spawn_blocking(move || command.output())).await;
     let ran = ran.unwrap_or_else(|_| panic!("{script} does not end")).unwrap();
     let ran = ran.unwrap_or_else(|e| {
         panic!("cannot run {script} ({e}); tests/tools/install.sh installs what it needs")

@@ -1,0 +1,167 @@
+/** The dashboard in a real browser: every page, wide and narrow, light and dark, with scripts and without. */
+
+import assert from 'node:assert/strict';
+import { launch, Person } from './browser.js';
+import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsMembers } from './dashboard_acts.js';
+import { addCopying, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
+import { addWatch } from './dashboard_watch.js';
+import { fact, run, setting } from './facts.js';
+
+const { origin } = new URL(setting('BASE_URL'));
+// Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
+// of an owner of an account that has nothing.
+const [ownerLink, viewerLink, emptyLink] = ['OWNER_LINK', 'VIEWER_LINK', 'EMPTY_LINK'].map(setting);
+const KEY = 'Customer A';
+const WIDTHS = [375, 1280];
+const THEMES = ['light', 'dark'];
+const SCENES = WIDTHS.flatMap((width) => THEMES.map((theme) => ({ width, theme })));
+const PASSWORD = 'four quiet words here';
+/** A name of the navigation, its address, and a name for pictures. */
+const SECTIONS = [
+  ['Overview', '/dashboard', 'overview'],
+  ['API keys', '/dashboard/keys', 'keys'],
+  ['Management keys', '/dashboard/management-keys', 'management-keys'],
+  ['Activity', '/dashboard/activity', 'activity'],
+  ['Credit', '/dashboard/credit', 'credit'],
+  ['Members', '/dashboard/members', 'members'],
+  ['Try it', '/dashboard/try-it', 'try-it'],
+];
+/** What changes something of the account, or leads there; and the pages that have it. */
+const CHANGES = 'main form[method="post"], main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/new"]';
+const CHANGING = ['/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', KEY];
+
+const browser = await launch();
+addWatch(browser);
+const owner = await Person.at(browser, origin);
+const viewer = await Person.at(browser, origin);
+const newcomer = await Person.at(browser, origin);
+
+const pathOf = (person) => new URL(person.page.url()).pathname;
+const inScenes = async (act) => { for (const scene of SCENES) await act(scene); };
+
+/** Looks at the page that is open, in both colours, and loads it at both widths. */
+async function examine(person, name, status = 200) {
+  const { pathname, search } = new URL(person.page.url());
+  const wrong = [];
+  for (const width of WIDTHS) {
+    await person.look(width, 'light');
+    await person.visit(pathname + search, status);
+    wrong.push(...await wrongInColours(person, name));
+  }
+  assert.deepEqual(wrong, [], pathname);
+}
+
+/** What is wrong with what is open, in either colours. */
+async function wrongInColours(person, name) {
+  const wrong = [];
+  for (const theme of THEMES) {
+    await person.look(person.width, theme);
+    await person.picture(name);
+    wrong.push(...await person.violations());
+  }
+  return wrong;
+}
+
+/** Opens a link that signs in and confirms it. */
+async function signIn(person, link) {
+  const { pathname, search } = new URL(link);
+  await person.visit(pathname + search);
+  await person.visit('/dashboard');
+  assert.equal(pathOf(person), '/dashboard/sign-in', 'opening it does nothing');
+  await person.visit(pathname + search);
+  await person.follow('button', 'Sign in');
+  assert.equal(pathOf(person), '/dashboard');
+}
+
+/** Opens the page of the key that was spent from. */
+const openKey = (person) => person.visit('/dashboard/keys').then(() => person.follow('link', KEY));
+
+fact('a link signs in after a click, without scripts as well', async () => {
+  await owner.allow(false);
+  await signIn(owner, ownerLink);
+  await owner.allow(true);
+  await signIn(viewer, viewerLink);
+  await signIn(newcomer, emptyLink);
+});
+
+fact('the pages that sign in are sound', async () => {
+  const stranger = await Person.at(browser, origin);
+  await stranger.visit('/dashboard/sign-in');
+  await examine(stranger, 'sign-in');
+  await stranger.visit('/dashboard/sign-in?link=used');
+  await examine(stranger, 'sign-in-link');
+  await stranger.follow('button', 'Sign in', 403);
+  await examineOnce(stranger, 'sign-in-refused');
+});
+
+for (const [role, person, pictures] of [['an owner', owner, 'owner'], ['a viewer', viewer, 'viewer'], ['a newcomer', newcomer, 'empty']]) {
+  for (const [name, path, picture] of SECTIONS) {
+    fact(`${name} is sound for ${role}, wide and narrow, light and dark`, async () => {
+      await person.visit('/dashboard');
+      await person.follow('link', name);
+      assert.equal(pathOf(person), path);
+      const current = await (await person.the('link', name)).evaluate((link) => link.getAttribute('aria-current'));
+      assert.equal(current, 'page');
+      await examine(person, `${pictures}-${picture}`);
+    });
+  }
+}
+
+for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
+  fact(`the page of a key, and of the member, are sound for ${role}s`, async () => {
+    await openKey(person);
+    assert.ok(pathOf(person).startsWith('/dashboard/keys/ak_'));
+    await person.reads('Used');
+    await examine(person, `${role}-key`);
+    await person.visit('/dashboard/you');
+    await examine(person, `${role}-you`);
+  });
+}
+
+fact('pages that ask first, and those that have nothing to show, are sound', async () => {
+  await owner.visit('/dashboard/keys/new');
+  await examine(owner, 'owner-new-key');
+  await openKey(owner);
+  await owner.follow('link', 'Revoke');
+  await examine(owner, 'owner-revoke-key');
+  await owner.visit('/dashboard/keys?q=nothing+has+this+label');
+  await examine(owner, 'owner-no-key');
+  await owner.visit('/dashboard/activity?day=2020-01-01');
+  await examine(owner, 'owner-no-activity');
+  await owner.visit('/dashboard/nothing', 404);
+  await examine(owner, 'owner-not-found', 404);
+});
+
+fact('viewers are offered nothing that changes something, and owners are', async () => {
+  for (const path of [...SECTIONS.map(([, section]) => section), '/dashboard/keys/new', KEY]) {
+    const offered = await Promise.all([viewer, owner].map(async (person) => {
+      await (path === KEY ? openKey(person) : person.visit(path));
+      return person.page.$$eval(CHANGES, (all) => all.length);
+    }));
+    assert.equal(offered[0], 0, `a viewer on ${path}`);
+    if (CHANGING.includes(path)) assert.ok(offered[1] > 0, `an owner on ${path}`);
+  }
+});
+
+for (const scripts of [false, true]) {
+  const how = scripts ? 'with scripts' : 'without scripts';
+  fact(`an owner creates, edits and revokes keys, ${how}`, async () => {
+    await owner.allow(scripts);
+    await inScenes((scene) => keepsAKey(owner, scene));
+  });
+  fact(`an owner creates and revokes management keys, ${how}`, () => inScenes((scene) => keepsAManagementKey(owner, scene)));
+  fact(`an owner invites and removes members, ${how}`, () => inScenes((scene) => keepsMembers(owner, scene)));
+  fact(`an owner and a viewer find what was spent, ${how}`, async () => {
+    await viewer.allow(scripts);
+    for (const person of [owner, viewer]) await inScenes((scene) => findsActivity(person, KEY, scene));
+  });
+}
+
+addCopying(owner);
+addOverview(owner);
+addTryIt(viewer, SCENES, examineOnce);
+addPreferences(owner, SECTIONS.map(([, path]) => path));
+addSessions(owner, () => Person.at(browser, origin), setting('ACCOUNT'), PASSWORD);
+
+await run();
+await browser.close();

@@ -1,0 +1,100 @@
+/** What an owner, or a viewer, does in the dashboard, step by step. */
+
+import assert from 'node:assert/strict';
+
+/** Looks at what is shown once only. */
+export async function examineOnce(person, name) {
+  if (!person.scripts) return;
+  await person.picture(name);
+  assert.deepEqual(await person.violations(), [], name);
+}
+
+const EXPIRES = '2999-12-31T23:59';
+
+/** Creates, finds, edits and revokes a key. */
+export async function keepsAKey(owner, { width, theme }) {
+  const label = `Made at ${width} ${theme} ${owner.scripts}`;
+  await owner.look(width, theme);
+  await owner.visit('/dashboard/keys');
+  await owner.follow('link', 'New API key');
+  await owner.fill('Label', label);
+  await owner.fill('Limit (USD)', 'much');
+  await owner.fill('Expires', EXPIRES);
+  await owner.follow('button', 'Create key', 422);
+  await owner.reads('Limit');
+  await examineOnce(owner, 'owner-wrong-key');
+  assert.equal(await (await owner.field('Label')).evaluate((e) => e.value), label, 'what was entered stays');
+  await owner.fill('Limit (USD)', '0.25');
+  await owner.follow('button', 'Create key');
+  assert.match(await owner.text('Your new key'), /^fg_api_\w+$/);
+  await examineOnce(owner, 'owner-created-key');
+  await owner.follow('link', 'I have copied it');
+  await owner.reads('$0.25');
+  await owner.fill('Label', `${label}, edited`);
+  await owner.fill('Limit (USD)', '25');
+  await owner.follow('button', 'Save');
+  await owner.reads('$25.00');
+  await owner.visit('/dashboard/keys');
+  await owner.fill('Search', `${label}, ed`);
+  await owner.follow('button', 'Show');
+  await owner.follow('link', `${label}, edited`);
+  await owner.follow('link', 'Revoke');
+  await owner.reads('cannot be undone');
+  await owner.follow('button', 'Revoke');
+  await owner.reads('revoked');
+}
+
+/** Creates and revokes a management key. */
+export async function keepsAManagementKey(owner, { width, theme }) {
+  const name = `Made at ${width} ${theme} ${owner.scripts}`;
+  await owner.look(width, theme);
+  await owner.visit('/dashboard/management-keys');
+  await owner.fill('Name', name);
+  await owner.follow('button', 'Create management key');
+  assert.match(await owner.text('Your new key'), /^fg_mgmt_\w+$/);
+  await examineOnce(owner, 'owner-created-management-key');
+  await owner.follow('link', 'I have copied it');
+  await owner.follow('link', `Revoke ${name}`);
+  await examineOnce(owner, 'owner-revoke-management-key');
+  await owner.follow('button', 'Revoke');
+  assert.deepEqual(await owner.all('link', `Revoke ${name}`), []);
+}
+
+/** Invites, promotes and removes a member. */
+export async function keepsMembers(owner, { width, theme }) {
+  const name = `${width}-${theme}-${owner.scripts}@example.com`;
+  await owner.look(width, theme);
+  await owner.visit('/dashboard/members');
+  await owner.fill('Name', name);
+  await owner.follow('button', 'Invite');
+  assert.ok((await owner.text('Sign-in link')).startsWith(`${owner.origin}/dashboard/sign-in?link=`));
+  await examineOnce(owner, 'owner-invited');
+  await owner.follow('link', 'Back to the members');
+  await owner.follow('button', `Make owner ${name}`);
+  await owner.follow('button', `Make viewer ${name}`);
+  await owner.follow('link', `Remove ${name}`);
+  await examineOnce(owner, 'owner-remove-member');
+  await owner.follow('button', 'Remove');
+  assert.deepEqual(await owner.all('link', `Remove ${name}`), []);
+}
+
+/** Looks for what was spent, as a page and as files. */
+export async function findsActivity(person, label, { width, theme }) {
+  await person.look(width, theme);
+  await person.visit('/dashboard');
+  await person.reads(label);
+  await person.visit('/dashboard/activity');
+  await person.fill('Model', 'Model Max');
+  await person.follow('button', 'Show');
+  await person.reads(label);
+  const cookie = (await person.context.cookies()).map(({ name, value }) => `${name}=${value}`).join('; ');
+  for (const [name, kind] of [['CSV', 'text/csv'], ['JSON lines', 'application/']]) {
+    const path = await (await person.the('link', name)).evaluate((link) => link.href);
+    const file = await fetch(path, { headers: { cookie } });
+    assert.ok(file.ok && file.headers.get('content-type').startsWith(kind), `${path}: ${file.status}`);
+    assert.ok((await file.text()).includes('Model Max'));
+  }
+  await person.visit('/dashboard/credit');
+  await person.reads('credits add --account');
+}
+

@@ -1,0 +1,233 @@
+/** What the dashboard does by scripts, by the keyboard and by choice. */
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fact, makeKey, scripted } from './facts.js';
+
+/** The smallest PNG. */
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+/** More stops of the keyboard than a page has. */
+const STOPS = 100;
+
+/** Presses something that changes this page alone. */
+const press = async (person, role, name) => (await person.the(role, name)).click();
+
+/** What the clipboard has after the first `Copy` of the page, with the clipboard's API or without. */
+async function copied({ page }, hasApi, buttons) {
+  await page.bringToFront();
+  await page.evaluate(async (keeps) => {
+    window.kept ??= navigator.clipboard;
+    await window.kept.writeText('nothing');
+    if (!keeps) Object.defineProperty(navigator, 'clipboard', { value: undefined });
+  }, hasApi);
+  await buttons[0].click();
+  await page.waitForFunction(() => document.querySelector('[data-shown-once] button').textContent === 'Copied', { polling: 50 });
+  return page.evaluate(() => window.kept.readText());
+}
+
+/** Facts about a key that is shown once. */
+export function addCopying(owner) {
+  fact('a new key is not left by accident, and copied with the clipboard API and without', async () => {
+    await owner.visit('/dashboard/keys/new');
+    await owner.fill('Label', 'Copied');
+    await owner.follow('button', 'Create key');
+    Object.assign(owner, { stays: true, asked: [] });
+    await press(owner, 'link', 'Credit');
+    for (let tries = 0; tries < 100 && !owner.asked.length; tries += 1) await sleep(50);
+    assert.deepEqual(owner.asked, ['beforeunload']);
+    owner.stays = false;
+    const plaintext = await owner.text('Your new key');
+    const buttons = await owner.all('button', 'Copy');
+    assert.equal(await copied(owner, true, buttons), plaintext);
+    assert.equal(await copied(owner, false, buttons), plaintext);
+    await owner.follow('link', 'Credit');
+  });
+}
+
+/** Facts about the first page. */
+export function addOverview(owner) {
+  fact('the chart says what each day cost where the pointer is, and has a table behind it', async () => {
+    await owner.look(1280, 'light');
+    await owner.visit('/dashboard');
+    const hint = () => owner.page.$eval('.chart .hint', (e) => e.textContent);
+    const before = await hint();
+    const days = await owner.page.$$('.chart [data-says]');
+    await days.at(-1).hover();
+    assert.match(await hint(), /^\d{4}-\d\d-\d\d: \$\d/);
+    assert.notEqual(await hint(), before);
+    await (await owner.the('heading', 'Overview')).hover();
+    assert.equal(await hint(), before);
+    assert.deepEqual(await owner.shifts(), []);
+  });
+  fact('the table behind the chart opens without scripts', async () => {
+    await owner.allow(false);
+    await owner.visit('/dashboard');
+    await press(owner, 'DisclosureTriangle', 'Table');
+    await owner.reads('Model Max');
+    assert.match(await owner.page.$eval('.chart table', (table) => table.innerText), /Model Max\s+\$\d/);
+    await owner.allow(true);
+  });
+}
+
+/** Asks the model something on the page *Try it*. */
+async function ask(person, members) {
+  await person.fill('Message', scripted(members).content);
+  await press(person, 'button', 'Send');
+}
+
+/** Facts about the page that sends chat requests. */
+export function addTryIt(viewer, scenes, examineOnce) {
+  fact('a chat streams, is billed, takes images and stops', async () => {
+    const apiKey = await makeKey({ label: 'Asked in a browser', limit: 1 });
+    const folder = mkdtempSync(join(tmpdir(), 'faregate-'));
+    writeFileSync(join(folder, 'pixel.png'), Buffer.from(PIXEL, 'base64'));
+    for (const { width, theme } of scenes) {
+      await viewer.look(width, theme);
+      await viewer.visit('/dashboard/try-it');
+      await viewer.fill('API key', apiKey);
+      await viewer.fill('Model', 'Model Flash');
+      await viewer.fill('Temperature', '0.5');
+      await ask(viewer, { completion_tokens: 20, pace_ms: 5 });
+      await viewer.reads('20 tokens, $0.0000');
+      await viewer.reads('the quick brown fox');
+      await (await viewer.field('Image')).uploadFile(join(folder, 'pixel.png'));
+      await ask(viewer, { completion_tokens: 3 });
+      await viewer.reads('3 tokens, $0.0');
+      await viewer.reads('pixel.png');
+      await ask(viewer, { completion_tokens: 2, tool_calls: 1 });
+      await viewer.reads('Tool: ');
+      await ask(viewer, { completion_tokens: 100_000, pace_ms: 20 });
+      await viewer.page.waitForFunction(() => document.querySelector('[role="log"]').lastElementChild.textContent.length > 20);
+      await press(viewer, 'button', 'Stop');
+      await viewer.reads('Stopped');
+      await examineOnce(viewer, 'try-it-answered');
+    }
+    rmSync(folder, { recursive: true });
+    const sent = viewer.responses.filter((r) => r.request().method() === 'POST').map((r) => new URL(r.url()).pathname);
+    assert.deepEqual(new Set(sent), new Set(['/v1/chat/completions']));
+    const stopped = (problem) => problem.endsWith('/v1/chat/completions: net::ERR_ABORTED');
+    assert.deepEqual(viewer.problems.filter((problem) => !stopped(problem)), []);
+    await viewer.visit('/dashboard/try-it');
+    assert.equal(await (await viewer.field('API key')).evaluate((e) => e.value), '', 'the key stays in the page');
+  });
+  fact('a key without money and a key with an error say what to do', async () => {
+    for (const [fields, code] of [[{ limit: 0 }, '402 key_limit_reached'], [{ expires_at: '2020-01-01T00:00:00Z' }, '401 key_expired']]) {
+      await viewer.visit('/dashboard/try-it');
+      await viewer.fill('API key', await makeKey({ label: 'Asked in a browser', ...fields }));
+      await ask(viewer, {});
+      await viewer.reads(code);
+      await examineOnce(viewer, `try-it-${code.slice(0, 3)}`);
+    }
+  });
+  fact('without scripts the page says that it needs them', async () => {
+    await viewer.allow(false);
+    await viewer.visit('/dashboard/try-it');
+    await viewer.reads('needs JavaScript');
+    await viewer.allow(true);
+  });
+}
+
+/** What has the focus: its text, and whether it can be seen that it has it. */
+const focused = (person) => person.page.evaluate(() => {
+  const element = document.activeElement;
+  const { outlineStyle } = getComputedStyle(element);
+  const { left, right, top, bottom } = element.getBoundingClientRect();
+  const inside = right > 0 && left < innerWidth && bottom > 0 && top < innerHeight;
+  const name = element.textContent.trim() || element.name || element.ariaLabel || element.tagName;
+  return { name, tag: element.tagName, seen: inside && outlineStyle !== 'none', inMain: !!element.closest('main') };
+});
+
+/** Facts about the ways in which people differ. */
+export function addPreferences(owner, paths) {
+  fact('the keyboard reaches everything, sees where it is, and skips to the content', async () => {
+    await owner.look(1280, 'light');
+    for (const path of paths) {
+      await owner.visit(path);
+      const wanted = await owner.page.$$eval('a, button, input, select, textarea, summary, [tabindex="0"]', (all) => {
+        return all.filter((e) => e.type !== 'hidden' && !e.disabled && e.checkVisibility()).length;
+      });
+      const met = [];
+      for (let stop = 0; stop < STOPS; stop += 1) {
+        await owner.page.keyboard.press('Tab');
+        const now = await focused(owner);
+        if (now.tag === 'BODY') break;
+        assert.ok(now.seen, `${path}: ${now.name} has the focus unseen`);
+        met.push(now);
+      }
+      assert.ok(met.length >= wanted, `${path}: ${met.length} of ${wanted} reached`);
+      assert.equal(met[0].name, 'Skip to the content');
+    }
+    await owner.visit('/dashboard/keys');
+    await owner.page.keyboard.press('Tab');
+    await owner.page.keyboard.press('Enter');
+    await owner.page.keyboard.press('Tab');
+    assert.ok((await focused(owner)).inMain);
+  });
+  fact('nothing moves for those who want less motion', async () => {
+    await owner.look(1280, 'light', 'reduce');
+    for (const path of paths) {
+      await owner.visit(path);
+      const moving = await owner.page.$$eval('*', (all) => all.filter((e) => {
+        const { transitionDuration, animationName } = getComputedStyle(e);
+        return transitionDuration !== '0s' || animationName !== 'none';
+      }).length);
+      assert.equal(moving, 0, path);
+    }
+    await owner.look(1280, 'light');
+  });
+  fact('colours follow the system, or a choice, without scripts as well', async () => {
+    const ground = () => owner.page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const grounds = {};
+    for (const scripts of [false, true]) {
+      await owner.allow(scripts);
+      for (const theme of ['light', 'dark']) {
+        await owner.look(1280, theme);
+        await owner.visit('/dashboard/credit');
+        grounds[theme] = await ground();
+      }
+      assert.notEqual(grounds.light, grounds.dark);
+      for (const [system, choice] of [['light', 'Dark'], ['dark', 'Light']]) {
+        await owner.look(1280, system);
+        await owner.visit('/dashboard/credit');
+        await owner.follow('button', choice);
+        assert.equal(await ground(), grounds[choice.toLowerCase()]);
+        await owner.follow('button', 'System');
+        assert.equal(await ground(), grounds[system]);
+      }
+    }
+  });
+}
+
+/** Facts about signing in with a password, and about ways out. */
+export function addSessions(owner, other, account, password) {
+  const path = ({ page }) => new URL(page.url()).pathname;
+  fact('a password signs in elsewhere, and that session is ended from here', async () => {
+    await owner.visit('/dashboard/you');
+    await owner.fill('New password', password);
+    await owner.follow('button', 'Save');
+    await owner.reads('You have a password');
+    const elsewhere = await other();
+    await elsewhere.allow(false);
+    await elsewhere.look(375, 'dark');
+    await elsewhere.visit('/dashboard/sign-in');
+    for (const [name, value] of [['Account', account], ['Name', 'owner'], ['Password', 'wrong on purpose']]) await elsewhere.fill(name, value);
+    await elsewhere.follow('button', 'Sign in', 403);
+    await elsewhere.fill('Password', password);
+    await elsewhere.follow('button', 'Sign in');
+    assert.equal(path(elsewhere), '/dashboard');
+    await owner.visit('/dashboard/you');
+    await owner.follow('button', 'End');
+    await elsewhere.visit('/dashboard/keys');
+    assert.equal(path(elsewhere), '/dashboard/sign-in');
+  });
+  fact('who signs out is out', async () => {
+    await owner.visit('/dashboard');
+    await owner.follow('button', 'Sign out');
+    assert.equal(path(owner), '/dashboard/sign-in');
+    await owner.visit('/dashboard/credit');
+    assert.equal(path(owner), '/dashboard/sign-in');
+  });
+}

@@ -1,0 +1,54 @@
+/** The watch over pages notices what it is there to notice. */
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { Person } from './browser.js';
+import { fact } from './facts.js';
+
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: http://127.0.0.2:9";
+const ASSET = '/dashboard/assets/late.js';
+/** Pages that do what none may, and what is then said of them: the paths must not say it. */
+const BAD = {
+  '/one': [`<p>first</p><script src="${ASSET}"></script>`, / shifts/],
+  '/two': ['<main><svg width="3000" height="9"></svg></main>', /wider than the window/],
+  '/three': ['<script>alert(1)</script>', /Content Security Policy/],
+  '/four': ['<img src="http://127.0.0.2:9/x.png" alt="">', /127\.0\.0\.2/],
+  '/five': ['<img src="/other.svg" alt="">', /loads .*other\.svg/],
+};
+/** Moves what is painted already. */
+const SHIFTING = `requestAnimationFrame(() => requestAnimationFrame(() => {
+  document.body.prepend(Object.assign(document.createElement('div'), { textContent: 'late', id: 'late' }));
+  document.querySelector('#late').style.height = '300px';
+}));`;
+
+/** Serves the pages, and assets that are not to be kept. */
+function answer({ url }, response) {
+  const [kind, body] = url === ASSET ? ['text/javascript', SHIFTING]
+    : url.endsWith('.svg') ? ['image/svg+xml', '<svg xmlns="http://www.w3.org/2000/svg"/>']
+    : ['text/html', `<!doctype html><html lang="en"><title>x</title><link rel="icon" href="data:,"><body>${BAD[url]?.[0] ?? '<p>plain</p>'}`];
+  response.writeHead(200, { 'content-type': kind, 'content-security-policy': POLICY, 'cache-control': 'no-store' }).end(body);
+}
+
+/** Facts about the watch itself. */
+export function addWatch(browser) {
+  fact('a page that shifts, overflows, breaks its policy or loads more than it may is noticed', async () => {
+    const server = createServer(answer).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    try {
+      const origin = `http://127.0.0.1:${server.address().port}`;
+      for (const [path, [, said]] of Object.entries(BAD)) {
+        const person = await Person.at(browser, origin);
+        const sound = person.visit(path).then(() => 'sound', ({ message }) => message);
+        assert.match(await sound, said, path);
+      }
+      const person = await Person.at(browser, origin);
+      await person.visit('/plain');
+      assert.ok((await person.violations()).length > 0, 'axe-core judges a page without landmarks and headings');
+      await assert.rejects(person.visit('/plain', 404), /one document/);
+    } finally {
+      server.close();
+      server.closeAllConnections();
+    }
+  });
+}
