@@ -1,6 +1,7 @@
 //! The dashboard, through the gateway's address as browsers reach it.
 
 mod attacks;
+mod browser;
 mod management_keys;
 mod pages;
 
