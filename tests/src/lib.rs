@@ -1,5 +1,5 @@
-//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real programs, and a load
-//! generator.
+//! Support of the end-to-end tests and the benchmark: a scripted upstream, a harness around the real programs, and a
+//! load generator.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, libfaketime, Python and
-# Node, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
+# Installs the tests' requirements beside Rust and a C compiler where they are missing: redis-server, libfaketime, Python
+# and Node, on Debian and its relatives. Also installs the pinned SDKs that the tests run, below tests/ and only for them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,12 +13,12 @@ if [ -n "$missing" ]; then
   as_root=''
   [ "$(id -u)" = 0 ] || as_root=sudo
   $as_root apt-get update
-  # The tests start servers of their own; Debian's unit is not started where nothing supervises units.
+  # The tests start servers of their own, so Debian's unit is not started.
   # shellcheck disable=SC2086 # several names
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 fi
 
-# Again only where the pins have changed.
+# Installs again only if the pinned versions have changed.
 pins() { cat clients/python/requirements.txt clients/node/package-lock.json | cksum; }
 if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node_modules ]; then
   python3 -m venv --clear .venv
