@@ -1,4 +1,4 @@
-//! A bound on the bytes of prompts that are in memory at once.
+//! Bound on the bytes of all prompts in memory.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use shared::error::{ApiError, Code};
 
-/// The bytes that all prompts together may take. Cheap to clone.
+/// Byte budget for all prompts together. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PromptBudget(Arc<Budget>);
 
@@ -16,26 +16,26 @@ struct Budget {
     taken: AtomicUsize,
 }
 
-/// The part of one request, given back when it is dropped.
+/// Share of one request in the budget, returned when it is dropped.
 pub(crate) struct PromptPermit {
     shared: Arc<Budget>,
     taken: usize,
 }
 
 impl PromptBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Budget { most, taken: AtomicUsize::new(0) }))
     }
 
-    /// A permit for no bytes yet.
+    /// A permit for zero bytes.
     pub(crate) fn permit(&self) -> PromptPermit {
         PromptPermit { shared: self.0.clone(), taken: 0 }
     }
 }
 
 impl PromptPermit {
-    /// Takes so many bytes more. If the budget does not have them, the client is asked to come back.
+    /// Adds bytes to the permit. If the budget is exhausted, the error asks the client to try again later.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         let fits = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.shared.most);
         if self.shared.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
@@ -47,7 +47,7 @@ impl PromptPermit {
         Err(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Gives back all but so many bytes.
+    /// Returns all but this many bytes to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let given_back = self.taken.saturating_sub(bytes);
         if given_back > 0 {

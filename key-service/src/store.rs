@@ -92,8 +92,8 @@ pub trait Keys: Send + Sync + 'static {
         patch: KeyPatch,
     ) -> Result<Updated, Unavailable>;
 
-    /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account has no such
-    /// key.
+    /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
+    /// the key.
     async fn revoke_key(
         &self,
         account: AccountId,
