@@ -100,7 +100,7 @@ pub struct KeyPage {
 pub struct KeyDraft {
     /// Its name, chosen by its owner.
     pub label: String,
-    /// Most that may ever be spent with it; `None` is no limit.
+    /// Largest amount that may ever be spent with it; `None` is no limit.
     pub limit: Option<NanoUsd>,
     /// Instant from which the key is refused; `None` is never.
     pub expires_at: Option<Timestamp>,

@@ -42,7 +42,7 @@ const KEYS: usize = 1_000;
 /// Time for the allocator to return memory and for holds to be settled.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The extent of a run.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Seconds of each measurement.
@@ -58,9 +58,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The full extent: some ten minutes.
+    /// The full extent, which takes some ten minutes.
     pub const FULL: Self = Self { seconds: 3, rounds: 3, chunks: 200, held: 1_000, requests: 100_000 };
-    /// A short one, of about a minute, whose figures are rough.
+    /// A short extent of about a minute, with rough figures.
     pub const QUICK: Self = Self { seconds: 1, rounds: 1, chunks: 50, held: 200, requests: 5_000 };
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
     Some((served.iter().map(time).min()?, served.iter().map(time).max()?))
 }
 
-/// Compares what was served with what was billed. Each generation is in `billed` once.
+/// Compares the upstream's requests with the bills. Each generation is in `billed` once.
 pub(crate) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();

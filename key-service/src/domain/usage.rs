@@ -50,7 +50,7 @@ impl Day {
         Self(at.millis().div_euclid(DAY))
     }
 
-    /// The day so many days after 1970-01-01.
+    /// The day this many days after 1970-01-01.
     pub const fn from_number(number: i64) -> Self {
         Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
     }

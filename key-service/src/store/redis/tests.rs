@@ -296,7 +296,7 @@ async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
     let alone = store.execute(account, commands[..1].to_vec(), START).await.unwrap();
     assert_eq!(alone, [Err(Refused::Damaged)]);
     assert_eq!(spend(&store, account, key).await.held, NanoUsd::from_nanos(1));
-    // It hides no due hold.
+    // The damaged hold hides no other due hold.
     tick(&store, account, 1).await;
     let due = store.due_holds(account, None).await.unwrap().holds;
     assert_eq!(due.len(), 2);

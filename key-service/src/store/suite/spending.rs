@@ -206,7 +206,7 @@ pub(super) async fn a_capture_sent_by_many_at_once_is_billed_once(subject: &mut 
     execute_one(&**subject.store(), account, hold(key, generation(1), 100, 7)).await.unwrap();
     let callers = (0..CALLERS).map(|n| {
         let store = Arc::clone(subject.store());
-        // No two keys are equal.
+        // Each caller reports a different cost.
         tokio::spawn(
             async move { execute_one(&*store, account, capture(key, generation(1), n.into())).await },
         )
