@@ -14,14 +14,14 @@
 //! - a command sent again changes nothing and has the same outcome (an expiry: nothing left to expire).
 
 mod command;
-mod purse;
+mod funds;
 mod record;
 
 use std::time::Duration;
 
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
-use self::purse::{Claim, Purse};
+use self::funds::{Claim, Funds};
 pub(crate) use self::{
     command::{Command, Outcome, RecordId, Refused},
     record::{Ending, Entry, Hold, Record, Settlement, entry},
@@ -102,25 +102,25 @@ pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(
         | Command::Release { .. }
         | Command::Expire { .. } => {}
     }
-    let mut purse = Purse { account, key: key.ok_or(Refused::UnknownKey)? };
+    let mut funds = Funds { account, key: key.ok_or(Refused::UnknownKey)? };
     if record.key().is_some_and(|payer| command.key() != Some(payer)) {
         // A generation is billed to the key that it was held for; no other key can change it.
         return Ok((State { account, key, record }, Outcome::Gone));
     }
-    let (record, outcome) = spend(&mut purse, record, command, now)?;
-    Ok((State { account: purse.account, key: Some(purse.key), record }, outcome))
+    let (record, outcome) = spend(&mut funds, record, command, now)?;
+    Ok((State { account: funds.account, key: Some(funds.key), record }, outcome))
 }
 
 /// Applies the commands that concern a key, in the order of a generation's life.
 fn spend(
-    purse: &mut Purse,
+    funds: &mut Funds,
     record: Record,
     command: &Command,
     now: Timestamp,
 ) -> Result<(Record, Outcome), Refused> {
     match (command, record) {
         (Command::Check { .. }, record) => {
-            purse.may_spend(now)?;
+            funds.may_spend(now)?;
             Ok((record, Outcome::Allowed))
         }
         (Command::Hold { .. }, Record::Open(hold)) => {
@@ -128,25 +128,25 @@ fn spend(
             Ok((Record::Open(hold), outcome))
         }
         (Command::Hold { key, model, least, enough, most, lease_ticks, .. }, Record::None) => {
-            let amount = purse.hold(*least, *enough, *most, now)?;
+            let amount = funds.hold(*least, *enough, *most, now)?;
             let (model, reported) = (model.clone(), Progress::default());
-            let hold = Hold { key: *key, model, amount, reported, lease_until: purse.lease(*lease_ticks) };
+            let hold = Hold { key: *key, model, amount, reported, lease_until: funds.lease(*lease_ticks) };
             Ok((Record::Open(hold), Outcome::Held(amount)))
         }
         (Command::Extend { most, progress, lease_ticks, .. }, Record::Open(hold)) => {
-            let hold = purse.extend(hold, *most, *progress, *lease_ticks);
-            let outcome = Outcome::Extended { amount: hold.amount, revoked: purse.key.revoked_at.is_some() };
+            let hold = funds.extend(hold, *most, *progress, *lease_ticks);
+            let outcome = Outcome::Extended { amount: hold.amount, revoked: funds.key.revoked_at.is_some() };
             Ok((Record::Open(hold), outcome))
         }
         (Command::Capture { key, generation, model, total, estimated }, record) => {
             let claim = Claim { total: *total, estimated: *estimated, ending: Ending::Captured, at: now };
             let settlement = match record {
-                Record::Open(hold) => purse.settle(&hold, claim),
-                Record::Closed(settlement) => purse.capture_late(settlement, claim),
+                Record::Open(hold) => funds.settle(&hold, claim),
+                Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 // An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
                 Record::None if !remembered(*generation, now) => claim.settled(*key, model, NanoUsd::ZERO),
                 Record::None => {
-                    let charged = purse.bill_without_hold(claim);
+                    let charged = funds.bill_without_hold(claim);
                     claim.settled(*key, model, charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),
@@ -154,13 +154,13 @@ fn spend(
             Ok((Record::Closed(settlement.clone()), Outcome::Captured(settlement)))
         }
         (Command::Release { .. }, Record::Open(hold)) => {
-            purse.give_back(hold.amount);
+            funds.give_back(hold.amount);
             Ok((Record::None, Outcome::Released))
         }
         (Command::Release { .. }, record) => Ok((record, Outcome::Released)),
-        (Command::Expire { .. }, Record::Open(hold)) if hold.lease_until <= purse.account.tick => {
+        (Command::Expire { .. }, Record::Open(hold)) if hold.lease_until <= funds.account.tick => {
             let claim = Claim { total: hold.reported, estimated: true, ending: Ending::Expired, at: now };
-            let settlement = purse.settle(&hold, claim);
+            let settlement = funds.settle(&hold, claim);
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }
         (Command::Expire { .. }, Record::Open(hold)) => Ok((Record::Open(hold), Outcome::NotDue)),

@@ -2,7 +2,7 @@
 
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
-use super::{Progress, State, purse::plus};
+use super::{Progress, State, funds::plus};
 
 /// An open hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use shared::{
 
 use crate::domain::ledger::{
     Command, Ending, Key, Outcome, Record, Refused,
+    funds::plus,
     histories::{START, Step, World, history},
-    purse::plus,
 };
 
 proptest! {

@@ -16,7 +16,7 @@ use crate::store::{
     },
 };
 
-/// All permissions that the store needs, as documented in README.md; `+waitaof` as well where the server has that.
+/// All permissions that the store needs, as documented in docs/operating.md; `+waitaof` as well where the server has it.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get";
 
 /// Certificates of an authority, as files for a server and as texts for the client.

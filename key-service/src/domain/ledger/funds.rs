@@ -22,12 +22,12 @@ impl Claim {
 }
 
 /// The two balances from which every charge is paid.
-pub(super) struct Purse {
+pub(super) struct Funds {
     pub(super) account: Account,
     pub(super) key: Key,
 }
 
-impl Purse {
+impl Funds {
     /// Refuses a key that may not spend. The order of checks is part of the public contract.
     pub(super) fn may_spend(&self, now: Timestamp) -> Result<(), Refused> {
         let key = &self.key;
