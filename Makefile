@@ -16,8 +16,8 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-# The end-to-end tests start the programs themselves, so these are built first. What holds of services over one Redis has
-# to hold over a cluster.
+# The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
+# run over a cluster.
 test:
 	tests/tools/install.sh
 	cargo build --workspace --bins

@@ -1,4 +1,4 @@
-//! Compiles the contract between the services, without a `protoc` on the machine.
+//! Compiles the contract between the services, without an installed `protoc`.
 
 use std::error::Error;
 

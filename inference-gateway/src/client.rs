@@ -1,7 +1,7 @@
-//! The client of a request: whether it is still there, and the body of its stream.
+//! The client of a request: its presence, and the body of its stream.
 //!
-//! A request runs inside its connection's task, without a task of its own. Both wrappers here survive a client that leaves:
-//! what it leaves unfinished goes on in the background, to its settlement.
+//! A request runs inside its connection's task, without a task of its own. Both wrappers here survive a client that
+//! leaves: its unfinished request continues in the background, to its settlement.
 
 use std::{
     convert::Infallible,
@@ -50,7 +50,7 @@ impl Client {
     }
 }
 
-/// A future that runs to its end: dropped before, since its client left, it goes on as a task.
+/// A future that runs to its end: if it is dropped early because its client left, it continues as a task.
 pub(crate) struct RunToEnd<T: Send + 'static> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     client: Client,
@@ -58,7 +58,7 @@ pub(crate) struct RunToEnd<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    /// Runs `future`; `client` is the one that is marked as gone.
+    /// Runs `future`; `client` is marked as gone if the future is dropped.
     pub(crate) fn new(
         future: impl Future<Output = T> + Send + 'static,
         client: Client,
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// The way from a stream to its client: at most one piece waits to be taken by the connection.
+/// The channel from a stream to its client: at most one piece waits to be taken by the connection.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
@@ -100,18 +100,18 @@ pub(crate) struct Pipe {
 
 struct Piece {
     bytes: Option<Bytes>,
-    /// Since when the connection has not asked for more; `None` while it waits for the stream.
+    /// Time since which the connection has not asked for more; `None` while it waits for the stream.
     untaken_since: Option<Instant>,
 }
 
 impl Pipe {
-    /// Returns when a piece can be put in. Only to be awaited inside the future of a [`StreamBody`], which is polled whenever
-    /// the connection asks for more.
+    /// Returns when a piece can be put in. Must be awaited inside the future of a [`StreamBody`], which is polled
+    /// whenever the connection asks for more.
     pub(crate) async fn writable(&self) {
         poll_fn(|_| if self.piece().bytes.is_some() { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
-    /// Puts a piece in, when [`Pipe::writable`] has returned.
+    /// Puts a piece in. Must follow a return of [`Pipe::writable`].
     pub(crate) fn put(&self, bytes: Bytes) {
         self.piece().bytes = Some(bytes);
     }
@@ -142,14 +142,14 @@ struct StreamTask {
     tracker: TaskTracker,
 }
 
-/// Ends a stream whose client takes nothing.
+/// Ends a stream whose client does not read.
 pub(crate) struct StallWatch {
     stream: Weak<StreamTask>,
     bound: Duration,
 }
 
 impl StreamBody {
-    /// A body whose bytes `stream` puts into the pipe.
+    /// A body of the bytes that `stream` puts into the pipe.
     pub(crate) fn new<F>(client: Client, tracker: &TaskTracker, stream: impl FnOnce(Pipe) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -160,7 +160,7 @@ impl StreamBody {
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
-    /// A watch that takes a client which takes nothing for so long for one that left.
+    /// A watch that treats a client as gone if it has not read for `bound`.
     pub(crate) fn stall_watch(&self, bound: Duration) -> StallWatch {
         StallWatch { stream: Arc::downgrade(&self.0), bound }
     }
@@ -205,7 +205,7 @@ impl Drop for StreamBody {
 }
 
 impl StallWatch {
-    /// Ends the stream if its client has taken nothing for too long.
+    /// Ends the stream if its client has not read for too long.
     pub(crate) fn check(&self, now: Instant) {
         let Some(stream) = self.stream.upgrade() else { return };
         let since = stream.pipe.piece().untaken_since;
@@ -222,7 +222,7 @@ impl StreamTask {
         let future = self.future.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(future) = future {
             self.pipe.client.leave();
-            // A piece that is not taken must not keep the rest waiting.
+            // A piece that is not taken must not block the rest.
             self.pipe.piece().bytes = None;
             self.tracker.spawn(future);
         }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(ended.load(Ordering::SeqCst), 1);
     }
 
-    /// A stream of three pieces that notes its end.
+    /// A stream of three pieces that records its end.
     fn pieces(tracker: &TaskTracker, ended: &Arc<AtomicU32>) -> StreamBody {
         let ended = ended.clone();
         StreamBody::new(Client::default(), tracker, |pipe| async move {

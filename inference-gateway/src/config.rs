@@ -66,23 +66,23 @@ impl Options {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 
-    /// The time that a client may take nothing of its stream before it counts as gone.
+    /// Time for which a client may read nothing of its stream before it counts as gone.
     pub fn client_stall(&self) -> Duration {
         Duration::from_secs(self.client_stall_seconds)
     }
 
-    /// The time that an upstream may take to begin its answer.
+    /// Time within which an upstream has to begin its answer.
     pub fn answer_deadline(&self) -> Duration {
         Duration::from_secs(self.answer_seconds)
     }
 
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.workers.map_or_else(cores, usize::from)
     }
 
-    /// The time that running requests may take to finish once the gateway is to stop.
+    /// Time for running requests to finish after the gateway was asked to stop.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }

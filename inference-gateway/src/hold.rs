@@ -1,5 +1,5 @@
-//! Open holds: each is renewed and extended while its request runs, and captured or released once, however the request
-//! ends.
+//! Open holds: each is renewed and extended while its request runs, and captured or released exactly once, however the
+//! request ends.
 
 mod heartbeat;
 mod settlement;
@@ -33,13 +33,13 @@ pub(crate) struct Holds(Arc<HoldsInner>);
 struct HoldsInner {
     keys: Keys,
     slots: Arc<Slots>,
-    /// Every hold that is open or not settled yet.
+    /// Holds that are open or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
     settling: TaskTracker,
 }
 
-/// The part of a hold that its request and the heartbeat share.
+/// State that a hold shares between its request and the heartbeat.
 struct HoldState {
     hold: HoldRef,
     lease: Mutex<Lease>,
@@ -51,19 +51,19 @@ struct HoldState {
 
 /// The lease of a hold as this gateway sees it.
 struct Lease {
-    /// The time that the hold lives at least after a renewal.
+    /// Shortest time that the hold lives after a renewal.
     length: Duration,
-    /// When the last renewal that succeeded was sent.
+    /// Time at which the last successful renewal was sent.
     renewed: Instant,
     renewing: bool,
     standing: Standing,
-    /// The last report; the tokens of the prompt and of output that the hold covers.
+    /// The last report, and the tokens of prompt and output that the hold covers.
     usage: Usage,
     prompt_tokens: u64,
     output_tokens: u64,
 }
 
-/// The standing of a hold with the key-service.
+/// Standing of a hold at the key-service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Open.
@@ -74,7 +74,7 @@ pub(crate) enum Standing {
     Gone,
 }
 
-/// An open hold. Dropped, it is captured with the usage recorded so far, or released if there is none.
+/// An open hold. When dropped, it is captured with the usage recorded so far, or released if there is none.
 pub(crate) struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
@@ -82,13 +82,13 @@ pub(crate) struct OpenHold {
     ending: Ending,
 }
 
-/// The place of a watch that each heartbeat calls, while the hold is unresolved.
+/// Registration of a function that each heartbeat calls while the hold is unresolved.
 pub(crate) struct HeartbeatWatch(Arc<HoldState>);
 
 impl HeartbeatWatch {
-    /// Sets the watch; once a hold.
+    /// Sets the function; only once per hold.
     pub(crate) fn set(self, watch: impl Fn(Instant) + Send + Sync + 'static) {
-        // A second one would be a mistake of this crate's own, and is ignored.
+        // A second call would be a mistake of this crate, and is ignored.
         let _ = self.0.watch.set(Box::new(watch));
     }
 }
@@ -104,7 +104,7 @@ impl Holds {
         self.0.slots.reserve(trusted).await
     }
 
-    /// Takes on a hold that was granted to a call sent at `asked_at`.
+    /// Adds a hold that was granted to a call sent at `asked_at`.
     pub(crate) fn open(&self, grant: Grant, prompt_tokens: u64, asked_at: Instant, slot: Slot) -> OpenHold {
         let Grant { hold, output_tokens, lease } = grant;
         let lease = Lease {
@@ -124,7 +124,7 @@ impl Holds {
         OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
     }
 
-    /// Settles everything that an earlier process left in the spool.
+    /// Settles all captures that an earlier process left in the spool.
     pub(crate) fn settle_spooled(&self) {
         for capture in self.0.spool.iter().flat_map(Spool::pending) {
             self.settle_in_background(Settlement::spooled(capture));
@@ -132,7 +132,7 @@ impl Holds {
     }
 
     fn unresolved(&self) -> MutexGuard<'_, HashMap<GenerationId, Arc<HoldState>>> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
+        // Every change is a single step, so that the data is consistent even after a panic elsewhere.
         self.0.unresolved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +143,7 @@ impl Holds {
 }
 
 impl OpenHold {
-    /// The generation that it is for.
+    /// The generation of the hold.
     pub(crate) fn generation(&self) -> GenerationId {
         self.state.hold.generation
     }
@@ -174,18 +174,18 @@ impl OpenHold {
         self.state.lease().output_tokens
     }
 
-    /// The usage to bill from now on, also if the hold is dropped or expires.
+    /// Records the usage to bill from now on, also if the hold is dropped or expires.
     pub(crate) fn record(&mut self, usage: Usage, estimated: bool) {
         self.ending = Ending::Capture { usage, estimated };
         self.state.lease().usage = usage;
     }
 
-    /// The standing with the key-service, as of the last answer.
+    /// The standing at the key-service, by its last answer.
     pub(crate) fn standing(&self) -> Standing {
         self.state.lease().standing
     }
 
-    /// Returns whether the lease may have run out: nothing is to be delivered until it was renewed.
+    /// Returns whether the lease may have run out, so that nothing is delivered until it is renewed.
     pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
         lease.standing == Standing::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
@@ -196,12 +196,12 @@ impl OpenHold {
         self.state.changed.notified().await;
     }
 
-    /// The place of a watch that each heartbeat calls.
+    /// A registration for a function that each heartbeat calls.
     pub(crate) fn heartbeat_watch(&self) -> HeartbeatWatch {
         HeartbeatWatch(self.state.clone())
     }
 
-    /// A call that renews the lease and asks for more output tokens, beside a prompt of `prompt_tokens`.
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
     pub(crate) fn extend(
         &self,
         prompt_tokens: u64,
@@ -211,15 +211,15 @@ impl OpenHold {
         async move { state.extend(&keys, prompt_tokens, output_tokens).await }
     }
 
-    /// Bills the recorded usage and waits for it, within a bound. `None`: the charge is not confirmed yet, and is
-    /// delivered in the background; it survives this process, where there is a spool.
+    /// Bills the recorded usage and waits for the charge, within a bound. `None` means that the charge is not confirmed
+    /// yet and is delivered in the background; with a spool, it survives this process.
     pub(crate) async fn capture(mut self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.record(usage, estimated);
         self.settle().await
     }
 
-    /// Gives the hold back: the request cost nothing. Waits for it, within a bound, so that a client that tries again
-    /// finds its money free.
+    /// Releases the hold: the request cost nothing. Waits for it, within a bound, so that the money is free again when
+    /// the client repeats its request.
     pub(crate) async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;
@@ -234,7 +234,7 @@ impl OpenHold {
                 charge
             }
             Attempt::Unsettled => {
-                // With the slot, so that no more is owed than there are slots.
+                // The slot goes along, so that there are never more pending settlements than slots.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;
@@ -250,7 +250,7 @@ impl OpenHold {
 
 impl Drop for OpenHold {
     fn drop(&mut self) {
-        // The slot is gone once the hold is resolved, or is being resolved elsewhere.
+        // The slot is gone if the hold is resolved, or is being resolved elsewhere.
         if let Some(slot) = self.slot.take() {
             self.holds.settle_in_background(self.settlement(Some(slot)));
         }
@@ -275,7 +275,7 @@ impl HoldState {
         Ok(extended)
     }
 
-    /// Notes the answer to a renewal that was sent at `asked_at`.
+    /// Records the answer to a renewal that was sent at `asked_at`.
     fn extended(&self, extended: Extended, prompt_tokens: u64, asked_at: Instant) {
         let mut lease = self.lease();
         let lapsed = asked_at.saturating_duration_since(lease.renewed) >= lease.length;

@@ -30,19 +30,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{generation::Generator, prompt_budget::PromptBudget};
 
-/// The dependencies of the routes; one a worker.
+/// Dependencies of the routes, one instance per worker.
 pub(crate) struct App {
-    /// Time and chance.
+    /// Source of time and randomness.
     pub(crate) clock: Arc<dyn Clock>,
     /// Runs chat requests.
     pub(crate) generator: Arc<Generator>,
     /// The models.
     pub(crate) catalog: Arc<Catalog>,
-    /// The prefix of every key.
+    /// Prefix of every key.
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
-    /// The memory for prompts.
+    /// Memory budget for prompts.
     pub(crate) prompts: PromptBudget,
     /// The memory for small bodies that are read before their sender is authenticated.
     pub(crate) unauthenticated: PromptBudget,
@@ -50,11 +50,11 @@ pub(crate) struct App {
     pub(crate) management: Arc<Management>,
     /// A proxy before us says truthfully which client it speaks for.
     pub(crate) proxy_trusted: bool,
-    /// Cancelled when the gateway is to stop: nothing new is begun.
+    /// Cancelled when the gateway begins to stop: no new requests are accepted.
     pub(crate) draining: CancellationToken,
 }
 
-/// The public routes, behind their front.
+/// The public routes, wrapped in `front`.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let public = Router::new()
         .route(CHAT, post(chat::create))
@@ -83,15 +83,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// The route of chat requests.
 const CHAT: &str = "/v1/chat/completions";
 
-/// The generation of a chat response, also its billing id.
+/// Response header with the generation's id, which is also its billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// The value that `max_tokens` was lowered to, since more could not be paid.
+/// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 use front::Front;
 pub(crate) use passthrough::Management;
 
-/// The presented key, if it can be an API key at all. For another one the key-service is asked for the reason to give.
+/// Returns the presented credential if it has the form of an API key. A management key is first checked by the
+/// key-service, so that the error names the right reason.
 async fn credential(
     app: &App,
     request_headers: &http::HeaderMap,

@@ -26,11 +26,11 @@ use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
 use session::{Peer, SessionTask};
 
-/// The time that a caller waits to be authorized; past it, the client is better advised to come back.
+/// Longest wait of a caller for authorization. After it, the client should rather repeat its request later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
-/// The time that one attempt to extend, capture or release may take; the caller tries again.
+/// Longest time of one attempt to extend, capture or release; the caller repeats it.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
-/// The first pause before a failed call is made again, and the longest.
+/// First and longest pause before a failed call is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// A handle on the sessions with the key-services. Cheap to clone.
@@ -52,7 +52,7 @@ impl Drop for Handle {
 /// The key-services.
 #[derive(Clone)]
 pub(crate) enum Peers {
-    /// In other processes; the first ones are preferred while there is little to do.
+    /// In other processes; the first ones are preferred at low load.
     Remote {
         /// At least one.
         addresses: Vec<Endpoint>,
@@ -63,7 +63,7 @@ pub(crate) enum Peers {
     Local(Arc<dyn KeyService>),
 }
 
-/// Opens a session with every key-service, and keeps them open for as long as there are handles. The sessions run on the
+/// Opens a session with every key-service, and keeps the sessions open as long as there are handles. They run on the
 /// caller's runtime.
 pub(crate) fn connect(peers: Peers, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
@@ -81,7 +81,7 @@ pub(crate) fn connect(peers: Peers, clock: Arc<dyn Clock>) -> Keys {
     Keys(Arc::new(Handle { queue, orphans, clock }))
 }
 
-/// The key-service did not answer, or could not: the outcome is unknown, and the same call may be made again.
+/// The key-service did not answer, or failed: the outcome is unknown, and the same call may be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unavailable {
     /// No answer within the deadline.
@@ -90,16 +90,16 @@ pub(crate) enum Unavailable {
     /// The sessions have ended, since the gateway stops.
     #[error("the session with the key-service has ended")]
     Ended,
-    /// It answered that it failed.
+    /// The key-service answered that the call failed.
     #[error("the key-service failed: {0}")]
     Failed(Failure),
-    /// It answered another call than it was asked.
+    /// The answer is of another kind than the call.
     #[error("the key-service gave an answer that does not fit")]
     Unfit,
 }
 
 impl Unavailable {
-    /// Returns whether the same call may succeed when it is made again.
+    /// Returns whether the same call may succeed when it is repeated.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Deadline => true,
@@ -109,7 +109,7 @@ impl Unavailable {
     }
 }
 
-/// Without an answer the request is not served. The cause is logged here; the client gets a plain 503.
+/// Without an answer the request is not served. The cause is logged here; the client gets a 503 without it.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::warn!(error = %e, "a request could not be authorized");
@@ -126,13 +126,13 @@ pub(crate) struct HoldRequest {
     pub(crate) generation: GenerationId,
     /// The model's id.
     pub(crate) model: String,
-    /// A bound on the prompt that cannot be too low.
+    /// Bound on the prompt's tokens that cannot be too low.
     pub(crate) prompt_tokens: u64,
     /// Output tokens wanted, over all choices.
     pub(crate) output_tokens: u64,
-    /// With fewer than this available because of other holds, the request is refused with `spend_reserved`.
+    /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
     pub(crate) enough_output_tokens: u64,
-    /// With fewer than this left, the request cannot be served at all.
+    /// Smallest possible grant: if less than this is left, the request cannot be served at all.
     pub(crate) least_output_tokens: u64,
 }
 
@@ -166,8 +166,8 @@ impl Keys {
         }
     }
 
-    /// Opens a hold. If the outcome stays unknown, or the caller goes away, a hold that may be open is released once the
-    /// call can no longer take effect.
+    /// Opens a hold. If the outcome stays unknown, or the caller is dropped, a hold that may be open is released once
+    /// the call can no longer take effect.
     pub(crate) async fn authorize(
         &self,
         request: HoldRequest,
@@ -184,7 +184,7 @@ impl Keys {
         }
     }
 
-    /// Renews the lease, reports progress, and asks for more output tokens.
+    /// Renews the lease, reports progress, and requests more output tokens.
     pub(crate) async fn extend(&self, extend: Extend) -> Result<Extended, Unavailable> {
         match self.call(Call::Extend(extend)).await? {
             Answer::Extended(extended) => Ok(extended),
@@ -208,7 +208,7 @@ impl Keys {
         }
     }
 
-    /// The pauses of a caller that makes one call again and again.
+    /// Pauses for a caller that repeats a call.
     pub(crate) const fn backoff() -> Backoff {
         Backoff::new(PAUSES.0, PAUSES.1)
     }
@@ -218,7 +218,7 @@ impl Keys {
         sleep(backoff.pause(&*self.0.clock)).await;
     }
 
-    /// Releases of authorizations whose outcome is unknown and that can no longer take effect.
+    /// Orphans whose authorizations can no longer take effect, so that they can be released.
     pub(crate) fn due_orphans(&self, now: Instant) -> Vec<Orphan> {
         self.0.orphans.take_due(now)
     }
@@ -228,8 +228,8 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Calls until there is an answer that is no passing failure, or the deadline is over. `sent` is given each attempt
-    /// when it is queued.
+    /// Repeats a call until there is an answer other than a temporary failure, or the deadline is over. `sent` receives
+    /// each attempt when it is queued.
     async fn call_until(
         &self,
         deadline: Instant,
@@ -257,7 +257,7 @@ impl Keys {
         }
     }
 
-    /// Calls once.
+    /// Makes a call once.
     async fn call(&self, call: Call) -> Result<Answer, Unavailable> {
         let answered = async {
             let _permit = self.0.queue.permit().await.ok_or(Unavailable::Ended)?;
@@ -269,7 +269,7 @@ impl Keys {
     }
 }
 
-/// Returns whether a failure may be over when the same call is made again: the store was out of reach.
+/// Returns whether a failure is temporary: the store could not be reached.
 fn is_passing(failure: &Failure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }

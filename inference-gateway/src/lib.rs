@@ -1,5 +1,5 @@
-//! Carries requests to a model and back, and meters them on the way. Thinks in tokens, never in money; keeps
-//! nothing but a spool of captures that are not delivered yet.
+//! Carries requests to a model and back, and meters them on the way. Counts in tokens, never in money; stores
+//! nothing but a spool of undelivered captures.
 
 mod client;
 pub mod config;

@@ -1,4 +1,4 @@
-//! A bound on the bytes of prompts that are in memory at once.
+//! Bound on the bytes of all prompts in memory.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use shared::{
 
 use crate::shares::AccountShares;
 
-/// The bytes that all prompts together may take. Cheap to clone.
+/// Byte budget for all prompts together. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PromptBudget(Arc<Budget>);
 
@@ -22,7 +22,7 @@ struct Budget {
     accounts: AccountShares,
 }
 
-/// The part of one request, given back when it is dropped.
+/// Share of one request in the budget, returned when it is dropped.
 pub(crate) struct PromptPermit {
     shared: Arc<Budget>,
     taken: usize,
@@ -37,7 +37,7 @@ impl PromptBudget {
         Self(Arc::new(Budget { most, taken: AtomicUsize::new(0), accounts }))
     }
 
-    /// A permit for no bytes yet.
+    /// A permit for zero bytes.
     pub(crate) fn permit(&self) -> PromptPermit {
         PromptPermit { shared: self.0.clone(), taken: 0, account: None }
     }
@@ -49,7 +49,7 @@ impl PromptBudget {
 }
 
 impl PromptPermit {
-    /// Takes so many bytes more. If the budget does not have them, the client is asked to come back.
+    /// Adds bytes to the permit. If the budget is exhausted, the error asks the client to try again later.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         if self.try_grow(bytes) {
             return Ok(());
@@ -84,7 +84,7 @@ impl PromptPermit {
         Ok(())
     }
 
-    /// Gives back all but so many bytes.
+    /// Returns all but this many bytes to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let given_back = self.taken.saturating_sub(bytes);
         if given_back > 0 {

@@ -1,4 +1,5 @@
-//! The running gateway, and its end: nothing new, running requests finish within a bound, captures are delivered.
+//! The running gateway and its shutdown: refuses new requests, lets running ones finish within a bound, and delivers
+//! captures.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -30,14 +31,14 @@ use crate::{
     workers::WorkerThread,
 };
 
-/// The time that generations that had to be cut may take to end, and settlements to be delivered.
+/// Time for cut generations to end and for settlements to be delivered.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
-/// The time that open connections may take to close once nothing runs on them.
+/// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// The parts of a gateway.
+/// Dependencies of a gateway.
 pub struct Parts {
-    /// Time and chance.
+    /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     /// The models.
     pub catalog: Arc<Catalog>,
@@ -45,7 +46,7 @@ pub struct Parts {
     pub prefix: Prefix,
     /// The key-services.
     pub key_services: KeyServices,
-    /// The addresses at which key-services speak HTTP; at least one.
+    /// Addresses of the key-services' HTTP listeners; at least one.
     pub key_service_http: Vec<Uri>,
     /// TLS to the key-services, if it is used.
     pub tls: Option<Tls>,
@@ -53,7 +54,7 @@ pub struct Parts {
     pub builtin: Option<Uri>,
     /// The sizes of its budgets.
     pub sizes: Sizes,
-    /// The directory below which captures are spooled, if there is one.
+    /// Directory for the spool of captures, if there is one.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -63,7 +64,7 @@ pub enum KeyServices {
     Remote {
         /// At least one address.
         addresses: Vec<Uri>,
-        /// The token that calls between the services carry.
+        /// Token in the calls between the services.
         internal_token: SecretString,
     },
     /// In this process.
@@ -76,11 +77,11 @@ pub struct Server {
     pub public: SocketAddr,
     keys: Keys,
     drain: Duration,
-    /// Cancelled when nothing new is to begin.
+    /// Cancelled when no new requests are accepted.
     draining: CancellationToken,
-    /// Cancelled when what still runs has to end.
+    /// Cancelled when running requests have to end.
     cut: CancellationToken,
-    /// Cancelled when the connections are to close.
+    /// Cancelled when the connections have to close.
     close: CancellationToken,
     running: TaskTracker,
     settling: TaskTracker,
@@ -113,7 +114,7 @@ impl Server {
         let mut generators = Vec::with_capacity(workers.len());
         let mut serving = Vec::with_capacity(workers.len());
         for worker in &workers {
-            // Tasks that are spawned here run on the worker.
+            // Tasks spawned here run on the worker.
             let _entered = worker.runtime.enter();
             let keys = connect(peers.clone(), parts.clock.clone());
             let holds = Holds::new(keys.clone(), slots.clone(), spool.clone(), settling.clone());
@@ -157,18 +158,18 @@ impl Server {
         Ok(Self { public, keys, drain, draining, cut, close, running, settling, serving, workers })
     }
 
-    /// Ready while a key-service answers.
+    /// Reports readiness while a key-service answers.
     pub fn readiness(&self) -> Readiness {
         let keys = self.keys.clone();
         Arc::new(move || {
             let keys = keys.clone();
-            // Any credential will do: the answer matters, not its content.
+            // Any credential will do: only the existence of an answer matters.
             Box::pin(async move { keys.authenticate("", Class::Api).await.is_ok() })
         })
     }
 
     /// Refuses new requests, lets the running ones finish within the configured bound, then cuts them, and delivers the
-    /// settlements that are left.
+    /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
         let Self { drain, draining, cut, close, running, settling, serving, workers, .. } = self;
         draining.cancel();
@@ -211,7 +212,7 @@ fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> 
     })
 }
 
-/// The address at which a key-service speaks gRPC.
+/// The gRPC endpoint of a key-service.
 fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
     const SETTING: &str = "FAREGATE_KEY_SERVICE_URL";
     check_scheme(SETTING, &uri, tls)?;
@@ -222,7 +223,7 @@ fn endpoint(uri: Uri, tls: Option<&Tls>) -> Result<Endpoint, ConfigError> {
     }
 }
 
-/// An address that contradicts the settings of TLS is a mistake: calls would be refused, or not be secret.
+/// Checks that an address matches the settings of TLS. Otherwise calls would be refused, or be sent unencrypted.
 fn check_scheme(setting: &'static str, uri: &Uri, tls: Option<&Tls>) -> Result<(), ConfigError> {
     let reason = match (tls, uri.scheme_str()) {
         (Some(_), Some("https")) | (None, Some("http")) => return Ok(()),

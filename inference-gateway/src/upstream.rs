@@ -1,4 +1,4 @@
-//! The servers that run the models: choosing one, sending it a request, and understanding how it fails.
+//! Model servers: choosing one, sending it a request, and classifying its failures.
 
 mod dialect;
 mod failure;
@@ -34,21 +34,21 @@ use dialect::{Counter, Dialect};
 pub(crate) use failure::{Failure, of_event};
 pub(crate) use pool::{Pool, Pools, Running};
 
-/// The time that a connection may take to come about.
+/// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The time that an exact count may take, which holds up a request that would else be refused.
+/// Longest time for an exact count, which delays a request that would otherwise be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Prompts that an upstream is asked to count at once. Counting is work that nobody pays for, and one prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Idle connections per upstream; the system's default of 90 s ends them.
+/// Idle connections per upstream; the pool's default of 90 s ends them.
 const IDLE_CONNECTIONS: usize = 1024;
-/// The largest answer to a count that is read.
+/// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
 /// A client for upstreams, http and https. Cheap to clone.
 pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Chain<Bytes, Bytes>>>;
 
-/// A client that connects within a bound and never waits to fill packets.
+/// Makes a client that connects within a bound and sends small packets at once.
 pub(crate) fn http_client() -> HttpClient {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
@@ -64,34 +64,34 @@ pub(crate) fn http_client() -> HttpClient {
 
 /// One server of a model.
 pub(crate) struct Upstream {
-    /// The name it knows the model by.
+    /// The server's own name for the model.
     pub(crate) model: String,
-    /// The price of a stream that is left before the upstream answered.
+    /// Charge for a stream whose client leaves before the upstream answered.
     pub(crate) left_before_head: LeftBeforeHead,
     /// The URLs of images that it may be handed.
     pub(crate) image_urls: ImageUrls,
-    /// Its number in the routing of every gateway.
+    /// Identity for routing, the same in every gateway.
     identity: u64,
     dialect: Dialect,
     limit_param: LimitParam,
     chat: Uri,
-    /// Where it counts a prompt's tokens, if it does.
+    /// URL that counts a prompt's tokens, if the server has one.
     counter: Option<Uri>,
     authorization: Option<HeaderValue>,
     /// Places for prompts that it counts.
     counting: Semaphore,
-    /// True if it generates nothing that its stream does not show.
+    /// Every generated token is visible in its stream.
     streams_every_token: bool,
-    /// Tokens that its template adds to a prompt beyond the usual: configured, or learned from its reports.
+    /// Tokens that its template adds to a prompt beyond the usual: configured, or derived from its reports.
     prompt_overhead: AtomicU64,
 }
 
-/// The exact tokens of a prompt, as far as they can be counted.
+/// Exact number of a prompt's tokens, as far as they can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Tokens of the prompt.
     pub(crate) tokens: u64,
-    /// True if what images become is among them.
+    /// The tokens of images are included.
     pub(crate) with_images: bool,
 }
 
@@ -128,28 +128,29 @@ impl Upstream {
         })
     }
 
-    /// Returns whether it can be asked for the exact tokens of this prompt.
+    /// Returns whether it can count the exact tokens of this prompt.
     pub(crate) fn counts(&self, forward: &Forward) -> bool {
         self.counter.is_some() && (self.dialect.counter.counts_tools() || !forward.has_tools)
     }
 
-    /// Returns whether its streams show the tokens generated so far, in reports or one by one, so that a stream may hold by grants.
+    /// Returns whether its streams show the tokens generated so far, in reports or one by one, so that a stream may
+    /// hold one grant at a time.
     pub(crate) fn shows_progress(&self) -> bool {
         self.dialect.progress != ProgressReports::None || self.streams_every_token
     }
 
-    /// Returns whether the usage of a whole answer with several choices counts the first of them alone.
+    /// Returns whether the usage of a whole answer with several choices counts only the first of them.
     pub(crate) const fn reports_usage_of_first_choice(&self) -> bool {
         self.dialect.usage_of_first_choice
     }
 
-    /// Tokens that its template adds to a prompt beyond the usual, at most.
+    /// Bound on the tokens that its template adds to a prompt beyond the usual.
     pub(crate) fn prompt_overhead(&self) -> u64 {
         self.prompt_overhead.load(Ordering::Relaxed)
     }
 
-    /// Compares the tokens of a prompt that it reports with their bound. A bound that was too low is raised for all
-    /// requests that follow.
+    /// Compares the prompt's tokens that it reports with their bound. A bound that was too low is raised for all
+    /// following requests.
     pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
         let beyond = reported.saturating_sub(bound);
         if beyond > self.prompt_overhead.fetch_max(beyond, Ordering::Relaxed) {
@@ -157,8 +158,8 @@ impl Upstream {
         }
     }
 
-    /// Sends a chat request that asks for at most so many tokens of each choice, and returns once the upstream has
-    /// answered 200, which it has to do within `deadline`.
+    /// Sends a chat request for at most this many tokens of each choice, and returns once the upstream has answered
+    /// 200, which it has to do within `deadline`.
     pub(crate) async fn send(
         &self,
         client: &HttpClient,
@@ -233,14 +234,14 @@ impl Upstream {
     }
 }
 
-/// Its name in logs; never shown to clients.
+/// Name in logs; never shown to clients.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
     }
 }
 
-/// `/tokenize` stands beside `/v1`, not below it.
+/// URL of `/tokenize`, which is beside `/v1`, not below it.
 fn at_root(base: &Uri) -> Option<Uri> {
     let mut parts = base.clone().into_parts();
     let path = base.path().strip_suffix("/v1")?;
@@ -248,7 +249,7 @@ fn at_root(base: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// The `Authorization` that an upstream wants, from the environment variable that the catalogue names.
+/// Value of `Authorization` for an upstream, from the environment variable named in the catalogue.
 fn credential(variable: &str) -> Result<HeaderValue, ConfigError> {
     let error =
         |reason: &str| ConfigError::new("FAREGATE_MODELS", format!("api_key_env \"{variable}\" {reason}"));

@@ -1,4 +1,4 @@
-//! Worker threads: each has a runtime of its own, so that a request never changes threads on its way.
+//! Worker threads, each with a runtime of its own, so that a request never moves between threads.
 
 use std::{io, thread};
 
@@ -22,14 +22,14 @@ impl WorkerThread {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-            // A sender that is dropped means the same as one that sends.
+            // A dropped sender means the same as a message.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
         Ok(Self { runtime: handle, stop, thread })
     }
 
-    /// Ends the runtime and what still runs on it.
+    /// Ends the runtime and all tasks on it.
     pub(crate) fn stop(self) {
         // The receiver is gone only if the thread has ended already.
         let _ = self.stop.send(());

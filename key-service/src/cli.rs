@@ -130,7 +130,7 @@ pub enum ManagementKeys {
     },
 }
 
-/// Does what was asked, and writes the answer (nothing else) to `out`.
+/// Runs a command and writes its result, and nothing else, to `out`.
 ///
 /// `public` is the address that clients use: links begin with it.
 pub async fn run(
@@ -154,7 +154,8 @@ pub async fn run(
     }
 }
 
-/// The reader of a long listing may have read enough (`| head`): that is no failure.
+/// Ignores the error of a reader that closed its end of the pipe early (`
+/// head`).
 fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
@@ -248,7 +249,7 @@ async fn management_keys(
     Ok(())
 }
 
-/// The error for the operator; a refusal names the flag that caused it.
+/// Turns an error into its message for the operator. A refusal names the flag that caused it.
 fn told(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
@@ -268,7 +269,7 @@ const fn flag(refused: AccountRefused) -> &'static str {
     }
 }
 
-/// An account in JSON. The names are relied on by scripts: add, never rename.
+/// An account in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct AccountLine<'a> {
     id: AccountId,
@@ -286,7 +287,7 @@ impl<'a> AccountLine<'a> {
     }
 }
 
-/// A management key in JSON. The names are relied on by scripts: add, never rename.
+/// A management key in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct ManagementKeyLine<'a> {
     id: ManagementKeyId,
@@ -315,7 +316,7 @@ fn write_json_object(out: &mut (dyn Write + Send), value: &impl Serialize) -> an
     Ok(())
 }
 
-/// A name that a listing can show on its line.
+/// Parses a name that fits one line of a listing.
 fn name(text: &str) -> Result<String, String> {
     let blank = text.trim().is_empty() || text.trim() != text;
     if blank || text.chars().count() > MAX_NAME_CHARS || text.chars().any(is_control) {
@@ -326,12 +327,12 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// An amount in USD that an account may begin with.
+/// Parses an amount in USD that is valid as first credit.
 fn credit(text: &str) -> Result<NanoUsd, String> {
     usd(text, NanoUsd::ZERO)
 }
 
-/// An amount in USD that may be added to an account.
+/// Parses an amount in USD that may be added to an account.
 fn amount(text: &str) -> Result<NanoUsd, String> {
     usd(text, NanoUsd::from_nanos(1))
 }

@@ -182,7 +182,7 @@ impl Options {
     }
 }
 
-/// With the chain of its causes: what the system says of the store is what the operator needs.
+/// Adds the chain of causes: the operator needs the system's own message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }

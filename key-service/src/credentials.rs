@@ -1,4 +1,4 @@
-//! Makes credentials, and finds the owner of a presented one.
+//! Creates credentials, and finds the owner of a presented one.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use shared::{
 
 use crate::store::{Store, Unavailable};
 
-/// Mappings kept in process; some 100 bytes each.
+/// Number of mappings kept in memory; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;
 
-/// Makes and recognises credentials. Alone in knowing the peppers.
+/// Creates and recognises credentials. The only type that has the peppers.
 pub struct Credentials {
     store: Arc<dyn Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Digest → owner never changes once it exists, so an entry is never wrong. Unknown digests are not cached, and
-    /// revocation is never answered from here.
+    /// Owners by digest. A mapping never changes once it exists, so an entry is never wrong. Unknown digests are not
+    /// cached, and revocation is never answered from here.
     owners: Cache<Digest, Principal>,
 }
 
 impl Credentials {
-    /// Credentials kept in this store under these secrets.
+    /// Credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
         Self { store, peppers, prefix, owners: Cache::new(CACHED_OWNERS) }
     }
 
-    /// The owner of the credential; `None` if there is no such credential.
+    /// The owner of the credential; `None` if the credential does not exist.
     pub async fn find(&self, presented: &str) -> Result<Option<Principal>, Unavailable> {
         if self.prefix.classify(presented).is_none() {
             return Ok(None);
@@ -49,10 +49,10 @@ impl Credentials {
         Ok(None)
     }
 
-    /// The owner, if it is live and of the class that a route needs.
+    /// Returns the owner if it is live and of the class that a route needs.
     ///
-    /// The refusal of a live key names its wrong class; a revoked one is as unknown as any other. The ledger decides what
-    /// an API key may spend.
+    /// A live key of the wrong class is refused with its class; a revoked key is refused like an unknown one. The
+    /// ledger decides whether an API key may spend.
     pub async fn identify(
         &self,
         owner: Option<Principal>,
@@ -78,7 +78,7 @@ impl Credentials {
         })
     }
 
-    /// The plaintext of a new key, and the digest to store of it.
+    /// Creates a key: returns its plaintext, and the digest to store.
     pub fn mint(&self, class: Class, random: [u8; 32]) -> (SecretString, Digest) {
         let plaintext = self.prefix.mint(class, random);
         let digest = self.peppers.digest(&plaintext);

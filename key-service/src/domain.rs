@@ -1,4 +1,4 @@
-//! The rules, pure: no clock, no randomness, no I/O.
+//! Pure rules of the key-service: no clock, no randomness, no I/O.
 
 pub(crate) mod audit;
 pub(crate) mod comparison;

@@ -1,5 +1,4 @@
-//! The needs of a new installation's first request: an account with credit, a management key, and
-//! commands to paste.
+//! Setup of a new installation: an account with credit, a management key, and commands to paste.
 
 use std::io::{self, Write};
 
@@ -19,12 +18,12 @@ use crate::{
     },
 };
 
-/// The account of a first run.
+/// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";
 /// Its credit.
 pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
 
-/// The things made on the first run.
+/// Result of a first run.
 pub struct FirstRun {
     /// The plaintext of the management key, to be shown once.
     management_key: SecretString,
@@ -33,15 +32,15 @@ pub struct FirstRun {
 }
 
 impl FirstRun {
-    /// Makes account and key where there is no account at all. `None` on every later run, and to all but one of several
-    /// first runs at once.
+    /// Makes an account and a key if there is no account at all. Returns `None` on every later run, and to all but one
+    /// of several concurrent first runs.
     pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
         if !management.accounts().await?.is_empty() {
             return Ok(None);
         }
         let account = match management.create_account(ACCOUNT, CREDIT).await {
             Ok(account) => account,
-            // Another process has its first run on the same store just now, and prints what it made.
+            // Another process makes the first run on the same store at this moment, and prints its results.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
@@ -50,7 +49,7 @@ impl FirstRun {
         Ok(Some(Self { management_key, sign_in }))
     }
 
-    /// Prints the key, and the commands from there to a billed answer. `public` is the address that clients use.
+    /// Prints the key and the commands up to a billed answer. `public` is the address that clients use.
     pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
         let base = format!("{}/v1", public.trim_end_matches('/'));
         let model = catalog.models.first().map_or("", |m| m.id.as_str());

@@ -1,4 +1,4 @@
-//! The gRPC edge: puts messages into calls, hands them to the service, and puts its answers into messages.
+//! The gRPC edge: turns messages into calls, passes them to the service, and turns its answers into messages.
 
 pub(crate) mod deadline;
 #[cfg(test)]
@@ -26,12 +26,12 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// Sessions end after the frame they are at when `shutdown` is cancelled.
+    /// A gRPC service. When `shutdown` is cancelled, sessions end after their current frame.
     pub(crate) fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
         Self { service, shutdown }
     }
 
-    /// A unary call is a batch of one.
+    /// Runs a unary call as a batch of one.
     async fn one(&self, call: Result<Call, Malformed>) -> Result<answer::Response, Status> {
         let call = call.map_err(|malformed| invalid(&malformed))?;
         match self.service.handle(vec![call]).await.pop() {
@@ -116,12 +116,12 @@ struct Session {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
     clock: SessionClock,
-    /// The first frame, from which the gateway learns the session's clock, was sent.
+    /// The first frame was sent, from which the gateway learns the session's clock.
     greeted: bool,
 }
 
 impl Session {
-    /// The next frame of answers. One frame at a time: while it is at the store, the gateway gathers the next one.
+    /// Returns the next frame of answers. One frame is at the store at a time, while the gateway gathers the next one.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -200,7 +200,7 @@ fn refused(malformed: &Malformed) -> Failure {
     Failure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
-/// The same as a status; the details name the field.
+/// A malformed call as a status; the details name the field.
 fn invalid(malformed: &Malformed) -> Status {
     let field = [("field".into(), malformed.field.into())];
     let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);
@@ -219,7 +219,7 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Logs the failures of a frame: one line for each reason, since a store that is away fails all of its calls.
+/// Logs the failures of a frame: one line for each reason, since an unreachable store fails all of its calls.
 fn log<'a>(failures: impl IntoIterator<Item = &'a Failure>) {
     let mut by_reason: BTreeMap<&str, (&Failure, usize)> = BTreeMap::new();
     for failure in failures {

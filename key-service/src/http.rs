@@ -34,7 +34,7 @@ mod query;
 use object::{shown, shown_with};
 use parts::{Caller, KeyPath};
 
-/// Says that the answer is about a key which an earlier request made.
+/// Header of an answer about a key that an earlier request made.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The dependencies of every handler.
@@ -115,7 +115,7 @@ async fn revoke(
     Ok(ok(&shown(&key, api.clock.now())))
 }
 
-/// Middleware: no answer may be kept by a cache, least of all the plaintext of a key.
+/// Middleware: forbids caches to store answers, which may contain the plaintext of a key.
 async fn no_store(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

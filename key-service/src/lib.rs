@@ -1,4 +1,4 @@
-//! Decides who may spend and remembers what was spent.
+//! Library of the key-service: authorizes spending, and keeps accounts, keys and their bills.
 //!
 //! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and those two `→ store`.
 

@@ -1,4 +1,4 @@
-//! The use-cases of management: who may govern keys, and what becomes of them.
+//! Use-cases of management: authentication of management keys, and the life of API keys.
 
 use std::{
     sync::{
@@ -44,10 +44,10 @@ pub const MAX_KEYS_PER_ACCOUNT: u64 = 1_000_000;
 use listing::LongListings;
 pub use listing::{KeyPage, Listing};
 
-/// Time to live of an idempotency key.
+/// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
-/// Governs keys and accounts. Cheap to share behind an `Arc`.
+/// Manages keys and accounts. Cheap to share behind an `Arc`.
 pub struct Management {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -58,11 +58,11 @@ pub struct Management {
     reading: LongListings,
     passwords: members::Passwords,
     spend: spend::SpendCache,
-    /// The milliseconds of the last id.
+    /// Time of the last id in milliseconds.
     last_id: AtomicI64,
 }
 
-/// Reasons why a use-case came to nothing, by what the caller does next.
+/// Reasons why a use-case failed, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<R> {
     /// Answer the caller. Nothing changed.
@@ -76,11 +76,11 @@ pub enum Error<R> {
 /// Reason why a key was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRefused {
-    /// The account has no such key.
+    /// The account does not have the key.
     NotFound,
     /// A revoked key cannot be changed.
     Revoked,
-    /// The key that a listing should start behind does not exist in the account.
+    /// The `after` key of a listing does not exist in the account.
     UnknownCursor,
     /// The account has as many keys as it may.
     TooMany {
@@ -93,14 +93,14 @@ pub enum KeyRefused {
     IdempotencyKeyReused,
 }
 
-/// The owner's decisions about a new key.
+/// The owner's settings for a new key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDraft {
     /// Its name, chosen by its owner.
     pub label: String,
-    /// Most that may ever be spent with it; `None` is no limit.
+    /// Largest amount that may ever be spent with it; `None` is no limit.
     pub limit: Option<NanoUsd>,
-    /// From this instant on it is refused; `None` is never.
+    /// Instant from which the key is refused; `None` is never.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -111,15 +111,15 @@ pub enum Created {
     New {
         /// The key.
         key: ApiKey,
-        /// Its plaintext, which nothing can tell again.
+        /// Plaintext of the key, which cannot be recovered later.
         plaintext: SecretString,
     },
-    /// The same attempt made this key before. Its plaintext is gone.
+    /// An earlier attempt with the same idempotency key made this key. Its plaintext is gone.
     Replayed(ApiKey),
 }
 
 impl Management {
-    /// Management of what is in this store.
+    /// Management of the keys and accounts in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, reading) = (MAX_KEYS_PER_ACCOUNT, LongListings::default());
         let (passwords, spend) = (members::Passwords::new(), spend::SpendCache::default());
@@ -177,8 +177,8 @@ impl Management {
         }
     }
 
-    /// Now, or the first millisecond after the last id: listings are in the order of ids, and what was made one after
-    /// the other within a millisecond is to keep its order.
+    /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
+    /// made one after the other within a millisecond keep their order.
     fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
@@ -190,7 +190,7 @@ impl Management {
         self.store.key(account, id).await?.ok_or(Error::Refused(KeyRefused::NotFound))
     }
 
-    /// Changes a key, whole or not at all, and answers what it is then.
+    /// Changes a key, completely or not at all, and returns the result.
     pub async fn update(
         &self,
         account: AccountId,
@@ -204,7 +204,7 @@ impl Management {
         }
     }
 
-    /// Revokes a key for good; again is the same.
+    /// Revokes a key for good; repeating it changes nothing.
     pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
         let now = self.clock.now().to_whole_seconds();
         self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
@@ -212,11 +212,11 @@ impl Management {
 }
 
 impl KeyDraft {
-    /// Equal for drafts of equal meaning: `25` and `25.0` are the same limit.
+    /// Digest of a draft, equal for drafts of equal meaning: `25` and `25.0` are the same limit.
     fn digest(&self) -> Digest {
         let limit = self.limit.map_or_else(String::new, |limit| limit.to_string());
         let expires_at = self.expires_at.map_or_else(String::new, |at| at.to_string());
-        // The label stands last, where nothing in it can be taken for another field.
+        // The label is last, so that nothing in it can pass for another field.
         Digest::of(format!("{limit}\n{expires_at}\n{}", self.label).as_bytes())
     }
 }

@@ -1,7 +1,7 @@
 //! Readiness of a key-service: the store answers, and its clock agrees with ours.
 //!
-//! Expiry of keys and calendar periods go by the clock of the key-service that decides. Where several share a store, its
-//! clock is the common measure.
+//! Expiry of keys and calendar periods follow the clock of the deciding key-service. Where several share a store, its
+//! clock is the common reference.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Ledger, Skew};
 
-/// Difference of the clocks from which on it is logged.
+/// Difference of the clocks from which it is logged.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Difference of the clocks beyond which keys would expire at the wrong time.
 const TOO_FAR: Duration = Duration::from_secs(10);
@@ -26,7 +26,8 @@ const COMPARE_AGAIN: Duration = Duration::from_mins(1);
 /// Pauses after a comparison that failed.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
 
-/// Ready while the store answers and the clocks agree. Compares them at once and every minute, until `shutdown`.
+/// Reports readiness while the store answers and the clocks agree. Compares the clocks at once and every minute, until
+/// `shutdown`.
 pub fn readiness(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Readiness {
     // Not ready before the first comparison.
     let agree = Arc::new(AtomicBool::new(false));
@@ -52,7 +53,7 @@ async fn compare(ledger: &dyn Ledger, clock: &dyn Clock, agree: &AtomicBool) {
                 agree.store(skew.is_none_or(agrees), Ordering::Relaxed);
                 COMPARE_AGAIN
             }
-            // Each probe asks for itself if the store is there at all.
+            // Probes ask the store themselves, so its absence does not matter here.
             Err(unavailable) => {
                 tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
                 retry.pause(clock)
@@ -62,7 +63,7 @@ async fn compare(ledger: &dyn Ledger, clock: &dyn Clock, agree: &AtomicBool) {
     }
 }
 
-/// True where the clocks are near enough to each other to serve.
+/// Returns whether the clocks are close enough to serve.
 fn agrees(Skew { millis }: Skew) -> bool {
     let difference = Duration::from_millis(millis.unsigned_abs());
     if difference > TOO_FAR {

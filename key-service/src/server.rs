@@ -1,4 +1,4 @@
-//! The running key-service: both listeners, the sweeper, and their end.
+//! The running key-service: both listeners, the sweeper, and their shutdown.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,19 +26,19 @@ use crate::{
     sweeper,
 };
 
-/// The parts of a key-service.
+/// Dependencies of a key-service.
 pub struct Parts {
-    /// Where everything is kept.
+    /// Store of all data.
     pub store: Arc<dyn Store>,
-    /// Time and chance.
+    /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     /// Makes and recognises credentials.
     pub credentials: Arc<Credentials>,
-    /// Ids and prices.
+    /// Models, their ids and prices.
     pub catalog: Arc<Catalog>,
-    /// The token that calls between the services carry.
+    /// Token in the calls between the services.
     pub internal_token: SecretString,
-    /// TLS in front of both listeners, where it is configured.
+    /// TLS of both listeners, if it is configured.
     pub tls: Option<Tls>,
     /// The bounds on the connections of each listener.
     pub bounds: Bounds,
@@ -48,7 +48,7 @@ pub struct Parts {
 pub struct Server {
     /// Where the management API and the dashboard are.
     pub http: SocketAddr,
-    /// Where gRPC is.
+    /// Address of gRPC.
     pub grpc: SocketAddr,
     /// The use-cases of spending, for a gateway in the same process.
     pub service: Arc<dyn KeyService>,
@@ -90,7 +90,7 @@ impl Server {
         Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
     }
 
-    /// Waits for the end that `shutdown` began, within a bound.
+    /// Waits for the shutdown that the token began, within a bound.
     pub async fn stopped(self) {
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {
             tracing::warn!("the key-service did not come to an end in time");

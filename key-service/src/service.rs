@@ -1,7 +1,7 @@
-//! The use-cases of spending: authenticate, authorize, extend, capture, release; many at a time.
+//! Use-cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
 //!
-//! A batch is grouped by account, and the store is asked once per account: at high load, a record is read and written
-//! once for many calls.
+//! A batch is grouped by account, with one call to the store for each: at high load, a record is read and written once
+//! for many calls.
 
 mod outcome;
 #[cfg(test)]
@@ -34,7 +34,7 @@ use crate::{
     store::{Ledger, Outcomes, Unavailable},
 };
 
-/// Decides who may spend. Cheap to share behind an `Arc`.
+/// Authorizes and bills spending. Cheap to share behind an `Arc`.
 pub(crate) struct Service {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
@@ -43,13 +43,13 @@ pub(crate) struct Service {
     lease: Duration,
 }
 
-/// The next step of a call: none, or a command to the ledger and the meaning of its outcome.
+/// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
 enum Plan {
     Done(Result<Answer, Failure>),
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// The commands of one account; beside each, the place of its answer and the meaning of its outcome.
+/// Commands of one account; for each, the index of its answer and the meaning of its outcome.
 #[derive(Default)]
 struct Batch {
     commands: Vec<Command>,
@@ -57,7 +57,7 @@ struct Batch {
 }
 
 impl Service {
-    /// A service over this ledger. Holds live `lease` unless they are extended.
+    /// A service over this ledger. Holds last for `lease` unless they are extended.
     pub(crate) fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
@@ -128,7 +128,7 @@ impl Service {
         })
     }
 
-    /// The prices of the hold decide, whatever the catalogue says by now.
+    /// The prices of the hold apply, whatever the catalogue contains by now.
     fn plan_extend(&self, Extend { hold, usage, prompt_tokens, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,

@@ -1,4 +1,4 @@
-//! The promises of a store, whatever it is made of: one trait per noun.
+//! Promises of a store, independent of its implementation: one trait per noun.
 
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -25,9 +25,9 @@ use crate::domain::{
     usage::{Counts, Day},
 };
 
-/// All that a store does. Every method of these traits is atomic: it happens whole or not at all, and concurrent calls
-/// happen in some order. What was acknowledged survives a crash of this process and of the machine (the memory store
-/// excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
+/// The complete store. Every method of these traits is atomic: it takes effect completely or not at all, and concurrent
+/// calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine (the memory
+/// store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
 pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books {}
 
 impl<S: Ledger + Credentials + Keys + Accounts + Members + Books> Store for S {}
@@ -35,7 +35,7 @@ impl<S: Ledger + Credentials + Keys + Accounts + Members + Books> Store for S {}
 /// The money of accounts and keys, and the holds on it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Applies the commands in their order to one account, as [`crate::domain::ledger::apply`] says; one outcome each.
+    /// Applies the commands in their order to one account by [`crate::domain::ledger::apply`]; one outcome each.
     /// Commands for an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot
     /// be read with [`Refused::Damaged`].
     ///
@@ -56,19 +56,19 @@ pub trait Ledger: Send + Sync + 'static {
     /// A hold that cannot be read counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable>;
 
-    /// Our clock compared with the store's; `None` where the store has no clock of its own. Fails while the store still
-    /// loads its data.
+    /// Our clock minus the store's; `None` where the store has no clock of its own. Fails while the store still loads
+    /// its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable>;
 
-    /// Answers if the store does, and has loaded its data.
+    /// Succeeds if the store answers and has loaded its data.
     async fn ping(&self) -> Result<(), Unavailable>;
 }
 
 /// The owners of credentials.
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
-    /// The owner of the credential with this digest. The answer never changes once there is one, so that callers may
-    /// cache it; it says nothing about revocation.
+    /// Finds the owner of the credential with this digest. An owner never changes, so that callers may cache it. A
+    /// revoked credential is found as well.
     async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable>;
 }
 
@@ -95,7 +95,8 @@ pub trait Keys: Send + Sync + 'static {
         patch: KeyPatch,
     ) -> Result<Updated, Unavailable>;
 
-    /// Revokes an API key and answers the key as it is then; again is the same. `None` where the account has no such key.
+    /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
+    /// the key.
     async fn revoke_key(
         &self,
         account: AccountId,
@@ -107,7 +108,7 @@ pub trait Keys: Send + Sync + 'static {
 /// Accounts, and the management keys that govern them.
 #[async_trait]
 pub trait Accounts: Send + Sync + 'static {
-    /// Makes an account without credit. `false` where the name is taken.
+    /// Makes an account without credit. Returns `false` if the name is taken.
     async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable>;
 
     /// All accounts, oldest first.
@@ -129,7 +130,7 @@ pub trait Accounts: Send + Sync + 'static {
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, Unavailable>;
 
-    /// Revokes a management key of any account; again is the same. `None` where there is none.
+    /// Revokes a management key of any account; repeating it changes nothing. `None` where there is none.
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
@@ -212,8 +213,8 @@ pub trait Members: Send + Sync + 'static {
 /// The journal, the counters, and their audit.
 #[async_trait]
 pub trait Books: Send + Sync + 'static {
-    /// Entries of the account's journal behind number `after`, in the order of their numbers, at most `limit`. Entries are
-    /// only ever appended: a correction has a number of its own.
+    /// Entries of the account's journal after number `after`, in the order of their numbers, at most `limit`. Entries
+    /// are only ever appended: a correction has a number of its own.
     async fn journal(&self, account: AccountId, after: u64, limit: usize)
     -> Result<JournalPage, Unavailable>;
 
@@ -228,7 +229,7 @@ pub trait Books: Send + Sync + 'static {
     /// The account's latest deposits, newest first, at most `limit`.
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable>;
 
-    /// The counters of these days, of all keys or of one, in the order of days, keys and models.
+    /// Counters of these days, of one key or of all, in the order of days, keys and models.
     async fn usage(
         &self,
         account: AccountId,
@@ -236,8 +237,8 @@ pub trait Books: Send + Sync + 'static {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable>;
 
-    /// Audits the account's books as of one moment, while others go on spending. `None` where there is no such account.
-    /// Reads the whole journal, in memory that does not grow with it.
+    /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
+    /// Reads the whole journal in bounded memory.
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
 }
 
@@ -254,7 +255,7 @@ pub struct Unavailable(pub String);
 pub struct Holders {
     /// The accounts, each once.
     pub accounts: Vec<AccountId>,
-    /// The reason why others may be missing: a part of the store cannot be reached.
+    /// Reason why the list may be incomplete: a part of the store cannot be reached.
     pub missing: Option<Unavailable>,
 }
 
@@ -263,11 +264,11 @@ pub struct Holders {
 pub struct DueHolds {
     /// The holds.
     pub holds: Vec<DueHold>,
-    /// The place of the next page; `None` after the last one.
+    /// Cursor of the next page; `None` after the last one.
     pub next: Option<Cursor>,
 }
 
-/// A place in a listing of due holds. Only the store that made it can read it.
+/// A position in a listing of due holds. Only the store that made it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
@@ -280,7 +281,7 @@ pub struct DueHold {
     pub generation: GenerationId,
 }
 
-/// Our clock less the store's.
+/// Difference of two clocks: ours minus the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
     /// Milliseconds; below zero where our clock is behind.
@@ -361,16 +362,16 @@ pub struct ManagementKey {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A promise to make a key only once.
+/// Request to make a key only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
     /// The client's name for the attempt; unique in its account while it lives.
     pub key: String,
-    /// A digest of the request: the same key with another request is a mistake.
+    /// Digest of the request. The same key with another request is refused.
     pub request: Digest,
-    /// When the attempt happens.
+    /// Time of the attempt.
     pub now: Timestamp,
-    /// When the promise ends.
+    /// Time at which the idempotency key may be used again.
     pub expires_at: Timestamp,
 }
 
@@ -379,7 +380,7 @@ pub struct Idempotency {
 pub enum Created {
     /// The key was made.
     New(ApiKey),
-    /// The same request made this key before; it is answered as it is now.
+    /// The same request made this key before; the answer is the key in its current state.
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,
@@ -392,20 +393,20 @@ pub enum Created {
 pub enum Updated {
     /// The key as it is now.
     Key(ApiKey),
-    /// The key is revoked, and stays as it is.
+    /// The key is revoked, and was not changed.
     Revoked,
-    /// The account has no such key.
+    /// The account does not have the key.
     NotFound,
 }
 
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Start behind this key, which need not exist (any more).
+    /// Start after this key, which need not exist (any more).
     pub after: Option<KeyId>,
-    /// The end that comes first.
+    /// Order of the listing.
     pub order: Order,
-    /// Most keys to answer.
+    /// Largest number of keys to return.
     pub limit: usize,
 }
 
@@ -423,14 +424,14 @@ pub enum Order {
 pub struct JournalPage {
     /// The entries, in the order of their numbers.
     pub entries: Vec<JournalEntry>,
-    /// The number up to which the store has dropped entries; zero: none.
+    /// Number up to which the store has dropped entries; zero if none.
     pub gone_until: u64,
 }
 
-/// An entry of the journal in its place.
+/// An entry of the journal with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its number: one more than that of the account's entry before it.
+    /// Number of the entry: one more than that of the account's previous entry.
     pub number: u64,
     /// The generation.
     pub generation: GenerationId,

@@ -1,7 +1,8 @@
-//! Advances lease time, and expires the holds whose lease is over: their gateway died, or lost us for longer than a lease.
+//! Advances lease time, and expires holds whose lease is over: their gateway died, or lost contact for longer than a
+//! lease.
 //!
-//! Each account has a watcher of its own, so that one whose part of the store is away, or whose records are damaged, keeps
-//! no other from expiring.
+//! Each account has a separate watcher, so that one whose part of the store is unreachable, or whose records are
+//! damaged, does not keep others from expiring.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,11 +30,11 @@ use crate::{
     store::{Cursor, DueHold, DueHolds, Holders, Ledger, Unavailable},
 };
 
-/// Longest pause between two looks at the ledger: two of them fit into a gap that still counts.
+/// Longest pause between two polls of the ledger: two of them fit into a gap that still counts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two listings of the accounts that have holds: the time by which a first hold is noticed.
+/// Pause between two listings of the accounts that have holds. Bounds the time until a first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Looks within a quantum, for leases so short that the quantum is shorter than that pause.
+/// Polls within a quantum, for leases so short that the quantum is shorter than that pause.
 const LOOKS: u32 = 2;
 /// Pause between two warnings of the same failure.
 const WARN_AGAIN: Duration = Duration::from_mins(1);
@@ -45,7 +46,7 @@ struct Sweeper {
     quantum: Duration,
     pause: Duration,
     started: Instant,
-    /// The accounts that had holds at the last look. A watcher whose account is not among them ends.
+    /// The accounts that had holds at the last listing. The watcher of another account ends.
     holding: Mutex<HashSet<AccountId>>,
 }
 
@@ -68,7 +69,7 @@ pub(crate) async fn run(
 }
 
 impl Sweeper {
-    /// Keeps a watcher for every account that has holds.
+    /// Runs a watcher for every account that has holds.
     async fn watch_all(self: Arc<Self>) {
         // Dropped together with this future, and so are all watchers.
         let mut watchers = JoinSet::new();
@@ -78,7 +79,7 @@ impl Sweeper {
             let Holders { accounts, missing } = self.ledger.accounts_with_holds().await;
             let mut holding: HashSet<_> = accounts.into_iter().collect();
             if let Some(unavailable) = missing {
-                // Accounts that had holds before may have them still.
+                // Accounts that had holds before may still have some.
                 holding.extend(watched.keys());
                 if warned.passes((), Instant::now()) {
                     tracing::warn!(error = %unavailable, "cannot list all accounts with holds; trying again");
@@ -106,7 +107,7 @@ impl Sweeper {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut warned = Throttle::default();
         let mut damaged = Throttle::default();
-        // A constant pause, with jitter: the watchers of many accounts do not ask at the same moment.
+        // A constant pause with jitter, so that the watchers of many accounts do not poll at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             if let Err(unavailable) = watcher.look(&mut damaged).await
@@ -132,17 +133,17 @@ impl Sweeper {
     }
 }
 
-/// The lease time of one account, and the way to advance it.
+/// Lease time of one account, and the means to advance it.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Holds may be due that were not looked for since the last tick.
+    /// Due holds were not looked for since the last tick.
     unswept: bool,
 }
 
 impl Watcher<'_> {
-    /// Asks the ledger for its tick, advances it when a quantum is over, and expires holds after every new tick.
+    /// Reads the ledger's tick, advances it when a quantum is over, and expires holds after every new tick.
     async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
         self.tick(None).await?;
         if let Some(seen) = self.lease.due(self.sweeper.quantum) {
@@ -165,7 +166,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Expires all holds that are due, page by page: holds that cannot be expired hide none behind them.
+    /// Expires all due holds, page by page, so that holds which cannot be expired do not hide others.
     async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
         let mut after: Option<Cursor> = None;
         loop {
@@ -242,5 +243,5 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
 #[cfg(test)]
 mod tests;
 
-// Two looks always fit into a gap that counts.
+// Two polls always fit into a gap that counts.
 const _: () = assert!(LONGEST_PAUSE.as_millis() * 2 <= LONGEST_GAP.as_millis());

@@ -1,10 +1,10 @@
-//! Pauses between attempts: exponential, with jitter, so that many callers do not come back at the same moment.
+//! Pauses between attempts: exponential, with jitter, so that many callers do not repeat at the same moment.
 
 use std::time::Duration;
 
 use crate::clock::{Clock, random_bytes};
 
-/// The pauses of one series of attempts.
+/// Pauses of one series of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -26,7 +26,7 @@ impl Backoff {
         step / 2 + (step / 2).saturating_mul(share) / u32::from(u16::MAX)
     }
 
-    /// Begins anew, after an attempt that succeeded.
+    /// Resets the pauses after a successful attempt.
     pub const fn reset(&mut self) {
         self.step = self.first;
     }

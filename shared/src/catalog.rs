@@ -1,4 +1,4 @@
-//! The catalogue: which models there are, what they cost, and who serves them. Checked whole at start.
+//! The catalogue: models, their prices, and their upstreams. Checked completely at start.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -8,47 +8,47 @@ use toml::Spanned;
 
 use crate::{money::NanoUsd, text::is_control};
 
-/// Everything that is offered.
+/// The parsed catalogue.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    /// What `GET /v1` says of this installation.
+    /// Description of this installation in `GET /v1`.
     pub service: Service,
     /// The models, in the order of the file; at least one.
     pub models: Vec<Model>,
 }
 
-/// What `GET /v1` says of this installation.
+/// Description of an installation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// Who provides it.
+    /// Name of its provider.
     pub provider: String,
-    /// Where its documentation is.
+    /// URL of its documentation.
     pub docs: String,
 }
 
-/// A model as callers know it.
+/// A model as clients see it.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What callers ask for, exactly.
+    /// Name by which clients request the model, exactly.
     pub id: String,
     /// `owned_by` in listings.
     pub owned_by: String,
-    /// When it was added, in seconds since 1970, for listings.
+    /// Time at which it was added, in seconds since 1970, for listings.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
     /// Tokens that one choice may generate.
     pub max_output_tokens: u64,
-    /// A bound on what one image counts as, in tokens; what a hold assumes.
+    /// Bound on the tokens of one image, used for holds.
     pub max_tokens_per_image: u64,
-    /// Request fields let through to the upstream beyond the allow-list.
+    /// Request fields that are forwarded to the upstream beyond the allow-list.
     pub extra_params: Vec<String>,
-    /// What its tokens cost.
+    /// Prices of its tokens.
     pub price: Price,
-    /// Who serves it; at least one.
+    /// Servers of the model; at least one.
     pub upstreams: Vec<Upstream>,
 }
 
@@ -67,25 +67,25 @@ pub struct Price {
 /// A server of a model.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// Which software it is, where that makes a difference.
+    /// Software of the server, where that makes a difference.
     pub kind: UpstreamKind,
-    /// Its base address, `/v1` included. `None` for the built-in model alone.
+    /// Base address, `/v1` included. `None` only for the built-in model.
     pub url: Option<Uri>,
-    /// The name it knows the model by.
+    /// The server's own name for the model.
     pub model: String,
-    /// The environment variable that holds its credential.
+    /// Environment variable that holds the server's credential.
     pub api_key_env: Option<String>,
-    /// What it calls the limit of its output.
+    /// The server's name for the limit of output.
     pub limit_param: LimitParam,
-    /// Its share of the requests, relative to its siblings'.
+    /// Share of the requests, relative to the model's other upstreams.
     pub weight: u32,
     /// Tokens that its template adds to a prompt beyond the usual.
     pub prompt_overhead: u64,
-    /// The price of a stream that is left before the upstream answered.
+    /// Charge for a stream whose client leaves before the upstream answered.
     pub left_before_head: LeftBeforeHead,
     /// The URLs of images that it may be handed.
     pub image_urls: ImageUrls,
-    /// True if it generates nothing that its stream does not show: no hidden reasoning.
+    /// Every generated token is visible in its stream: no hidden reasoning.
     pub streams_every_token: bool,
 }
 
@@ -116,14 +116,14 @@ impl ImageUrls {
     }
 }
 
-/// The price of a stream whose client leaves before the upstream answered.
+/// Charge for a stream whose client leaves before the upstream answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftBeforeHead {
-    /// It costs nothing.
+    /// Nothing.
     #[default]
     Free,
-    /// Its prompt, which the upstream has read by then.
+    /// The prompt, which the upstream has read by then.
     Prompt,
 }
 
@@ -145,19 +145,19 @@ pub enum UpstreamKind {
     Builtin,
 }
 
-/// What a server calls the limit of its output.
+/// A server's name for the limit of output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitParam {
-    /// The name that all servers know, but OpenAI's newer models refuse.
+    /// The common name, which OpenAI's newer models refuse.
     #[default]
     MaxTokens,
-    /// OpenAI's newer name, which many servers do not know.
+    /// OpenAI's newer name, which many servers do not support.
     MaxCompletionTokens,
 }
 
 impl LimitParam {
-    /// The member of a request.
+    /// Name of the member in a request.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MaxTokens => "max_tokens",
@@ -166,7 +166,7 @@ impl LimitParam {
     }
 }
 
-/// What is wrong with a catalogue, and where.
+/// A fault in a catalogue, and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{}: {reason}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct CatalogError {
@@ -201,12 +201,12 @@ impl Catalog {
         Ok(Self { service: raw.service, models })
     }
 
-    /// The model of exactly this id.
+    /// The model with exactly this id.
     pub fn model(&self, id: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == id)
     }
 
-    /// Every id, as errors list them.
+    /// All ids, as errors list them.
     pub fn ids(&self) -> Vec<String> {
         self.models.iter().map(|model| model.id.clone()).collect()
     }
@@ -216,7 +216,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|b| *b == b'\n').count()
 }
 
-/// Where a fault is (the model's id where there is no better place), and what it is.
+/// A fault and its place (the model's id where there is no better place).
 type Fault = (Option<Range<usize>>, String);
 
 #[derive(Deserialize)]
@@ -245,7 +245,7 @@ struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// 2026-01-01, for catalogues that do not say.
+/// 2026-01-01, for models without a date of their own.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -314,7 +314,7 @@ struct RawUpstream {
     api_key_env: Option<String>,
     #[serde(default)]
     limit_param: LimitParam,
-    /// Known so that it can be refused with its reason.
+    /// Parsed only to be refused with its reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
@@ -371,7 +371,7 @@ impl RawUpstream {
     }
 }
 
-/// An address that paths can be appended to.
+/// Parses a base address to which paths can be appended.
 fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
     let at = url.span();
     let text = url.into_inner();

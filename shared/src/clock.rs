@@ -1,10 +1,10 @@
-//! Where time and chance come from, so that nothing else reaches for them.
+//! The source of time and randomness, so that no other code depends on the system's.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::time::Timestamp;
 
-/// The source of time and of randomness: the system in production, a script in tests.
+/// Source of time and of randomness: the system in production, simulated in tests.
 pub trait Clock: Send + Sync + 'static {
     /// The current time.
     fn now(&self) -> Timestamp;
@@ -20,7 +20,7 @@ pub struct System;
 impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the ambient clock")]
     fn now(&self) -> Timestamp {
-        // A clock before 1970 reads as 1970: expiry then errs on the side of refusing nothing that was valid.
+        // A clock before 1970 reads as 1970: expiry then errs on the side of accepting keys.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
@@ -32,7 +32,7 @@ impl Clock for System {
     }
 }
 
-/// So many random bytes.
+/// Returns this many random bytes.
 pub fn random_bytes<const N: usize>(clock: &dyn Clock) -> [u8; N] {
     let mut bytes = [0; N];
     clock.random(&mut bytes);

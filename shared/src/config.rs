@@ -1,5 +1,5 @@
-//! Settings that both services have. Each has a flag, an environment variable and a default; a wrong one is refused at
-//! start with its name.
+//! Settings that both services have. Each has a flag, an environment variable and a default; an invalid one is refused
+//! at start with its name.
 
 use std::{
     convert::Infallible,
@@ -21,12 +21,12 @@ mod exposed;
 
 pub use exposed::{ExposedSecrets, parse};
 
-/// Where the catalogue is looked for when no setting names it.
+/// File of the catalogue when no setting names one.
 const DEFAULT_MODELS: &str = "config/models.toml";
-/// The catalogue of an installation that has none.
+/// Catalogue of an installation without a file.
 const BUILT_IN_MODELS: &str = include_str!("../../config/models.toml");
 
-/// The shortest internal token that is taken.
+/// Shortest internal token that is accepted.
 const MIN_TOKEN_BYTES: usize = 16;
 
 /// Settings that both services have.
@@ -70,7 +70,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// `setting` is the environment variable's name.
+    /// An error about a setting; `setting` is the environment variable's name.
     pub fn new(setting: &'static str, reason: impl Display) -> Self {
         Self { setting, reason: format!("{reason}") }
     }
@@ -112,7 +112,8 @@ impl Common {
     }
 }
 
-/// A token that cannot be guessed: an empty or short one would open the services to whoever reaches them.
+/// Checks that a token cannot be guessed: with an empty or short one, the services would be open to everyone on the
+/// network.
 pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     if token.expose_secret().len() < MIN_TOKEN_BYTES {
         let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
@@ -121,7 +122,7 @@ pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     Ok(token)
 }
 
-/// A secret that is set directly or through a file; both is a mistake.
+/// A secret that is set directly or through a file. Setting both is an error.
 pub fn either(
     (setting, value): (&'static str, Option<&SecretString>),
     (file_setting, file): (&'static str, Option<&Path>),
@@ -139,7 +140,7 @@ pub fn either(
     }
 }
 
-/// The content of a file of certificates or keys.
+/// Reads a file of certificates or keys.
 pub fn read_pem(setting: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
     let refused = |reason: &dyn Display| ConfigError::new(setting, format!("{}: {reason}", file.display()));
     let text = fs::read_to_string(file).map_err(|e| refused(&e))?;
@@ -147,7 +148,7 @@ pub fn read_pem(setting: &'static str, file: &Path) -> Result<Vec<u8>, ConfigErr
     if holds_one { Ok(text.into_bytes()) } else { Err(refused(&"is no PEM file")) }
 }
 
-/// A flag's value as a secret.
+/// Parses a flag's value as a secret.
 pub fn parse_secret(text: &str) -> Result<SecretString, Infallible> {
     Ok(text.into())
 }

@@ -1,10 +1,10 @@
-//! What is stored of a key: a keyed BLAKE3 hash of its plaintext.
+//! Stored form of a key: a keyed BLAKE3 hash of its plaintext.
 
 use std::fmt;
 
 use crate::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. Whoever reads the store without it can neither use nor test a key.
+/// The secret key of the hash. Without it, a copy of the store neither contains usable keys nor allows to test one.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
@@ -14,7 +14,7 @@ impl Pepper {
         Self(bytes)
     }
 
-    /// A pepper from 64 hexadecimal digits, as configuration spells it.
+    /// Parses a pepper of 64 hexadecimal digits, as in the configuration.
     pub fn from_hex(digits: &SecretString) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(digits.expose_secret(), &mut bytes).ok()?;
@@ -32,12 +32,12 @@ impl fmt::Debug for Pepper {
     }
 }
 
-/// The pepper in use, and during a rotation the one before it.
+/// The current pepper, and during a rotation the previous one.
 #[derive(Clone, Debug)]
 pub struct Peppers {
-    /// Hashes new keys.
+    /// Pepper for new keys.
     pub current: Pepper,
-    /// Still finds keys that were made with it.
+    /// Pepper of older keys, which are still found.
     pub previous: Option<Pepper>,
 }
 
@@ -47,7 +47,7 @@ impl Peppers {
         self.current.digest(plaintext.expose_secret())
     }
 
-    /// The digests under which a presented key may be stored, the likeliest first.
+    /// The digests under which a presented key may be stored, the most likely first.
     pub fn candidates<'a>(&'a self, plaintext: &'a str) -> impl Iterator<Item = Digest> + 'a {
         std::iter::once(&self.current).chain(&self.previous).map(move |pepper| pepper.digest(plaintext))
     }
@@ -58,7 +58,7 @@ impl Peppers {
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The plain BLAKE3 hash of what is no secret: tells one request from another.
+    /// The plain BLAKE3 hash of data that is not secret, to distinguish requests.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

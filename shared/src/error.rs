@@ -1,4 +1,4 @@
-//! The errors that clients see: one code, one status, one type each.
+//! Errors of the public API: one code, one status, one type each.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ macro_rules! codes {
 codes! {
     /// No `Authorization` header.
     MissingApiKey = "missing_api_key", UNAUTHORIZED, "authentication_error";
-    /// Not `Bearer <token>`, or several such headers.
+    /// Not `Bearer <token>`, or several `Authorization` headers.
     InvalidAuthorizationHeader = "invalid_authorization_header", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked API key.
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
@@ -51,13 +51,13 @@ codes! {
     KeyLimitReached = "key_limit_reached", PAYMENT_REQUIRED, "billing_error";
     /// The account's credit cannot pay for the request.
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
-    /// What is left is held by requests in flight.
+    /// Requests in flight hold the rest.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
     /// Not JSON, duplicate names, or bad UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
     /// A `Content-Type` that is not JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request_error";
-    /// The body is larger than is accepted.
+    /// The body is larger than accepted.
     RequestTooLarge = "request_too_large", PAYLOAD_TOO_LARGE, "invalid_request_error";
     /// A required parameter is absent.
     MissingRequiredParameter = "missing_required_parameter", BAD_REQUEST, "invalid_request_error";
@@ -73,9 +73,9 @@ codes! {
     DecimalBelowMinValue = "decimal_below_min_value", BAD_REQUEST, "invalid_request_error";
     /// A decimal above its upper bound.
     DecimalAboveMaxValue = "decimal_above_max_value", BAD_REQUEST, "invalid_request_error";
-    /// A string longer than is accepted.
+    /// A string longer than accepted.
     StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
-    /// An array longer than is accepted.
+    /// An array longer than accepted.
     ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
     /// An array that needs an element has none.
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
@@ -85,17 +85,17 @@ codes! {
     UnsupportedParameter = "unsupported_parameter", BAD_REQUEST, "invalid_request_error";
     /// A value that is known and not supported.
     UnsupportedValue = "unsupported_value", BAD_REQUEST, "invalid_request_error";
-    /// A parameter that the management API does not know.
+    /// A parameter that the management API does not have.
     UnknownParameter = "unknown_parameter", BAD_REQUEST, "invalid_request_error";
     /// The prompt is longer than the model's context.
     ContextLengthExceeded = "context_length_exceeded", BAD_REQUEST, "invalid_request_error";
-    /// No such model.
+    /// The model does not exist.
     ModelNotFound = "model_not_found", NOT_FOUND, "invalid_request_error";
-    /// No such API key in this account.
+    /// The account does not have this API key.
     KeyNotFound = "key_not_found", NOT_FOUND, "invalid_request_error";
-    /// No such route.
+    /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
-    /// The route does not take this method.
+    /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The account has as many API keys as it may.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
@@ -105,9 +105,9 @@ codes! {
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// Too many requests in flight in this gateway.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
-    /// Our bug.
+    /// A bug of ours.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
-    /// The upstream broke, answered nonsense, or refused our credential.
+    /// The upstream failed, sent an invalid answer, or refused our credential.
     UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
     /// No upstream can be reached, or it is overloaded.
     UpstreamUnavailable = "upstream_unavailable", SERVICE_UNAVAILABLE, "server_error";
@@ -118,7 +118,7 @@ codes! {
 }
 
 impl Code {
-    /// Seconds after which a client may try again, as `Retry-After`. Short: SDKs take the value at its word.
+    /// Seconds after which a client may try again, as `Retry-After`. Short, since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::Overloaded => Some(1),
@@ -129,19 +129,19 @@ impl Code {
     }
 }
 
-/// An error as a client sees it. Its message never carries an internal address or another account's data; what the
-/// operator needs to know is logged where the error is made.
+/// An error of the public API. Its message never contains an internal address or another account's data; details for
+/// the operator are logged where the error is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// The stable name.
     pub code: Code,
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: Cow<'static, str>,
-    /// The place in the request that is meant: `messages[2].content[0].image_url.url`.
+    /// Place in the request: `messages[2].content[0].image_url.url`.
     pub param: Option<String>,
-    /// With `model_not_found`: the ids that exist.
+    /// Ids of the existing models, with `model_not_found`.
     pub valid_models: Vec<String>,
-    /// Whether SDKs are told not to try again: the request was billed, or can never succeed.
+    /// Asks SDKs not to try again: the request was billed, or can never succeed.
     pub final_answer: bool,
 }
 
@@ -157,7 +157,7 @@ impl ApiError {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// The key-service or its store is away: fail closed.
+    /// The error for an unavailable key-service or store. Requests are then refused rather than served unbilled.
     pub fn service_unavailable() -> Self {
         Self::new(
             Code::ServiceUnavailable,
@@ -165,7 +165,7 @@ impl ApiError {
         )
     }
 
-    /// Something that cannot happen did; the details are in the log.
+    /// The error for a bug; the details are in the log.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
     }

@@ -1,4 +1,4 @@
-//! Identifiers: a prefix that says what it names, and a UUIDv7 as 32 hexadecimal digits.
+//! Identifiers: a prefix for the kind, and a UUIDv7 as 32 hexadecimal digits.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -25,33 +25,33 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// The first characters of every identifier of this kind.
+            /// Prefix of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
-            /// A new identifier from a time (identifiers sort by it) and chance.
+            /// Makes an identifier from a time (identifiers sort by it) and random bytes.
             pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
 
-            /// A new identifier with the clock's time and chance.
+            /// Makes an identifier from the clock's time and randomness.
             pub fn generate(clock: &dyn Clock) -> Self {
                 Self::new(clock.now(), random_bytes(clock))
             }
 
-            /// The time that the identifier was made from, on the clock of its maker.
+            /// Time of creation, on the clock of the process that made it.
             pub fn created_at(&self) -> Timestamp {
                 let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
                 let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
                 Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
             }
 
-            /// The identifier's 16 bytes, as they travel between the services.
+            /// The identifier's 16 bytes, as sent between the services.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
 
-            /// The identifier of these 16 bytes; `None` for any other length.
+            /// Reads an identifier from 16 bytes; `None` for any other length.
             pub fn from_slice(bytes: &[u8]) -> Option<Self> {
                 Uuid::from_slice(bytes).ok().map(Self)
             }

@@ -1,4 +1,4 @@
-//! JSON at the door: objects whose members stay unparsed until they are wanted, and whose names are unique.
+//! Parsing of JSON objects with unique names, whose members stay unparsed until they are needed.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -10,11 +10,11 @@ pub use serde_json::value::RawValue;
 
 use crate::text::shown;
 
-/// Objects with more members than this check for duplicates with a set rather than by comparing each with each.
+/// Number of members up to which duplicates are found by comparing all pairs; above it, with a set.
 const FEW_MEMBERS: usize = 16;
 
-/// Members of one object, at most: far beyond any that is read here, and few enough that what is kept of an object made
-/// of nothing but short names stays small.
+/// Largest number of members of one object: far more than any valid one has, and few enough that an object of very
+/// short names takes little memory.
 const MAX_MEMBERS: usize = 4096;
 
 /// Characters of a member's name that an error repeats.
@@ -22,7 +22,7 @@ const MAX_SHOWN_NAME: usize = 80;
 /// Characters of a parser's complaint that an error repeats: it may quote the value that it complains of.
 const MAX_SHOWN_COMPLAINT: usize = 300;
 
-/// What a JSON value is, told by its first character.
+/// Kind of a JSON value, by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `null`
@@ -70,7 +70,7 @@ impl Kind {
 pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// Reads an object from the bytes of a body. The error says what is wrong and where.
+    /// Reads an object from the bytes of a body. The error describes the fault and its position.
     pub fn from_slice(bytes: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
@@ -144,7 +144,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that borrows from its source where it can.
+/// A string that borrows from its source where possible.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -1,4 +1,4 @@
-//! The plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, 43 base62 characters of chance, 6 of checksum.
+//! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, 43 random base62 characters, 6 of checksum.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ const CHECKSUM_CHARS: usize = 6;
 /// Longest prefix that configuration may choose.
 const MAX_PREFIX_CHARS: usize = 16;
 
-/// What a key is for.
+/// Purpose of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Makes model calls.
     Api,
-    /// Governs API keys.
+    /// Manages API keys.
     Management,
 }
 
@@ -33,7 +33,7 @@ impl Class {
     }
 }
 
-/// What every key of this installation starts with: 1 to 16 characters `a-z0-9`.
+/// First part of every key of this installation: 1 to 16 characters `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
 
@@ -44,14 +44,14 @@ impl Prefix {
         (allowed && (1..=MAX_PREFIX_CHARS).contains(&text.len())).then(|| Self(text.to_owned()))
     }
 
-    /// The plaintext of a new key, made from 256 random bits.
+    /// Makes the plaintext of a new key from 256 random bits.
     pub fn mint(&self, class: Class, random: [u8; 32]) -> SecretString {
         let body = format!("{}{}{}", self.0, class.infix(), base62(random));
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// The class of a presented key, if it has this prefix and its checksum is right: whatever fails here was never
-    /// made by [`Prefix::mint`], and is refused without asking anyone.
+    /// Returns the class of a presented key, if it has this prefix and a correct checksum. Any other text was never
+    /// made by [`Prefix::mint`], and is refused without a look-up.
     pub fn classify(&self, presented: &str) -> Option<Class> {
         let class = [Class::Api, Class::Management].into_iter().find(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
@@ -70,7 +70,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What may be shown of a key after it was made: enough to tell keys apart, too little to guess one.
+/// The part of a key that may be shown after its creation: enough to distinguish keys, too little to guess one.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The words both services say.
+//! Types and infrastructure that both services share.
 //!
-//! Types here are facts that hold everywhere: an amount is an integer of nano-USD, a key has a class and a
-//! checksum, an error has one code and one status. Nothing here decides who may spend.
+//! Types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a
+//! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
 pub mod backoff;
 pub mod catalog;

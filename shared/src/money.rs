@@ -1,4 +1,4 @@
-//! Money: integer nano-USD, exact from the JSON that comes in to the JSON that goes out.
+//! Money: integer nano-USD, exact from incoming to outgoing JSON.
 
 use std::{borrow::Cow, fmt};
 
@@ -14,16 +14,16 @@ const DECIMALS: i64 = 9;
 
 /// An amount in nano-USD (1e-9 $).
 ///
-/// Deliberately without `Add` and `Sub`: arithmetic on money can fail, and says so.
+/// Deliberately without `Add` and `Sub`: arithmetic on money can fail, so it returns an `Option`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NanoUsd(i64);
 
 impl NanoUsd {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The largest amount that is ever stored: 9,000,000 $, below 2^53 nano-USD, so that stores whose numbers are
-    /// doubles (Lua inside Redis) stay exact.
+    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, so that it is exact in stores whose numbers are
+    /// doubles (Lua inside Redis).
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
     /// An amount from its nano-USD.
@@ -31,7 +31,7 @@ impl NanoUsd {
         Self(nanos)
     }
 
-    /// An amount from whole USD, saturating at what an `i64` holds.
+    /// An amount from whole USD, saturating at the range of an `i64`.
     pub const fn from_usd(usd: i64) -> Self {
         Self(usd.saturating_mul(NANOS_PER_USD))
     }
@@ -59,7 +59,7 @@ impl NanoUsd {
         }
     }
 
-    /// What is left of this after taking `other` away: never below zero.
+    /// This amount minus `other`, but never below zero.
     #[must_use]
     pub const fn left_after(self, other: Self) -> Self {
         let rest = self.0.saturating_sub(other.0);
@@ -68,8 +68,8 @@ impl NanoUsd {
 
     /// The exact amount that a decimal number spells, in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`).
     ///
-    /// More than nine decimals are rounded half to even. A number that is not zero but rounds to it is refused, since
-    /// whoever wrote it did not mean nothing. `-0` is zero.
+    /// More than nine decimals are rounded half to even. A number other than zero that rounds to zero is refused, as
+    /// it was hardly meant as zero. `-0` is zero.
     pub fn parse(number: &str) -> Result<Self, MoneyError> {
         let decimal = Decimal::scan(number).ok_or(MoneyError::NotANumber)?;
         let nanos = decimal.to_nanos()?;
@@ -80,16 +80,16 @@ impl NanoUsd {
     }
 }
 
-/// Why a number is not an amount.
+/// Reason why a number is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
     /// The text does not follow JSON's number grammar.
     #[error("is not a number")]
     NotANumber,
-    /// The number has more digits before the point than an amount can hold; the sign tells which bound it passed.
+    /// The number has more digits before the point than an amount can hold.
     #[error("is out of range")]
     OutOfRange {
-        /// Whether it lies below the range rather than above it.
+        /// The number is below the range rather than above it.
         negative: bool,
     },
     /// The number is not zero, but less than half a nano-USD.
@@ -130,7 +130,7 @@ impl JsonSchema for NanoUsd {
     }
 }
 
-/// A string that spells the number, as configuration does; the API's numbers are read from their raw tokens.
+/// Parses a string with the number, as in configuration. The API's numbers are read from their raw tokens.
 impl<'de> Deserialize<'de> for NanoUsd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for NanoUsd {
     }
 }
 
-/// A scanned decimal: sign, digits and where the point stands.
+/// A scanned decimal: sign, digits and position of the point.
 struct Decimal {
     negative: bool,
     /// Significant digits without leading zeros, as values 0..=9.
@@ -191,14 +191,14 @@ impl Decimal {
             return Ok(0);
         }
         let too_large = MoneyError::OutOfRange { negative: self.negative };
-        // The power of ten of the last digit, counted in nano-USD.
+        // The power of ten of the last digit, relative to nano-USD.
         let shift = self.exponent.saturating_add(DECIMALS);
         if shift >= 0 {
             let zeros = u32::try_from(shift).map_err(|_| too_large)?;
             let magnitude = fold(&self.digits).ok_or(too_large)?;
             return 10_i64.checked_pow(zeros).and_then(|p| magnitude.checked_mul(p)).ok_or(too_large);
         }
-        // Digits beyond the ninth decimal are cut, and what was cut decides the rounding.
+        // Digits beyond the ninth decimal are cut, and decide the rounding.
         let cut = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
         if cut > self.digits.len() {
             return Ok(0);
@@ -212,7 +212,7 @@ impl Decimal {
     }
 }
 
-/// The exponent's value; absurd ones saturate, and are then out of range or round to zero as they should.
+/// The exponent's value. Absurd ones saturate; the amount is then out of range or rounds to zero, as it should.
 fn scan_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

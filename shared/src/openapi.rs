@@ -1,15 +1,15 @@
-//! The pieces that routes are described with in `/openapi.json`.
+//! Building blocks for the description of routes in `/openapi.json`.
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::error::Code;
 
-/// One route and method, described.
+/// Description of one route and method.
 pub struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// One that takes nothing and answers nothing yet. `id` is what client generators name it.
+    /// An operation without request and responses. `id` is its name in generated clients.
     pub fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
@@ -19,20 +19,20 @@ impl Operation {
         Self(members)
     }
 
-    /// With this member.
+    /// Adds a member.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.0.insert(name.into(), value);
         self
     }
 
-    /// Needs a credential of this security scheme.
+    /// Requires a credential of this security scheme.
     #[must_use]
     pub fn secured(self, scheme: &str) -> Self {
         self.with("security", json!([{ scheme: [] }]))
     }
 
-    /// Takes a body of this type, which may call itself any of these.
+    /// Accepts a body of this type, with any of these media types.
     #[must_use]
     pub fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator, media_types: &[&str]) -> Self {
         let schema = schemas.subschema_for::<T>();
@@ -41,7 +41,7 @@ impl Operation {
         self.with("requestBody", json!({"required": true, "content": content}))
     }
 
-    /// Answers this type with a status.
+    /// Responds with this type and a status.
     #[must_use]
     pub fn answers<T: JsonSchema>(
         self,
@@ -58,7 +58,7 @@ impl Operation {
         )
     }
 
-    /// Answers this content with a status, and these headers beside the request's id.
+    /// Responds with this content, a status, and these headers beside the request's id.
     #[must_use]
     pub fn responds(mut self, status: u16, description: &str, content: &Value, headers: &[&str]) -> Self {
         let headers: Map<String, Value> =
@@ -70,7 +70,7 @@ impl Operation {
         self
     }
 
-    /// Refuses with these errors: one response for each status among them.
+    /// Responds with these errors: one response for each status among them.
     #[must_use]
     pub fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
@@ -95,13 +95,13 @@ impl Operation {
         self
     }
 
-    /// What stands below the path and the method.
+    /// The JSON value below path and method.
     pub fn into_value(self) -> Value {
         Value::Object(self.0)
     }
 }
 
-/// A response's header and what it says. Only the request's id is on every response of its kind.
+/// A response header and its description. Only the request's id is in every response of its kind.
 fn header(name: &str) -> (String, Value) {
     let schema = match name {
         "x-request-id" => {

@@ -1,4 +1,4 @@
-//! Asks a running process whether it is ready: for health checks in images that hold nothing but the program.
+//! Readiness probe of a running process, for health checks in images that contain nothing but the program.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -8,13 +8,13 @@ use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::time::timeout;
 
-/// Where every process says on its admin port whether it is ready.
+/// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// How long the process may take to answer; whoever asks waits a little longer.
+/// Time in which the process has to answer; container engines wait slightly longer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Fails unless whatever listens on this address answers `GET path` with success.
+/// Fails unless the server at this address answers `GET path` with success.
 pub async fn probe(address: SocketAddr, path: &str) -> io::Result<()> {
     let url: Uri = format!("http://{address}{path}").parse().map_err(io::Error::other)?;
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
@@ -42,6 +42,6 @@ mod tests {
         assert!(probe(address, "/busy").await.is_err());
         serving.abort();
         assert!(serving.await.unwrap_err().is_cancelled());
-        assert!(probe(address, READY).await.is_err(), "nobody listens any more");
+        assert!(probe(address, READY).await.is_err(), "the address is not listened on any more");
     }
 }

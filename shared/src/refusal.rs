@@ -2,12 +2,12 @@
 
 use crate::error::{ApiError, Code};
 
-/// Reason for which a request was refused. Nothing changed. The names are wire format: add, never rename.
+/// Reason why a request was refused. Nothing changed. The names are wire format: add, never rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// No such API key, or it was revoked.
+    /// The API key does not exist, or was revoked.
     InvalidApiKey,
-    /// No such management key, or it was revoked.
+    /// The management key does not exist, or was revoked.
     InvalidManagementKey,
     /// The API key is past its `expires_at`.
     KeyExpired,
@@ -15,18 +15,18 @@ pub enum Refusal {
     ManagementKeyNotAllowed,
     /// An API key on a management route.
     ManagementKeyRequired,
-    /// The key has spent its limit, or what is left of it cannot pay for this request.
+    /// The key has spent its limit, or the rest of it cannot pay for this request.
     KeyLimitReached,
     /// The account's credit is empty, or cannot pay for this request.
     InsufficientCredits,
-    /// What is left is held by requests in flight.
+    /// Requests in flight hold the rest.
     SpendReserved,
-    /// The catalogue has no such model.
+    /// The model is not in the catalogue.
     ModelNotFound,
 }
 
 impl Refusal {
-    /// Every refusal there is.
+    /// All refusals.
     pub const ALL: [Self; 9] = [
         Self::InvalidApiKey,
         Self::InvalidManagementKey,
@@ -39,7 +39,7 @@ impl Refusal {
         Self::ModelNotFound,
     ];
 
-    /// The edge to HTTP: the error code that clients see.
+    /// The error code in the public API.
     pub const fn code(self) -> Code {
         match self {
             Self::InvalidApiKey => Code::InvalidApiKey,
@@ -54,7 +54,7 @@ impl Refusal {
         }
     }
 
-    /// The sentence that clients read.
+    /// The sentence in the public API.
     pub const fn message(self) -> &'static str {
         match self {
             Self::InvalidApiKey => "The API key is unknown or was revoked.",
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-/// The edge to HTTP.
+/// Conversion to an error of the public API.
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::new(refusal.code(), refusal.message())

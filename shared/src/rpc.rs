@@ -1,4 +1,4 @@
-//! The gRPC contract in Rust: generated messages, and what both ends agree on beside them.
+//! The gRPC contract in Rust: generated messages, and the conventions that both ends share.
 
 mod contract;
 mod refusal;
@@ -19,20 +19,20 @@ use crate::{
     tokens::Usage,
 };
 
-/// The messages and stubs that `proto/keyservice/v1` generates; their documentation is the `.proto` file.
+/// Messages and stubs generated from `proto/keyservice/v1`; their documentation is the `.proto` file.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("keyservice.v1");
 }
 
-/// Most calls that one frame of a session carries: enough to fold the busiest gateway's traffic, small enough that a
-/// frame never holds up the next one for long.
+/// Largest number of calls in one frame of a session: enough for the traffic of the busiest gateway, and few enough
+/// that a frame never delays the next one for long.
 pub const MAX_FRAME_CALLS: usize = 512;
 
-/// How long a call between the services may take before its outcome counts as unknown.
+/// Time after which the outcome of a call between the services counts as unknown.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The metadata entry in which calls between the services carry their shared token.
+/// Metadata entry with the shared token, in calls between the services.
 const TOKEN_HEADER: &str = "x-internal-token";
 
 impl From<Usage> for v1::Usage {
@@ -47,12 +47,12 @@ impl From<v1::Usage> for Usage {
     }
 }
 
-/// Puts the internal token on every call.
+/// Adds the internal token to every call.
 #[derive(Clone)]
 pub struct PresentToken(MetadataValue<tonic::metadata::Ascii>);
 
 impl PresentToken {
-    /// `None` where the token has characters that a header cannot carry.
+    /// `None` if the token has characters that a header cannot carry.
     pub fn new(token: &SecretString) -> Option<Self> {
         let mut value = MetadataValue::try_from(token.expose_secret()).ok()?;
         value.set_sensitive(true);
@@ -74,7 +74,7 @@ pub struct RequireToken(pub SecretString);
 impl Interceptor for RequireToken {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let presented = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
-        // What is absent is never right, whatever the token is.
+        // A missing token is never correct, whatever the configured one is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
             ConnectionTrust::of(request.extensions()).grant();
             Ok(request)

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 pub use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-/// Whether both are the same, in a time that does not tell where they differ.
+/// Compares two texts in a time that does not depend on the position of their first difference.
 pub fn same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }

@@ -1,7 +1,7 @@
 //! The spool: captures that were not confirmed before their answers left, on disk until they are delivered.
 //!
-//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. A line that a crash
-//! cut short was not confirmed to anyone, and is passed over.
+//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. A line that a
+//! crash cut short was never confirmed, and is skipped.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub fn file(data_dir: &Path) -> PathBuf {
 /// A capture in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCapture {
-    /// When it was written, in milliseconds since 1970.
+    /// Time of writing, in milliseconds since 1970.
     pub at_ms: i64,
     /// The generation.
     pub generation: GenerationId,
@@ -57,7 +57,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// The line as it is written, with its line end.
+    /// Text of the line, with its line end.
     pub fn to_text(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -90,7 +90,7 @@ pub fn read(file: &Path) -> io::Result<Vec<SpooledCapture>> {
 }
 
 impl SpooledCapture {
-    /// A capture that is written now.
+    /// A spooled capture with its time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, estimated } = capture;
         let HoldRef { generation, account, key, model, price } = hold.clone();

@@ -1,4 +1,4 @@
-//! Instants in milliseconds, and the ISO 8601 in which the API speaks of them.
+//! Instants in milliseconds, and their ISO 8601 format in the API.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -16,7 +16,7 @@ const FIRST_MILLI: i64 = -62_167_219_200_000;
 const LAST_MILLI: i64 = 253_402_300_799_999;
 
 impl Timestamp {
-    /// The instant so many milliseconds after 1970-01-01T00:00:00Z, clamped to what RFC 3339 can write.
+    /// The instant this many milliseconds after 1970-01-01T00:00:00Z, clamped to the range of RFC 3339.
     pub const fn from_millis(millis: i64) -> Self {
         Self(if millis < FIRST_MILLI {
             FIRST_MILLI
@@ -55,13 +55,13 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// Reads ISO 8601 as the API takes it: RFC 3339 with any offset; lower-case `t` and `z` or a space between date
+    /// Parses ISO 8601 as the API accepts it: RFC 3339 with any offset; lower-case `t` and `z` or a space between date
     /// and time, no seconds, an offset without colon, or none at all (then UTC) are accepted too. Digits beyond
-    /// milliseconds are cut. Dates alone, leap seconds, days that do not exist, years after 9999 and surrounding
-    /// blanks are refused.
+    /// milliseconds are cut. Dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks
+    /// are refused.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // chrono is more lenient than ISO 8601: signs, blanks and short years are kept away from it here.
+        // chrono is more lenient than ISO 8601: signs, blanks and short years are refused here.
         let dated = bytes.len() >= 16
             && bytes[..4].iter().all(u8::is_ascii_digit)
             && bytes[4] == b'-'
@@ -81,7 +81,7 @@ impl Timestamp {
     }
 }
 
-/// Cuts the offset off a time of day; the offset in milliseconds. No offset is UTC.
+/// Splits the offset off a time of day, and returns it in milliseconds. No offset is UTC.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -104,7 +104,7 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
 /// UTC with `Z`; whole seconds unless there are milliseconds.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every value was clamped to what chrono can hold.
+        // All values are within the range of chrono.
         let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
         let format = if at.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
         f.write_str(&at.to_rfc3339_opts(format, true))

@@ -1,4 +1,4 @@
-//! The management API on the wire: what the key-service says and takes, and the gateway describes.
+//! The management API on the wire: types that the key-service reads and writes, and the gateway describes.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use crate::{ids::KeyId, money::NanoUsd, time::Timestamp};
 
-/// Where the API keys of an account are.
+/// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
-/// Most Unicode code points of a label.
+/// Longest label in Unicode code points.
 pub const MAX_LABEL_CHARS: usize = 80;
-/// Highest limit that a key may have.
+/// Largest limit of a key.
 pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 const MAX_LIMIT_USD: i64 = 1_000_000;
-/// Most characters of an idempotency key; clients send UUIDs.
+/// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// Most keys on one page of a listing.
+/// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
-/// What a key can be: its status is computed when it is read.
+/// Statuses of a key, computed when it is read.
 pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
-/// Which end of a listing comes first; the first one where nobody says.
+/// Orders of a listing, by the end that comes first; the first one is the default.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];
 
 /// An API key. Every member is always present, null where there is nothing to say; `key` alone appears once, when the key
@@ -76,7 +76,7 @@ pub struct KeyList<'a> {
     has_more: bool,
 }
 
-/// What a key is made or changed with; the checks are the key-service's.
+/// Fields for making or changing a key. The key-service checks them.
 pub struct KeyFields<const NEW: bool>;
 
 impl<const NEW: bool> JsonSchema for KeyFields<NEW> {

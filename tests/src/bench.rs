@@ -1,7 +1,7 @@
-//! Measures the CPU of a request: of the real programs, beside a bare proxy, in one run.
+//! Measures the CPU time per request of the real programs, beside a bare proxy, in one run.
 //!
-//! The system counts CPU by process, so neither the load generator nor the upstream is part of a figure. Rounds
-//! alternate between the systems, so that a machine that gets slower meanwhile does so for all of them.
+//! CPU time is counted by process, so that neither the load generator nor the upstream is part of a figure. Rounds
+//! alternate between the systems, so that a machine which becomes slower in the meantime affects all of them.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ pub mod proxy;
 mod redis;
 mod report;
 
-/// Whole requests under way at once.
+/// Numbers of whole requests in flight at once.
 const CONCURRENCIES: [u32; 4] = [1, 16, 64, 256];
-/// The number of them for which there are most figures.
+/// The concurrency for which most figures are reported.
 const MANY: u32 = 64;
 /// HTTP/2 connections that carry all load.
 const SHARED: [u32; 2] = [1, 2];
@@ -35,14 +35,14 @@ const TOKENS: u32 = 75;
 const PACE: Duration = Duration::from_millis(20);
 /// Time between two tokens of a slow stream.
 const SLOW_PACE: Duration = Duration::from_secs(5);
-/// Entries of a journal that is soon full: the fewest allowed.
+/// Entries of a journal that fills up quickly: the lowest setting allowed.
 const SMALL_JOURNAL: u32 = 1_000;
-/// Keys that are drawn from at random.
+/// API keys from which requests draw at random.
 const KEYS: usize = 1_000;
-/// Time for memory to be given back and for holds to be settled.
+/// Time for the allocator to return memory and for holds to be settled.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The extent of a run.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Seconds of each measurement.
@@ -51,20 +51,20 @@ pub struct Plan {
     pub rounds: u32,
     /// Chunks of each stream.
     pub chunks: u32,
-    /// Slow streams that are held open.
+    /// Slow streams that are kept open at once.
     pub held: usize,
-    /// Requests that a gateway serves before its memory is looked at.
+    /// Requests that a gateway serves before its memory is measured.
     pub requests: u32,
 }
 
 impl Plan {
-    /// The full extent: some ten minutes.
+    /// The full extent, which takes some ten minutes.
     pub const FULL: Self = Self { seconds: 3, rounds: 3, chunks: 200, held: 1_000, requests: 100_000 };
-    /// A short one, of about a minute, whose figures are rough.
+    /// A short extent of about a minute, with rough figures.
     pub const QUICK: Self = Self { seconds: 1, rounds: 1, chunks: 50, held: 200, requests: 5_000 };
 }
 
-/// Processes that together answer at some addresses.
+/// Processes that together serve requests at some addresses.
 struct System {
     name: &'static str,
     target: Target,
@@ -97,7 +97,7 @@ impl System {
         self.parts.iter().map(|part| cpu(part.pid)).collect()
     }
 
-    /// Resident memory of the processes that clients speak to.
+    /// Resident memory of the processes that accept client connections.
     fn memory(&self) -> u64 {
         let first = self.parts[0].name;
         self.parts.iter().filter(|part| part.name == first).map(|part| memory(part.pid)).sum()
@@ -135,7 +135,7 @@ pub async fn run(plan: &Plan) -> Report {
     cells.extend(compared.map(|system| (system, Work::Streamed { at_once: MANY, chunks: plan.chunks })));
 
     let mut report = Report::new(plan);
-    // First: once a process has served much, streams fit into memory that it has already.
+    // This comes first: later, the streams would fit into memory that the processes already have.
     for system in [&bare, &metering, &together, &services] {
         load::run(&system.target, Work::Whole { at_once: MANY }, WARM_UP).await;
     }
@@ -153,7 +153,7 @@ pub async fn run(plan: &Plan) -> Report {
     report
 }
 
-/// The model server behind all of them.
+/// The scripted model server behind all systems.
 async fn upstream() -> Process {
     let (tokens, pace) = (TOKENS.to_string(), PACE.as_millis().to_string());
     Process::start("scripted-upstream", &["--listen", "127.0.0.1:0", "--tokens", &tokens, "--pace-ms", &pace])
@@ -171,7 +171,7 @@ async fn measure(system: &System, work: Work, duration: Duration) -> Measured {
     Measured { load, cpu, elapsed, redis }
 }
 
-/// Holds slow streams open.
+/// Opens slow streams and measures CPU and memory while they are open.
 async fn hold(system: &System, plan: &Plan) -> HeldOpen {
     let before = system.memory();
     let held = Held::open(&system.target, plan.held, SLOW_PACE).await;
@@ -191,7 +191,7 @@ async fn hold(system: &System, plan: &Plan) -> HeldOpen {
     }
 }
 
-/// Serves many requests and streams, and looks at the memory of the gateway when it is idle again.
+/// Serves many requests and streams, and measures the memory of the gateway when it is idle again.
 async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let mut served = 0;
     while served < plan.requests {
@@ -206,26 +206,26 @@ async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     Wear { requests: served, before, after: system.memory() }
 }
 
-/// Slow streams that were open.
+/// Measurements of a system with slow streams open.
 struct HeldOpen {
     /// CPU of all processes.
     ms_per_second: f64,
-    /// Growth of the processes that clients speak to.
+    /// Growth per stream of the processes that accept client connections.
     bytes_each: u64,
 }
 
-/// Resident memory of an idle gateway before and after it served so many requests.
+/// Resident memory of an idle gateway before and after a number of requests.
 struct Wear {
     requests: u32,
     before: u64,
     after: u64,
 }
 
-/// One measurement, or several of a kind together.
+/// One measurement, or the sum of several of the same kind.
 #[derive(Default)]
 struct Measured {
     load: Load,
-    /// By process.
+    /// CPU time by process.
     cpu: Vec<Duration>,
     elapsed: Duration,
     redis: Option<Counters>,

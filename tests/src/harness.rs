@@ -1,5 +1,5 @@
-//! The real programs in a private folder, a scripted upstream behind them, and a check at the end that every hold was
-//! resolved and every key was billed exactly what its requests cost.
+//! Runs the real programs in a private folder in front of a scripted upstream. When a test ends, checks that every hold
+//! was resolved and that every key was billed exactly the cost of its requests.
 
 use std::{
     collections::BTreeMap,
@@ -46,34 +46,35 @@ pub use wall_clock::WallClock;
 use book::Book;
 pub(crate) use deployment::Processes;
 
-/// How long anything may take before a test fails rather than hangs.
+/// Longest wait for anything, so that a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the last captures and releases may take after a test's last request: less than an ordinary lease, so that a
-/// hold which only expires does not pass for one that was resolved.
+/// Longest time that the last captures and releases may take after a test's last request. Less than an ordinary lease,
+/// so that a hold which only expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Pause between two looks at something that is waited for.
+/// Interval at which a condition is polled.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The account that a first run makes.
+/// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";
-/// And its credit, in USD.
+/// Credit of that account, in USD.
 const FIRST_CREDIT: &str = "10";
 
-/// How a stack is set up.
+/// Settings of a stack.
 pub struct Options {
-    /// Which processes it is made of.
+    /// The processes that make up the installation.
     pub deployment: Deployment,
-    /// What kind of upstream the catalogue says it is.
+    /// Kind of upstream in the catalogue.
     pub kind: &'static str,
-    /// The lease of a hold. The default is too long to hide a hold that was not resolved.
+    /// Lease of a hold. The default exceeds the time in which a test expects holds to be resolved.
     pub lease: Duration,
-    /// Which models are offered.
+    /// Models in the catalogue.
     pub models: Models,
-    /// More of the environment.
+    /// Additional environment variables.
     pub env: Vec<(&'static str, String)>,
-    /// Seconds that the wall clock of each key-service is ahead of the machine's; without any, all have the machine's.
+    /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
+    /// clock.
     pub clocks: Vec<i64>,
 }
 
@@ -92,22 +93,22 @@ impl Default for Options {
 
 /// A running installation.
 pub struct Stack {
-    /// The model server behind it.
+    /// The model server behind the gateways.
     pub upstream: Upstream,
-    /// The processes that clients speak to: one `faregate`, or the gateways.
+    /// Processes that accept client connections: one `faregate`, or the gateways.
     pub gateways: Vec<Server>,
-    /// The processes behind the gateways; none where `faregate` is all in one.
+    /// Key-service processes. Empty where `faregate` is all in one.
     pub key_services: Vec<Server>,
-    /// The client that everything is sent with.
+    /// HTTP client for all requests of the test.
     pub http: Http,
-    /// The account that keys are made in by default.
+    /// Account in which keys are made by default.
     pub account: Account,
-    /// The wall clocks of the key-services, where they have some of their own.
+    /// Wall clocks of the key-services, where they differ from the machine's.
     pub clocks: Vec<WallClock>,
     redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
-    /// Requests sent so far: they go to the gateways in turn.
+    /// Number of requests sent so far: they go to the gateways in turn.
     turns: AtomicUsize,
     // Last: the folder goes after the processes that write into it.
     data: TempDir,
@@ -125,12 +126,13 @@ pub struct ApiKey {
 }
 
 impl Stack {
-    /// The usual one: an upstream that reports usage as it goes, two models, ten dollars.
+    /// Starts a stack with the default options: an upstream that reports usage as it generates, two models, and ten
+    /// dollars of credit.
     pub async fn start() -> Self {
         Self::with(Options::default()).await
     }
 
-    /// One that is set up otherwise.
+    /// Starts a stack with these options.
     pub async fn with(options: Options) -> Self {
         let upstream = Upstream::start();
         let data = TempDir::new().expect("a temporary folder can be made");
@@ -160,23 +162,23 @@ impl Stack {
         }
     }
 
-    /// A key without a limit.
+    /// Makes a key without a limit.
     pub async fn key(&self) -> ApiKey {
         self.key_with(json!({})).await
     }
 
-    /// A key that may spend so much, in USD.
+    /// Makes a key with this spending limit.
     pub async fn key_limited(&self, limit: NanoUsd) -> ApiKey {
         let limit: Value = serde_json::from_str(&limit.to_string()).unwrap();
         self.key_with(json!({ "limit": limit })).await
     }
 
-    /// A key made from this body.
+    /// Makes a key with this request body.
     pub async fn key_with(&self, body: Value) -> ApiKey {
         self.key_of(&self.account, body).await
     }
 
-    /// A key of this account.
+    /// Makes a key in this account.
     pub async fn key_of(&self, account: &Account, body: Value) -> ApiKey {
         let answer = self.manage_as(account, Method::POST, "", Some(body)).await;
         assert_eq!(answer.status, 201, "{answer}");
@@ -185,7 +187,7 @@ impl Stack {
         ApiKey { id: field("id"), account: account.clone(), secret: field("key") }
     }
 
-    /// Another account, with so much credit.
+    /// Opens another account with this credit.
     pub fn open_account(&self, name: &str, credit: NanoUsd) -> Account {
         if credit == NanoUsd::ZERO {
             self.cli(&["accounts", "create", "--name", name]);
@@ -195,7 +197,7 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Somebody else makes requests as well: what single keys were billed is not asserted in the end.
+    /// Marks that clients other than the harness spend too. The charges of single keys are then not checked at the end.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }
@@ -206,12 +208,12 @@ impl Stack {
         self.book.deposited(&account.name, amount);
     }
 
-    /// A request of the management API about API keys; `path` is what follows `/v1/management/keys`.
+    /// Sends a request of the management API about API keys; `path` is the part after `/v1/management/keys`.
     pub async fn manage(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.manage_as(&self.account, method, path, body).await
     }
 
-    /// The same for another account.
+    /// Sends a management request for another account.
     pub async fn manage_as(
         &self,
         account: &Account,
@@ -223,31 +225,31 @@ impl Stack {
         self.http.send_as(&account.management_key, method, &url, body).await
     }
 
-    /// The key as the management API shows it.
+    /// Reads the key from the management API.
     pub async fn show(&self, key: &ApiKey) -> Value {
         let answer = self.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
         assert_eq!(answer.status, 200, "{answer}");
         answer.json()
     }
 
-    /// What was billed to a key.
+    /// Amount billed to a key.
     pub async fn used(&self, key: &ApiKey) -> NanoUsd {
         nanos(&self.show(key).await["used"])
     }
 
-    /// What the upstream generated for the requests of a key, whatever came of them.
+    /// Generations of the upstream for the requests of a key, including those that failed.
     pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
         let tags = self.book.tags_of(&key.id);
         self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
     }
 
-    /// What all of that costs, with [`FLASH`].
+    /// Cost of all these generations with [`FLASH`].
     pub fn cost_of_served(&self, key: &ApiKey) -> NanoUsd {
         let costs = self.served(key).into_iter().map(|generation| cost(FLASH, generation.served).nanos());
         NanoUsd::from_nanos(costs.sum())
     }
 
-    /// The last entry of each generation in an account's journal, as the command line exports them.
+    /// The last journal entry of each generation of an account, as the command line exports them.
     pub fn journal(&self, account: &Account) -> Vec<Value> {
         let printed = self.cli(&["journal", "export", "--account", &account.name]);
         let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -262,12 +264,12 @@ impl Stack {
         assert_eq!(answer.status, 200, "{answer}");
     }
 
-    /// A chat request for the scripted answer. The script is tagged if it has no tag of its own.
+    /// Prepares a chat request for the scripted answer. A script without a tag gets one.
     pub fn call(&self, key: &ApiKey, script: Script) -> Call {
         self.call_to(self.url(""), key, script)
     }
 
-    /// The same, to this gateway.
+    /// Prepares a chat request to this gateway.
     pub fn call_at(&self, gateway: &Server, key: &ApiKey, script: Script) -> Call {
         self.call_to(gateway.public().to_owned(), key, script)
     }
@@ -280,12 +282,12 @@ impl Stack {
         Call::new(self.http.clone(), self.book.clone(), url, key, &script)
     }
 
-    /// `GET` of a public path with a key.
+    /// Sends `GET` of a public path with a key.
     pub async fn get(&self, key: &ApiKey, path: &str) -> Answer {
         self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
     }
 
-    /// The address of a public path, at one gateway after the other of those that run.
+    /// Address of a public path. Calls return the running gateways in turn.
     pub fn url(&self, path: &str) -> String {
         let running: Vec<&Server> = self.gateways.iter().filter(|server| server.is_running()).collect();
         let server = match running.len() {
@@ -295,17 +297,18 @@ impl Stack {
         format!("{}{path}", server.public())
     }
 
-    /// The process that clients speak to; the first of several gateways.
+    /// The process that accepts client connections; the first of several gateways.
     pub fn server(&self) -> &Server {
         &self.gateways[0]
     }
 
-    /// Where everything is kept, where that is a process of its own.
+    /// The Redis of a stack of services.
     pub fn redis(&self) -> &Redis {
         self.redis.as_ref().expect("this deployment has a Redis")
     }
 
-    /// One more gateway, with more of the environment. It gets none of the requests that are sent in turn.
+    /// Starts one more gateway with these additional environment variables. It gets none of the requests that are sent
+    /// in turn.
     pub async fn another_gateway(&self, env: Vec<(&'static str, String)>) -> Server {
         let mut settings = self.server().settings().clone();
         settings.data = self.data.path().join("another");
@@ -314,40 +317,40 @@ impl Stack {
         Server::start(&settings).await
     }
 
-    /// What a command of the operator prints, on the same data.
+    /// Output of an operator's command on the stack's data.
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.operator().cli(arguments)
     }
 
-    /// Whoever has the store has the commands.
+    /// Settings of a process that has access to the store, and so can run the operator's commands.
     fn operator(&self) -> &Settings {
         operator(&self.gateways, &self.key_services)
     }
 
-    /// Ends the process as a power cut would, and starts it again on the same data.
+    /// Ends the process as a power failure would, and starts it again on the same data.
     pub async fn crash(&self) {
         self.kill_gateway(0);
         self.server().restart().await;
     }
 
-    /// Ends the process that clients speak to, one of several maybe, as a power cut would.
+    /// Ends a process that accepts client connections as a power failure would.
     pub fn kill_gateway(&self, number: usize) {
         let gateway = &self.gateways[number];
         self.book.crashed(gateway.public());
         gateway.kill();
     }
 
-    /// The folder that everything is kept in.
+    /// Folder with all data of the stack.
     pub fn data(&self) -> PathBuf {
         self.data.path().to_owned()
     }
 
-    /// What an account has and holds, as the command line tells it.
+    /// Credit and holds of an account, as the command line shows them.
     pub fn balance(&self, account: &Account) -> Balance {
         book::balances(self.operator()).remove(&account.name).expect("the account is listed")
     }
 
-    /// Waits until no account holds anything.
+    /// Waits until no account has open holds.
     pub async fn released(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         loop {
@@ -363,8 +366,8 @@ impl Stack {
         }
     }
 
-    /// No hold is open, the books balance, and what was billed is what requests cost: asserted of every stack when it is
-    /// dropped.
+    /// Asserts that no hold is open, that the books balance, and that the amount billed is the cost of the requests.
+    /// Runs for every stack when it is dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
@@ -373,9 +376,9 @@ impl Stack {
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
     }
 
-    /// Every key of every account: its account, its id and what was billed to it.
+    /// Account, id and amount billed of every key of every account.
     async fn listed_keys(&self) -> Vec<(String, String, NanoUsd)> {
-        // A client of this runtime: the stack's own may belong to one that has stopped.
+        // The stack's own client may belong to a runtime that has stopped.
         let http = Http::new();
         let mut keys = Vec::new();
         for account in self.book.accounts() {
@@ -406,7 +409,7 @@ impl Drop for Stack {
             self.print_last_words();
             return;
         }
-        // Checking takes waiting, which a drop cannot do; a thread with a runtime of its own can.
+        // Checking needs to wait, which `drop` cannot do; a thread with a runtime of its own can.
         let check = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(self.assert_settled());

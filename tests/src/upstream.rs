@@ -1,7 +1,8 @@
-//! A model server that does what the request tells it to: streams, stalls, cuts, lies, and counts.
+//! A model server that follows a script in the request: it streams, stalls, cuts connections, reports false usage, and
+//! records what it served.
 //!
-//! It speaks the OpenAI chat API under `/v1`. What it does is told by the last user message (see [`Script::message`]),
-//! which a gateway forwards untouched, or by a default for requests that tell nothing.
+//! It speaks the OpenAI chat API under `/v1`. The script is in the last user message (see [`Script::message`]), which a
+//! gateway forwards unchanged. Requests without one get a default.
 
 use std::{
     io,
@@ -32,7 +33,7 @@ mod script;
 pub use record::{End, Generation};
 pub use script::{CallIds, Fault, ReasoningField, Script, Shape, Style, Told, Usage, text};
 
-/// Pause between two looks at the records while waiting for something to happen.
+/// Interval at which the records are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An upstream in this process, on a thread and a port of its own.
@@ -43,9 +44,9 @@ pub struct Upstream {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections of an upstream share.
+/// State shared by all connections of an upstream.
 pub struct State {
-    /// What requests without a script get.
+    /// Script of requests that bring none.
     default: Mutex<Script>,
     records: Option<record::Records>,
     cache: cache::PrefixCache,
@@ -54,7 +55,7 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a new upstream; without `records` it remembers nothing, as a benchmark wants it.
+    /// State of a new upstream. Without `records` it keeps no records, as for a benchmark.
     pub fn new(default: Script, records: bool) -> Self {
         Self {
             default: Mutex::new(default),
@@ -65,7 +66,7 @@ impl State {
         }
     }
 
-    /// Requests of this tag that came before.
+    /// Number of earlier requests with this tag.
     fn earlier(&self, tag: &str) -> u64 {
         self.records.as_ref().map_or(0, |records| records.count(tag))
     }
@@ -84,7 +85,7 @@ impl Upstream {
         let state = Arc::new(State::new(Script::default(), true));
         let (stop, mut stopped) = watch::channel(false);
         let shared = state.clone();
-        // A thread of its own: a test that blocks, or drops its stack, does not stop its upstream.
+        // The upstream has its own thread, so that it goes on while a test blocks or drops its stack.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -98,27 +99,27 @@ impl Upstream {
         Self { address, state, stop, thread: Some(thread) }
     }
 
-    /// The base address, as a catalogue names it.
+    /// Base address, as in a catalogue.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// What requests without a script of their own get from now on.
+    /// Sets the script of requests that bring none.
     pub fn set_default(&self, script: Script) {
         *self.state.default.lock().unwrap() = script;
     }
 
-    /// Every chat request that came, in their order.
+    /// All chat requests in order of arrival.
     pub fn generations(&self) -> Vec<Generation> {
         self.records().all()
     }
 
-    /// The chat requests whose script has this tag: more than one where the gateway tried again.
+    /// Chat requests whose script has this tag: several where the gateway tried again.
     pub fn tagged(&self, tag: &str) -> Vec<Generation> {
         self.generations().into_iter().filter(|generation| generation.tag == tag).collect()
     }
 
-    /// Waits until the last request of this tag is as wanted.
+    /// Waits until the last request with this tag meets a condition.
     pub async fn wait_for(&self, tag: &str, what: &str, wanted: impl Fn(&Generation) -> bool) -> Generation {
         let deadline = Instant::now() + crate::harness::PATIENCE;
         loop {
@@ -131,17 +132,17 @@ impl Upstream {
         }
     }
 
-    /// Connections that are open now.
+    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.state.open_connections.load(Ordering::Relaxed)
     }
 
-    /// How often it was asked to count the tokens of a prompt.
+    /// Number of requests to count the tokens of a prompt.
     pub fn token_counts(&self) -> usize {
         self.state.token_counts.load(Ordering::Relaxed)
     }
 
-    /// Closes the port and cuts every connection.
+    /// Closes the port and cuts all connections.
     pub fn stop(&mut self) {
         // The receiver is gone only when the thread has ended already.
         let _ = self.stop.send(true);
@@ -161,31 +162,31 @@ impl Drop for Upstream {
     }
 }
 
-/// Answers on every connection, for ever.
+/// Serves all connections, for ever.
 pub async fn serve(listener: TcpListener, state: Arc<State>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, state.clone()));
             }
-            // Too many open files, say: those that are open must end first.
+            // For example too many open files: some of them must be closed first.
             Err(_) => sleep(LOOK_EVERY).await,
         }
     }
 }
 
 async fn connection(stream: TcpStream, state: Arc<State>) {
-    // Streamed tokens are small writes; each must leave at once.
+    // Streamed tokens are small writes that must be sent at once.
     let _ = stream.set_nodelay(true);
     let open = OpenConnection::new(&state);
     let service = service_fn(|request: http::Request<Incoming>| answer::answer(request, state.clone()));
-    // An error is how a scripted cut looks from here, or a client that left.
+    // Scripted cuts, and clients that leave, end a connection with an error.
     let _: Result<(), hyper::Error> =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     drop(open);
 }
 
-/// Counts a connection for as long as it lives, whatever ends it.
+/// Counts an open connection until it is dropped.
 struct OpenConnection<'a>(&'a State);
 
 impl<'a> OpenConnection<'a> {
@@ -201,7 +202,7 @@ impl Drop for OpenConnection<'_> {
     }
 }
 
-/// How a connection is cut on purpose.
+/// The error that cuts a connection on purpose.
 fn cut() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the script cuts here")
 }

@@ -14,12 +14,12 @@ if [ -n "$missing" ]; then
   as_root=''
   [ "$(id -u)" = 0 ] || as_root=sudo
   $as_root apt-get update
-  # The tests start servers of their own; Debian's unit is not started where nothing supervises units.
+  # The tests start servers of their own, so Debian's unit is not started.
   # shellcheck disable=SC2086 # several names
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 fi
 
-# Again only where the pins have changed.
+# Installs again only if the pinned versions have changed.
 pins() { cat clients/python/requirements.txt clients/node/package-lock.json | cksum; }
 if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node_modules ]; then
   python3 -m venv --clear .venv

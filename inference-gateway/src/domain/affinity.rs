@@ -1,29 +1,30 @@
-//! What requests have in common that an upstream's cache can know, without one account learning of another's prompts.
+//! Affinity of requests to upstreams with a prefix cache, without leaking one account's prompts to another.
 //!
-//! Who can see how many of a prompt's tokens were cached, or how soon the answer came, can find out what others have sent,
-//! beginning by beginning. So the account is part of everything here: requests of two accounts that begin alike are routed
-//! independently of each other, and where an upstream can keep its cache apart by a salt, each account has its own.
+//! A caller that can see how many tokens of a prompt were cached, or how soon the answer came, can discover other
+//! callers' prompts, prefix by prefix. So the account is part of everything here: requests of two accounts with the
+//! same prefix are routed independently of each other, and where an upstream can separate its cache by a salt, each
+//! account has its own.
 
 use shared::ids::AccountId;
 
-/// What requests have in common that belong to one account and begin with these bytes. The same in every gateway.
+/// Affinity of an account's requests that begin with these bytes. The same in every gateway.
 pub(crate) fn affinity(account: AccountId, opening: &[u8]) -> u64 {
     number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
 }
 
-/// What keeps an account's part of an upstream's cache apart. It cannot be guessed, as account ids cannot, and does not
-/// tell the upstream the account.
+/// Salt that separates an account's part of an upstream's cache. Like account ids, it cannot be guessed, and it does
+/// not reveal the account to the upstream.
 pub(crate) fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
     blake3::Hash::from_bytes(salt).to_hex().to_string()
 }
 
-/// What an upstream is known by in every gateway, wherever it stands in the catalogue.
+/// Identity of an upstream, the same in every gateway and at every position in the catalogue.
 pub(crate) fn identity(url: &str, model: &str) -> u64 {
     number("faregate 2026 identity of upstreams", url.as_bytes(), model.as_bytes())
 }
 
-/// A number that stands for two texts; `purpose` keeps those of different kinds apart.
+/// Hash of two texts; `purpose` separates hashes of different kinds.
 fn number(purpose: &str, first: &[u8], second: &[u8]) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key(purpose);
     hasher.update(&(first.len() as u64).to_le_bytes()).update(first).update(second);

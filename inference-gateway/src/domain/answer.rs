@@ -1,8 +1,8 @@
-//! Answers: what an upstream says, rewritten into what our clients see.
+//! Answers of upstreams, rewritten for our clients.
 //!
-//! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams do not come through, and
-//! neither does what they say beyond the OpenAI API. Texts are copied as the upstream spelled them. What holds them has no
-//! `Debug`, so that no log can show it.
+//! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
+//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types that hold them have no
+//! `Debug`, so that no log can show them.
 
 mod calls;
 mod finish;
@@ -23,21 +23,22 @@ pub(crate) use stream::{Chunk, Event};
 pub(crate) use usage::Reported;
 pub(crate) use whole::Completion;
 
-/// What every object of one answer says of itself.
+/// Members that every object of one answer has in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generation<'a> {
-    /// Our id, also the one it is billed by.
+    /// Our id, which is also the billing id.
     pub(crate) id: GenerationId,
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub(crate) created: i64,
     /// The model, as the request named it.
     pub(crate) model: &'a str,
 }
 
-/// An upstream's answer cannot be used. The message is for the log, and repeats nothing that was generated.
+/// Error of an upstream's answer that cannot be used. The message is for the log, and repeats nothing that was
+/// generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Nonsense {
-    /// It is not JSON, or its members have other types than the API says.
+    /// The answer is not JSON, or its members have other types than in the API.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {
         /// Line of the payload, from 1.
@@ -45,26 +46,26 @@ pub(crate) enum Nonsense {
         /// Column of the line, from 1.
         column: usize,
     },
-    /// It is an error, though the status said 200.
+    /// The answer is an error, though the status was 200.
     #[error("an error with the status 200")]
     Error,
-    /// It has no choice, or more than can be asked for.
+    /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
-    /// A choice ended without a reason, or with one that is a failure.
+    /// A choice ended without a finish reason, or with one that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
 }
 
 impl From<serde_json::Error> for Nonsense {
     fn from(error: serde_json::Error) -> Self {
-        // Not its text, which may quote what was generated.
+        // The error's text is left out, since it may quote generated text.
         Self::Malformed { line: error.line(), column: error.column() }
     }
 }
 
 impl Generation<'_> {
-    /// Writes the members that every object begins with, without the brace that closes it.
+    /// Writes the members that begin every object, without the closing brace.
     fn write(&self, object: &str, out: &mut BytesMut) {
         let head = format!(
             r#"{{"id":"{}","object":"{object}","created":{},"model":{}"#,

@@ -1,8 +1,8 @@
-//! A chat request: from the bytes that came to what is true.
+//! A chat request: from received bytes to a checked request.
 //!
-//! Nothing of the body becomes a tree. Values are borrowed as they were spelled, checked where they stand, and what an
-//! upstream may see is written as it is met: one copy of each byte. What holds a prompt has no `Debug`, so that no log can
-//! show it.
+//! No part of the body becomes a tree. Values are borrowed as they were spelled and checked in place, and the text for
+//! an upstream is written in one pass: one copy of each byte. Types that hold a prompt have no `Debug`, so that no log
+//! can show it.
 
 mod bound;
 mod forward;
@@ -31,7 +31,7 @@ use forward::Draft;
 use params::Limit;
 use read::Members;
 
-/// Members that are read here and written anew, if at all. What a model lets through is none of these.
+/// Members that are parsed here and written anew, if at all. None of them can be a model's extra parameter.
 const READ_HERE: [&str; 14] = [
     "model",
     "messages",
@@ -49,29 +49,29 @@ const READ_HERE: [&str; 14] = [
     "modalities",
 ];
 
-/// A request whose body has no faults. Whether its model exists, and what that model allows, is still to be asked.
+/// A request whose body is valid. The existence and the limits of its model are not checked yet.
 pub(crate) struct Chat {
-    /// The model that is asked for.
+    /// The requested model.
     pub(crate) model: String,
-    /// True if the answer is wanted as a stream.
+    /// The answer is to be streamed.
     pub(crate) stream: bool,
-    /// True if a stream ends with its usage.
+    /// The stream is to end with its usage.
     pub(crate) include_usage: bool,
-    /// Output tokens wanted of each choice, 1 to 131,072.
+    /// Requested output tokens of each choice, 1 to 131,072.
     pub(crate) max_tokens: Option<u64>,
-    /// Choices wanted, 1 to 8.
+    /// Requested choices, 1 to 8.
     pub(crate) n: u64,
     /// Images in the prompt.
     pub(crate) images: u64,
     limit: Option<Limit>,
-    /// What upstreams read, but for the head's members and what the model lets through.
+    /// The forwarded request, without the head's members and the model's extra parameters.
     draft: Draft,
-    /// Members that no upstream sees unless the model lets them through: slices of the body.
+    /// Members that are forwarded only if the model allows them: slices of the body.
     others: Vec<(String, Bytes)>,
 }
 
 impl Chat {
-    /// Reads the body of a request. The first fault found is the error; it names its place.
+    /// Parses the body of a request. The error is the first fault found, and names its place.
     pub(crate) fn parse(body: &Bytes) -> Result<Self, ApiError> {
         let members = Members::of_body(body)?;
         let model = members.require("model")?.string()?.into_owned();
@@ -97,7 +97,7 @@ impl Chat {
         })
     }
 
-    /// Checks what only the model can tell, and finishes what its upstreams are sent.
+    /// Checks the limits of the model, and completes the request for its upstreams.
     pub(crate) fn forward(self, model: &Model) -> Result<Forward, ApiError> {
         if let Some(Limit { tokens, name }) = self.limit
             && tokens > model.max_output_tokens
@@ -111,7 +111,8 @@ impl Chat {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
-                // Templates may show it: arguments of the template itself are the commonest of these parameters.
+                // Templates may include them in the prompt: most of these parameters are arguments of the template
+                // itself.
                 draft.shown.json(&json).map_err(|TooDeep| {
                     let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
                     ApiError::at(Code::InvalidValue, name, message)
@@ -158,7 +159,7 @@ fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<Im
     Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
 }
 
-/// The members that nothing here reads, `null` left out.
+/// Members that are not parsed here, without those that are `null`.
 fn others(members: &Members<'_, '_>, body: &Bytes) -> Vec<(String, Bytes)> {
     let others = members.iter().filter(|(name, value)| {
         value.kind() != Kind::Null && !READ_HERE.contains(name) && !params::is_passed_on(name)

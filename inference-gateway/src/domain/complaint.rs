@@ -1,10 +1,10 @@
-//! What an upstream says when it will not answer, or cannot: in whichever shape its software says it.
+//! Errors of upstreams, in the formats of their different servers.
 
 mod inside;
 
 use serde_json::Value;
 
-/// Words for a prompt that is too long, or that leaves too little room for the output that is asked for. Each is from a
+/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each is from a
 /// server's own source or documentation.
 const TOO_LONG: [&str; 13] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
@@ -22,45 +22,45 @@ const TOO_LONG: [&str; 13] = [
     "`inputs` tokens",                // Text Generation Inference
 ];
 
-/// Types and codes of errors that lie in the request, whatever their status.
+/// Types and codes of errors that the request caused, whatever their status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
 
 /// Bytes of an error that is read: as a tree it takes many times as much memory. Longer ones say nothing.
 pub(crate) const MAX_COMPLAINT_BYTES: usize = 64 << 10;
 
-/// What an upstream says of its error; empty where it says nothing that can be read. It may quote the prompt.
+/// The error of an upstream; empty where no text can be read. It may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Complaint {
-    /// Its sentence.
+    /// Text of the error.
     pub(crate) message: String,
-    /// Its `type`.
+    /// Member `type` of the error.
     pub(crate) kind: String,
-    /// Its `code`, a status or a name.
+    /// Member `code` of the error, a status or a name.
     pub(crate) code: String,
 }
 
-/// Whose fault it is.
+/// Cause of an upstream's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The prompt, or it and the output that was asked for, is longer than the upstream's context.
+    /// The prompt, or its sum with the requested output, exceeds the upstream's context.
     TooLong,
-    /// The request is at fault in another way.
+    /// The request is invalid in another way.
     Invalid,
-    /// The request has more bytes than the upstream takes.
+    /// The request has more bytes than the upstream accepts.
     TooLarge,
-    /// The upstream has too much to do, or is not ready.
+    /// The upstream is overloaded or not ready.
     Overloaded,
-    /// Something behind the upstream did not answer it in time.
+    /// A server behind the upstream did not answer it in time.
     Timeout,
-    /// The upstream failed, or it and we are not set up for each other.
+    /// The upstream failed, or it and this gateway are not configured for each other.
     Broken,
 }
 
 impl Complaint {
-    /// Reads a body, or an event of a stream, that is an error: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
-    /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
-    /// Inference; `{"detail":"…"}` or a list of them: FastAPI).
+    /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
+    /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
+    /// Generation Inference; `{"detail":"…"}` or a list of them: FastAPI).
     pub(crate) fn read(body: &[u8]) -> Self {
         if body.len() > MAX_COMPLAINT_BYTES {
             return Self::default();
@@ -73,8 +73,8 @@ impl Complaint {
         Self { message: first(&message), kind: first(&kind), code: first(&[&error["code"]]) }
     }
 
-    /// Whose fault it is, by the status of the response and by what is said. Some servers answer a client's mistake with a
-    /// 500: where their words say so, it is the client's.
+    /// Cause of the error, by the status of the response and the error's text. Some servers report a client's mistake
+    /// as a 500, which is recognised by its text.
     pub(crate) fn verdict(&self, status: u16) -> Verdict {
         match status {
             400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
@@ -87,14 +87,14 @@ impl Complaint {
         }
     }
 
-    /// The status of an event of a stream: what its code says, if that is one.
+    /// Status of an error event in a stream: its code, if that is a status.
     pub(crate) fn status_in_stream(&self) -> u16 {
         self.code.parse().unwrap_or(500)
     }
 
-    /// What of it a client may read, the upstream's name for the model left out, which is ours to keep. Nothing of what
-    /// servers say of their own failures, nor of what names an address, a credential, a file or a stack: such words are
-    /// dropped whole, as what is left of them could still tell.
+    /// The part of the text that a client may read, without the upstream's own name for the model, which is
+    /// confidential. Texts about the server's own failures, and those with an address, a credential, a file or a stack,
+    /// are dropped completely, since the remaining part could still reveal them.
     pub(crate) fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let message = self.message.replace(upstream_model, "the model");
         let shown = status < 500 && !message.is_empty() && !inside::names_inside(&message);
@@ -108,8 +108,8 @@ impl Complaint {
     }
 
     fn blames_request(&self) -> bool {
-        // llama-cpp-python hands out what pydantic says of the body as a 500; llama.cpp's server answers pictures so, where
-        // its model sees none.
+        // llama-cpp-python reports pydantic's message about the body as a 500; llama.cpp's server does so for images
+        // that its model does not support.
         let words = self.message.contains("validation error") && self.message.contains("'body'")
             || self.message.contains("input is not supported");
         words || REQUEST_AT_FAULT.iter().any(|name| self.is(name))
@@ -120,7 +120,7 @@ impl Complaint {
     }
 }
 
-/// The first of these that is a text or a number.
+/// The first of these values that is a text or a number.
 fn first(values: &[&Value]) -> String {
     let text = |value: &&Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -251,7 +251,7 @@ mod tests {
                 "{status}"
             );
         }
-        // Who has no credential of ours cannot have sent too much.
+        // A rejected credential of ours cannot mean that the client's request is too large.
         assert_eq!(
             verdict(401, r#"{"error":{"message":"m","type":"invalid_request_error"}}"#),
             Verdict::Broken

@@ -1,7 +1,7 @@
-//! Metering of a stream: bytes of an upstream go in; bytes for the client come out, and with them the need for more tokens
-//! and the end.
+//! Metering of a stream: takes bytes of an upstream, and yields bytes for the client, requests for more tokens, and the
+//! end.
 //!
-//! No event leaves that the granted tokens do not cover. The bill does not depend on how the bytes are cut.
+//! No event leaves unless the granted tokens cover it. The bill does not depend on the boundaries between pieces.
 
 mod granted;
 mod usage;
@@ -24,11 +24,11 @@ pub(crate) struct StreamMeter {
     rewriter: Rewriter,
     counter: UsageCounter,
     granted: GrantedTokens,
-    /// An event that the granted tokens do not cover, and the tokens in all that would.
+    /// An event that the granted tokens do not cover, and the total of tokens that would.
     blocked: Option<(Bytes, u64)>,
-    /// Tokens of reasoning inside those generated, as last reported.
+    /// Reasoning tokens among the generated ones, as last reported.
     reasoning: u64,
-    /// True if anything was generated.
+    /// Some output was generated.
     begun: bool,
     /// Events with data that came.
     events: u64,
@@ -37,13 +37,13 @@ pub(crate) struct StreamMeter {
 
 /// The end of a stream.
 pub(crate) enum StreamEnd {
-    /// The upstream finished it.
+    /// The upstream completed it.
     Complete,
-    /// Nothing more is granted.
+    /// No more tokens are granted.
     GrantUsedUp,
     /// The upstream reported an error.
     Complained(Complaint),
-    /// The upstream broke off, or sent what is no answer; the reason is for the log.
+    /// The upstream broke off, or sent an invalid answer; the reason is for the log.
     Broken(String),
 }
 
@@ -55,7 +55,7 @@ enum Step {
 }
 
 impl StreamMeter {
-    /// A stream of which nothing has come.
+    /// Metering of a stream that has not begun.
     pub(crate) fn new(rewriter: Rewriter, counter: UsageCounter, granted: GrantedTokens) -> Self {
         Self {
             decoder: Decoder::default(),
@@ -70,13 +70,13 @@ impl StreamMeter {
         }
     }
 
-    /// Takes the next bytes of the upstream. Only to be called while the stream is not blocked.
+    /// Takes the next bytes of the upstream. Must not be called while the stream is blocked.
     pub(crate) fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
         self.decoder.push(piece);
         self.rewrite()
     }
 
-    /// Counts the tokens of these bytes, and of events that are blocked, without delivering any.
+    /// Counts the tokens of these bytes and of blocked events, without delivering any.
     pub(crate) fn count_only(&mut self, piece: Bytes) {
         if let Some((data, _)) = self.blocked.take() {
             self.count_event(&data);
@@ -99,13 +99,13 @@ impl StreamMeter {
         }
     }
 
-    /// The upstream's body has ended, or broke with an error.
+    /// Ends the stream with the upstream's body, or with the error that broke it.
     pub(crate) fn upstream_ended(&self, error: Option<String>) -> StreamEnd {
         self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
     }
 
-    /// Notes that so many tokens are granted in total, of so many asked. A blocked event that an extension which fell short does not
-    /// cover ends the stream.
+    /// Records the total of granted tokens, and the total that was requested. Delivers a blocked event if it is covered
+    /// now, or ends the stream if a partial extension does not cover it.
     pub(crate) fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
         let (data, _) = self.blocked.take()?;
@@ -116,7 +116,7 @@ impl StreamMeter {
         }
     }
 
-    /// The total of output tokens to ask for, if an extension is due.
+    /// Total of output tokens to request, if an extension is due.
     pub(crate) fn ask(&self) -> Option<u64> {
         self.granted.ask(self.counter.completion(), self.blocked.as_ref().map(|(_, needed)| *needed))
     }
@@ -126,17 +126,17 @@ impl StreamMeter {
         self.blocked.is_some()
     }
 
-    /// Returns whether every choice has its finish reason, so that nothing is missing but usage and `[DONE]`.
+    /// Returns whether every choice has its finish reason, so that only usage and `[DONE]` are missing.
     pub(crate) fn is_finished(&self) -> bool {
         self.rewriter.is_finished()
     }
 
-    /// Returns whether the usage of all that was delivered is reported.
+    /// Returns whether the usage of everything delivered has been reported.
     pub(crate) const fn is_reported(&self) -> bool {
         !self.counter.is_estimate()
     }
 
-    /// Returns whether anything was generated. Before that, a stream costs nothing.
+    /// Returns whether any output was generated. Before that, a stream costs nothing.
     pub(crate) const fn has_begun(&self) -> bool {
         self.begun
     }
@@ -171,17 +171,17 @@ impl StreamMeter {
         self.out.split().freeze()
     }
 
-    /// Writes a comment that clients ignore, so that proxies on the way do not give up.
+    /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
     pub(crate) fn keep_alive(&mut self) {
         self.out.extend_from_slice(b": keep-alive\n\n");
     }
 
-    /// Writes the finish reason `length` for every choice that goes on.
+    /// Writes the finish reason `length` for every unfinished choice.
     pub(crate) fn cut(&mut self) {
         self.rewriter.cut(&mut self.out);
     }
 
-    /// Writes the usage, if the client asked for it, and `[DONE]`. `cost` is the amount billed, if it is known.
+    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known.
     pub(crate) fn finish(&mut self, cost: Option<NanoUsd>) {
         let tokens = self.counter.usage();
         let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
@@ -193,7 +193,7 @@ impl StreamMeter {
         Rewriter::error(error, &mut self.out);
     }
 
-    /// Rewrites every event that has come and is covered.
+    /// Rewrites every received event that is covered.
     fn rewrite(&mut self) -> Option<StreamEnd> {
         loop {
             let data = match self.decoder.next_data()? {
@@ -209,7 +209,7 @@ impl StreamMeter {
         }
     }
 
-    /// Rewrites one event. `exhausted`: no more tokens are to be had than are granted.
+    /// Rewrites one event. `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Bytes, exhausted: bool) -> Step {
         let chunk = match Event::read(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
@@ -229,13 +229,13 @@ impl StreamMeter {
             return Step::Blocked;
         }
         if !chunk.has_output() {
-            // Tokens that no text shows were generated all the same, and are billed as far as they can be.
+            // Tokens without visible text were generated all the same, and are billed as far as they are covered.
             self.deliver(&chunk, counter);
         }
         Step::Ended(StreamEnd::GrantUsedUp)
     }
 
-    /// Returns whether nothing is generated with this chunk or after it: it brings the finish reason, or follows it.
+    /// Returns whether generation ends with this chunk: it has the finish reason, or follows it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
     }
@@ -247,13 +247,14 @@ impl StreamMeter {
         self.begun |= chunk.has_output();
     }
 
-    /// Returns whether the granted tokens cover this count. A mere estimate does not end a stream whose upstream was limited to
-    /// what is granted.
+    /// Returns whether the granted tokens cover this count. An estimate alone does not end a stream whose upstream was
+    /// limited to the granted tokens.
     fn covers(&self, counter: &UsageCounter) -> bool {
         self.granted.covers(counter.completion()) || (self.granted.is_complete() && counter.is_estimate())
     }
 
-    /// With every choice finished, nothing is missing that the client could see; else the end is a failure.
+    /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;
+    /// otherwise a failure.
     fn ended(&self, reason: &str) -> StreamEnd {
         if self.rewriter.is_finished() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
     }

@@ -1,46 +1,46 @@
-//! Server-sent events: the payloads in a body that arrives in pieces cut anywhere.
+//! Server-sent events: decodes payloads from a body that arrives in arbitrary pieces.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// The longest event that is taken, in bytes. A chunk of a token or two has a few hundred; the room is for upstreams
-/// that send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+/// Longest accepted event in bytes. A chunk of a token or two has a few hundred bytes; the rest is for upstreams that
+/// send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// What some servers put in front of a text; the standard says to skip it once.
+/// Byte order mark that some servers send first; the standard demands to skip it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event passed [`MAX_EVENT_BYTES`]. Nothing further can be read from its stream.
+/// An event exceeded [`MAX_EVENT_BYTES`]. The rest of its stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
 pub(crate) struct EventTooLong;
 
-/// Finds the payloads of events: the WHATWG HTML standard, section 9.2.6, but for `id` and `retry`, which mean nothing
-/// here, and `event`, as chat streams tell their events apart by their data.
+/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`, which chat
+/// streams do not use: they distinguish their events by their data.
 ///
 /// A payload that lies inside one piece is a slice of it, not a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The piece that is being read.
+    /// The current piece.
     input: Bytes,
-    /// The beginning of a line whose end has not come.
+    /// Beginning of an incomplete line.
     partial: BytesMut,
-    /// The payload of the event whose end has not come.
+    /// Payload of an incomplete event.
     data: Option<Bytes>,
-    /// The last line ended with a carriage return at the end of a piece: a line feed that follows belongs to it.
+    /// The last line ended with a carriage return at the end of a piece: a following line feed belongs to it.
     after_carriage_return: bool,
-    /// A line was read, so that no byte order mark can come any more.
+    /// A line was read, so that a byte order mark is no longer skipped.
     begun: bool,
 }
 
 impl Decoder {
-    /// Takes the next piece of the body, once [`Self::next_data`] has nothing more to give.
+    /// Takes the next piece of the body. [`Self::next_data`] must have returned `None` before.
     pub(crate) fn push(&mut self, piece: Bytes) {
         debug_assert!(self.input.is_empty(), "the piece before was read to its end");
         self.input = piece;
     }
 
-    /// The payload of the next complete event; `None` where another piece is needed. Empty payloads are passed over.
+    /// Payload of the next complete event; `None` if another piece is needed. Skips empty payloads.
     pub(crate) fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
         loop {
             let line = match self.next_line() {
@@ -90,7 +90,7 @@ impl Decoder {
         Ok(Some(line))
     }
 
-    /// Passes over the line's end: a line feed, a carriage return, or both.
+    /// Skips the end of the line: a line feed, a carriage return, or both.
     fn end_line(&mut self) {
         let carriage_return = self.input[0] == b'\r';
         self.input.advance(1);
@@ -103,7 +103,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a line that is not empty: of all fields and comments, `data` alone says something.
+    /// Takes a line that is not empty. Only the field `data` has a meaning; other fields and comments are ignored.
     fn field(&mut self, line: &Bytes) -> Result<(), EventTooLong> {
         let value = match line.strip_prefix(b"data") {
             Some([]) => Bytes::new(),
@@ -118,7 +118,7 @@ impl Decoder {
         if before.len() + 1 + value.len() > MAX_EVENT_BYTES {
             return Err(EventTooLong);
         }
-        // Grows in place where no one else holds the payload so far.
+        // Grows in place unless the payload so far is shared.
         let mut joined = BytesMut::from(before);
         joined.extend_from_slice(b"\n");
         joined.extend_from_slice(&value);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The payloads of a body that comes in these pieces.
+    /// Payloads of a body that arrives in these pieces.
     fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut found = Vec::new();

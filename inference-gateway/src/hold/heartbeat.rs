@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use super::{HoldState, Holds, HoldsInner};
 use crate::keys::{Keys, Orphan};
 
-/// The interval at which holds are looked at. Those that are due leave together.
+/// Interval at which holds are checked. Due renewals are sent together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Renewals that fit into a lease.
+/// Number of renewals within a lease.
 const RENEWALS_PER_LEASE: u32 = 6;
-/// The longest time between two renewals, however long the lease: a renewal also brings word of a revocation, which has to
-/// end streams within five seconds.
+/// Longest time between two renewals, independent of the lease: a renewal also reports a revocation, which has to end
+/// streams within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
 impl Holds {
@@ -62,7 +62,7 @@ fn period(lease: Duration) -> Duration {
     (lease / RENEWALS_PER_LEASE).min(LONGEST_PERIOD)
 }
 
-/// Renews these leases together. A failure is tried again with the next heartbeat.
+/// Renews these leases together. A failed renewal is repeated with the next heartbeat.
 async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
     let renewals: FuturesUnordered<_> = due.iter().map(|hold| renew_one(&holds.keys, hold)).collect();
     let failed = renewals.filter(|renewed| std::future::ready(!renewed)).count().await;
@@ -73,13 +73,13 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // Names no tokens: what was granted stays.
+    // The call requests no tokens; those granted stay.
     let renewed = hold.extend(keys, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }
 
-/// Releases holds of authorizations whose outcome is unknown, unless their requests turned out to run.
+/// Releases holds of authorizations with unknown outcome, unless their requests turned out to run.
 async fn release(holds: Holds, orphans: Vec<Orphan>) {
     for orphan in orphans {
         if holds.is_live(&orphan) {

@@ -1,4 +1,4 @@
-//! The resolution that each hold is owed, and its delivery, however long the key-service is away.
+//! Settlement of holds, and its delivery for as long as the key-service is down.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tokio::time::{Instant, timeout};
 use super::{Holds, Slot};
 use crate::keys::{Keys, Unavailable};
 
-/// The time that a response waits for its charge; past it, it completes all the same, and the capture follows.
+/// Time that a response waits for its charge. After it, the response completes without, and the capture is delivered
+/// later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// The time that a settlement is tried that fails for a reason which does not pass by itself, such as a damaged record.
+/// Time for which a settlement is repeated that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
 /// The resolution of a hold.
@@ -24,27 +25,27 @@ pub(crate) enum Ending {
     Capture {
         /// Tokens used.
         usage: Usage,
-        /// True if that is an estimate.
+        /// The usage is an estimate.
         estimated: bool,
     },
     /// The request cost nothing.
     Release,
 }
 
-/// A resolution to deliver.
+/// A settlement to deliver.
 pub(super) struct Settlement {
     hold: HoldRef,
     ending: Ending,
-    /// Kept until it is delivered, so that no more is owed than there are slots.
+    /// Kept until delivery, so that there are never more pending settlements than slots.
     slot: Option<Slot>,
     spooled: bool,
 }
 
-/// The outcome of the first attempts to deliver a resolution.
+/// Outcome of the first attempts to deliver a settlement.
 pub(super) enum Attempt {
     /// It is delivered; with the charge, if the generation was billed.
     Settled(Option<Charge>),
-    /// It is not, as far as is known.
+    /// Its delivery is not confirmed.
     Unsettled,
 }
 
@@ -59,7 +60,7 @@ impl Settlement {
         Self { hold, ending: Ending::Capture { usage, estimated }, slot: None, spooled: true }
     }
 
-    /// Tries to deliver it within the time that a response may wait. The charge, where it is a capture.
+    /// Tries to deliver the settlement within the time that a response may wait. Returns the charge of a capture.
     pub(super) async fn attempt(&self, holds: &Holds) -> Attempt {
         let attempts = async {
             let mut backoff = Keys::backoff();
@@ -77,14 +78,14 @@ impl Settlement {
         timeout(CAPTURE_BOUND, attempts).await.unwrap_or(Attempt::Unsettled)
     }
 
-    /// Writes it to the spool, and leaves its delivery to a task of its own.
+    /// Writes the settlement to the spool, and delivers it in a separate task.
     pub(super) async fn hand_over(mut self, holds: &Holds) {
         tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; the settlement follows");
         self.spool(holds).await;
         holds.settle_in_background(self);
     }
 
-    /// Sends it until it is answered: captures and releases are idempotent by generation id.
+    /// Sends the settlement until it is answered: captures and releases are idempotent by generation id.
     pub(super) async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
@@ -92,7 +93,7 @@ impl Settlement {
             match self.send(holds).await {
                 Ok(_) => break,
                 Err(Unavailable::Ended) => {
-                    // The spool, if there is one, has it.
+                    // The spool, if there is one, contains it.
                     tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
                     return;
                 }

@@ -1,6 +1,6 @@
-//! Keeps captures on disk that were not confirmed before their answers left.
+//! Stores captures on disk that were not confirmed before their answers left.
 //!
-//! One thread writes the file: lines that come while it syncs are written together with the next sync.
+//! One thread writes the file: lines that arrive while it syncs are written together with the next sync.
 
 use std::{
     collections::HashMap,
@@ -19,11 +19,11 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-/// Captures in the spool at most. Each unconfirmed one keeps its slot, so that there can hardly be more.
+/// Largest number of captures in the spool. Each unconfirmed one keeps its slot, so that there can hardly be more.
 const MAX_CAPTURES: usize = 1 << 20;
-/// The size from which the file is written anew without what was delivered.
+/// Size from which the file is rewritten without delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Lines that wait to be written at most; each caller but the deliveries waits for its own.
+/// Largest number of waiting lines. Every caller waits for its own line, except deliveries.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -48,10 +48,10 @@ pub(crate) enum SpoolError {
         /// The cause.
         error: io::Error,
     },
-    /// Another process uses the file.
+    /// Another process is using the file.
     #[error("{0} is in use by another gateway; give each gateway a data directory of its own")]
     InUse(PathBuf),
-    /// It holds as much as it may, or its writer has ended.
+    /// The spool is full, or its writer has ended.
     #[error("the spool is full")]
     Full,
 }
@@ -68,7 +68,7 @@ impl Spool {
         Ok(Self { lines, found: Arc::new(Mutex::new(found)), clock })
     }
 
-    /// The captures that an earlier process left; once.
+    /// Captures of an earlier process. Returned only once.
     pub(crate) fn pending(&self) -> Vec<Capture> {
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         found.into_iter().map(Capture::from).collect()
@@ -82,8 +82,8 @@ impl Spool {
         confirmed.await.unwrap_or(Err(SpoolError::Full))
     }
 
-    /// Notes that the capture of this generation was delivered. Lost with a crash, it is delivered once more, which
-    /// changes nothing.
+    /// Records that the capture of this generation was delivered. If a crash loses the record, the capture is delivered
+    /// again, which changes nothing.
     pub(crate) fn remove(&self, generation: GenerationId) {
         if self.lines.try_send((Line::Done(generation), None)).is_err() {
             tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
@@ -91,7 +91,7 @@ impl Spool {
     }
 }
 
-/// The one writer of the file.
+/// The only writer of the file.
 struct Writer {
     path: PathBuf,
     file: File,
@@ -100,7 +100,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Locks the file and writes it anew with what is pending.
+    /// Locks the file and rewrites it with the pending captures.
     fn open(path: PathBuf, found: &[SpooledCapture]) -> Result<Self, SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
@@ -134,7 +134,7 @@ impl Writer {
                     file: self.path.clone(),
                     error: io::Error::new(error.kind(), error.to_string()),
                 });
-                // A caller that has gone needs no answer.
+                // A caller that is gone needs no answer.
                 let _ = written.send(outcome);
             }
             self.measure();
@@ -169,13 +169,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the file anew with what is pending. The same file, since its lock tells others that it is in use.
+    /// Rewrites the file with the pending captures. The file itself is kept, since its lock shows that it is in use.
     fn compact(&mut self) -> io::Result<()> {
         let mut text = String::new();
         for capture in self.pending.values() {
             text.push_str(&Line::Capture(capture.clone()).to_text()?);
         }
-        // Pending captures are written and synced before the older part is cut off, so that a crash loses none of it.
+        // Pending captures are written and synced before the older part is cut off, so that a crash loses none.
         if text.len() as u64 >= self.bytes {
             return Ok(());
         }

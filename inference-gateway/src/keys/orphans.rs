@@ -14,11 +14,11 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// The time that a key-service may take to carry out what it accepted in time: its store's own deadline, and some.
+/// Longest time for a key-service to execute a call that it accepted in time: its store's own deadline, and a margin.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(2);
-/// The time that a release is tried: an ordinary lease, which then does the same.
+/// Time for which a release is repeated: an ordinary lease, after which the hold expires by itself.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Orphans remembered at most; the leases of further ones run out.
+/// Largest number of orphans kept; the leases of others run out.
 const MAX_ORPHANS: usize = 65_536;
 
 /// A hold that may be open although no request uses it.
@@ -31,12 +31,12 @@ pub(crate) struct Orphan {
 }
 
 impl Orphan {
-    /// The call that releases it.
+    /// The call that releases the orphan.
     pub(crate) fn release(&self) -> Release {
         Release::Unknown { credential: self.credential.clone(), generation: self.generation }
     }
 
-    /// Returns whether its lease has run out by now in any case.
+    /// Returns whether the orphan's lease has certainly run out.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.release_at) > RELEASE_DEADLINE
     }
@@ -47,7 +47,7 @@ impl Orphan {
 pub(super) struct Orphans(Mutex<Vec<Orphan>>);
 
 impl Orphans {
-    /// Adds the authorization of a call that may have been carried out, or may be carried out yet.
+    /// Adds the authorization of a call that may have been executed, or may still be.
     pub(super) fn add(&self, authorize: &Authorize) {
         let valid_until = authorize.valid_until.unwrap_or_else(Instant::now);
         self.keep(Orphan {
@@ -79,12 +79,12 @@ impl Orphans {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Orphan>> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
+        // Every change is a single step, so that the data is consistent even after a panic elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Watches one authorization. Dropped while a copy of it may still open a hold, it adds an orphan.
+/// Guard of one authorization. If it is dropped while a copy of the call may still open a hold, it adds an orphan.
 pub(super) struct OrphanGuard<'a> {
     orphans: &'a Orphans,
     authorize: Authorize,
@@ -97,12 +97,12 @@ impl<'a> OrphanGuard<'a> {
         Self { orphans, authorize: authorize.clone(), attempts: Vec::new(), answered: false }
     }
 
-    /// An attempt is queued.
+    /// Records that an attempt was queued.
     pub(super) fn sent(&mut self, attempt: &Arc<Pending>) {
         self.attempts.push(attempt.clone());
     }
 
-    /// The last attempt was answered.
+    /// Records that the last attempt was answered.
     pub(super) fn answered(&mut self) {
         self.answered = true;
     }
@@ -111,7 +111,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // The one copy that was answered leaves nothing behind; every other one may be carried out.
+        // An answered copy leaves nothing behind; every other one may be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

@@ -1,7 +1,7 @@
-//! Calls that wait for a key-service, and the choice of the session that takes them.
+//! Queue of calls to the key-services, and the choice of the session that takes them.
 //!
-//! All sessions share one queue. A session takes what waits when it is free to send, so that one that is away gets nothing,
-//! and what it leaves unanswered goes to the next free one.
+//! All sessions share one queue. A session takes waiting calls when it is free to send, so that a disconnected one gets
+//! none, and its unanswered calls go to the next free one.
 
 use std::{
     collections::VecDeque,
@@ -14,8 +14,8 @@ use std::{
 use shared::rpc::{Answer, Call, Failure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
-/// Calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat requests that are
-/// admitted by default.
+/// Number of calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat
+/// requests that are admitted by default.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 /// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
 /// cheaper for the store than two small ones, and waiting for it costs a call less than a millisecond.
@@ -24,7 +24,7 @@ const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 /// The answer to one call.
 pub(super) type Answered = Result<Answer, Failure>;
 
-/// A call that waits for its answer. Copies may be with several key-services: the first answer counts.
+/// A call that waits for its answer. Copies may have been sent to several key-services: the first answer counts.
 pub(super) struct Pending {
     /// The call.
     pub(super) call: Arc<Call>,
@@ -33,7 +33,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// A call, and the place of its answer.
+    /// A pending call, and the receiver of its answer.
     pub(super) fn new(call: Arc<Call>) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
         let pending = Self { call, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
@@ -45,7 +45,7 @@ impl Pending {
         locked(&self.answer).as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
-    /// Gives the answer to the caller; gives it back if none waits.
+    /// Delivers the answer to the caller; returns it if no caller waits.
     pub(super) fn answer(&self, answered: Answered) -> Result<(), Answered> {
         match locked(&self.answer).take() {
             Some(answer) => answer.send(answered),
@@ -53,21 +53,21 @@ impl Pending {
         }
     }
 
-    /// Counts a copy that leaves for a key-service.
+    /// Counts a copy that is sent to a key-service.
     pub(super) fn count_copy(&self) {
         self.copies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Copies that have left for a key-service.
+    /// Number of copies that were sent to key-services.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Relaxed)
     }
 }
 
-/// The queue that all sessions take from.
+/// The queue shared by all sessions.
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    /// Wakes each session while it is idle.
+    /// Wakers of idle sessions.
     wakers: Vec<Notify>,
     permits: Semaphore,
 }
@@ -78,14 +78,14 @@ struct QueueState {
     closed: bool,
 }
 
-/// The occupation of a session.
+/// Activity of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
-    /// Waits for calls.
+    /// Waiting for calls.
     Idle,
-    /// Has a frame in flight, and comes back for more once it is answered.
+    /// Has a frame in flight, and takes more calls once it is answered.
     Busy,
-    /// Not connected, or silent: no answer is to be expected.
+    /// Not connected, or without answers for too long.
     Away,
 }
 
@@ -93,14 +93,14 @@ enum SessionState {
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// Nothing; the session will be woken.
+    /// No calls; the session will be woken.
     Wait,
     /// The queue is closed.
     End,
 }
 
 impl Queue {
-    /// A queue for so many sessions, all of them away.
+    /// A queue for this many sessions, all of them away.
     pub(super) fn new(sessions: usize) -> Self {
         let sessions = vec![SessionState::Away; sessions];
         Self {
@@ -110,7 +110,7 @@ impl Queue {
         }
     }
 
-    /// A permit for one call, to be kept while its answer is awaited.
+    /// A permit for one call, kept while its answer is awaited.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
@@ -119,14 +119,14 @@ impl Queue {
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = locked(&self.state);
         if state.waiting.len() >= 2 * MAX_CALLS {
-            // At least half of them have been given up.
+            // At least half of them were abandoned by their callers.
             state.waiting.retain(|pending| pending.is_wanted());
         }
         state.waiting.push_back(pending);
         self.notify(state);
     }
 
-    /// The next frame of this session, which has none in flight.
+    /// The next frame for this session, which has none in flight.
     pub(super) fn take(&self, session: usize) -> Work {
         let mut state = locked(&self.state);
         if state.closed {
@@ -192,7 +192,7 @@ impl Queue {
         locked(&self.state).sessions.iter().filter(|state| **state == SessionState::Idle).count()
     }
 
-    /// Wakes an idle session if calls wait that no busy one takes soon.
+    /// Wakes an idle session if calls wait that no busy one will take soon.
     fn notify(&self, state: MutexGuard<'_, QueueState>) {
         let busy = state.sessions.contains(&SessionState::Busy);
         let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };
@@ -205,7 +205,7 @@ impl Queue {
     }
 }
 
-/// A lock that a panic elsewhere does not take away: every change of the guarded value is a single step.
+/// Locks a mutex, even if it is poisoned: every change of the guarded value is a single step.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

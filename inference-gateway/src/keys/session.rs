@@ -1,7 +1,8 @@
-//! Group commit with one key-service: calls that come while a frame is in flight leave together in the next one.
+//! Group commit with one key-service: calls that arrive while a frame is in flight are sent together in the next one.
 //!
-//! An idle gateway waits for nothing, a busy one sends large frames. Calls of a session that breaks or falls silent are sent
-//! again by another: all of them are idempotent. A silent session gets new frames once it has answered.
+//! An idle gateway does not wait, and a busy one sends large frames. Unanswered calls of a session that breaks or does
+//! not answer are sent again by another one: all calls are idempotent. A session without answers gets new frames once
+//! it has answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,22 +30,22 @@ use super::{
     queue::{Answered, Pending, Queue, Work},
 };
 
-/// The time that a connection may take to come about.
+/// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The first pause after a session that failed.
+/// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest: short, so that the gateway heals within a second of its key-service.
+/// Longest pause after failed sessions: short, so that the gateway recovers within a second of its key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// After so long without an answer, calls are sent to another key-service as well. Frames are answered within
-/// milliseconds; and where all are slow, since their store is, the others have most of the callers' deadline left.
+/// Time without an answer after which calls are sent to another key-service as well. Frames are normally answered
+/// within milliseconds. Where all are slow, since their store is, the others still have most of the callers' deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
-/// The time that a key-service that does not reach the store gets no calls, where there is another: longer than a caller pauses
-/// before its next attempt, so that the attempt meets the other.
+/// Time for which a key-service that cannot reach the store gets no calls, if there is another one: longer than a
+/// caller pauses before its next attempt, so that the attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
-/// HTTP/2 pings on an idle session, so that a peer that vanished is noticed before a request needs it.
+/// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request needs it.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// A key-service.
+/// A key-service to connect to.
 pub(super) enum Peer {
     /// In another process.
     Remote { endpoint: Box<Endpoint>, token: PresentToken },
@@ -118,7 +119,7 @@ impl SessionTask {
                 channel.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // One frame is in flight at a time, so that a bound of one is never waited for.
+            // One frame is in flight at a time, so that the channel never blocks.
             let (frames, outgoing) = mpsc::channel(1);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -130,10 +131,10 @@ impl SessionTask {
             .map_err(|_| Status::deadline_exceeded("no connection in time"))?
     }
 
-    /// Delivers an answer. A hold that an answer opened for no waiting caller is an orphan.
+    /// Delivers an answer. A hold that was opened for an absent caller becomes an orphan.
     fn deliver(&self, pending: &Pending, answered: Answered, hedged: bool) {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
-        // A late failure says nothing: another key-service has been asked since.
+        // A late failure is ignored: another key-service has been asked since.
         let delivered = !(hedged && answered.is_err()) && pending.answer(answered).is_ok();
         if let (Call::Authorize(authorize), true, false) = (&*pending.call, opened, delivered) {
             self.orphans.add(authorize);
@@ -155,7 +156,7 @@ struct RemoteSession {
     next_id: u64,
 }
 
-/// The calls of the frame that is in flight.
+/// Calls of the frame in flight.
 #[derive(Default)]
 struct Frame {
     /// The id of the first call; the others follow.
@@ -163,14 +164,14 @@ struct Frame {
     /// `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
-    /// Its calls were handed on to other sessions, since no answer came.
+    /// Its calls were passed to other sessions, since no answer came.
     hedged: bool,
     /// A call failed since the store cannot be reached.
     store_failed: bool,
 }
 
 impl Session {
-    /// Sends frame after frame; `Ok` when the queue is closed, an error when the session broke.
+    /// Sends frame after frame. Returns `Ok` when the queue is closed, and an error when the session breaks.
     async fn run(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
         loop {
             let calls = match task.queue.take(task.number) {
@@ -221,7 +222,7 @@ async fn exchange_in_process(
 }
 
 impl RemoteSession {
-    /// Sends one frame and reads all of its answers. What is unanswered when the session breaks stays in the frame.
+    /// Sends one frame and reads all of its answers. Unanswered calls stay in the frame if the session breaks.
     async fn exchange(
         &mut self,
         task: &SessionTask,
@@ -278,7 +279,7 @@ impl Frame {
         }
     }
 
-    /// Takes out the call of this id, unless it was answered.
+    /// Takes the call with this id, unless it was answered.
     fn answered(&mut self, id: u64) -> Option<Arc<Pending>> {
         let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
         let pending = self.calls.get_mut(index)?.take()?;
@@ -286,7 +287,7 @@ impl Frame {
         Some(pending)
     }
 
-    /// The calls that other sessions have to carry out; none if they have them already.
+    /// Calls that other sessions have to execute; none if they were passed on already.
     fn to_hand_on(&self) -> Vec<Arc<Pending>> {
         if self.hedged {
             return Vec::new();

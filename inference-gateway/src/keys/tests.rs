@@ -1,4 +1,4 @@
-//! Sessions with key-services that answer, fall silent, fail and break as a test asks them to.
+//! Sessions with simulated key-services that answer, hang, fail and disconnect as a test demands.
 
 use std::{
     net::SocketAddr,
@@ -36,7 +36,7 @@ impl Ledger {
         self.0.lock().unwrap().len()
     }
 
-    /// Waits until so many holds are open.
+    /// Waits until this many holds are open.
     async fn comes_to(&self, holds: usize) {
         let deadline = Instant::now() + Duration::from_secs(15);
         while self.open() != holds {
@@ -52,9 +52,9 @@ struct Fake {
     ledger: Ledger,
     account: String,
     key: String,
-    /// While it hangs, calls wait, and are carried out afterwards unless they are too late.
+    /// While it hangs, calls wait. They are executed afterwards unless they are too late.
     hangs: watch::Sender<bool>,
-    /// Carries out its calls, and answers that they failed.
+    /// Executes its calls, but answers that they failed.
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
     frames: Arc<AtomicUsize>,
@@ -183,13 +183,13 @@ impl KeyService for Fake {
     }
 }
 
-/// A handle on sessions with these, the first of which is preferred.
+/// A handle on sessions with these key-services, the first of which is preferred.
 async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
     let (keys, _, serving) = keys_and_holds(fakes).await;
     (keys, serving)
 }
 
-/// The same, with the holds whose heartbeat releases orphans.
+/// A handle on sessions, and the holds whose heartbeat releases orphans.
 async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
     let (mut addresses, mut serving) = (Vec::new(), Vec::new());
     for fake in fakes {
@@ -357,7 +357,7 @@ async fn calls_of_a_broken_session_are_answered_by_another_at_once() {
     while broken.frames() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // What it serves goes with the fake: its stream ends.
+    // Aborting the server ends its streams as well.
     let server = serving.remove(0);
     server.abort();
     broken.hangs.send_replace(false);

@@ -80,7 +80,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => Identity::Generation(generation),
-        // The id is the upstream's own, then.
+        // The `id` is the upstream's own in that case.
         (None, Some(time)) => Identity::Time(
             Timestamp::parse(&time)
                 .ok_or_else(|| anyhow!("`time` is no time such as 2026-11-21T12:00:00Z"))?,
@@ -90,7 +90,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// The generations that a comparison is about: those that the upstream names, and those of its time.
+/// Generations to compare: those that the upstream names, and those billed during its record.
 struct Scope {
     named: HashSet<GenerationId>,
     span: Option<(Timestamp, Timestamp)>,
@@ -175,7 +175,7 @@ fn totals(Totals { requests, prompt, completion }: &Totals) -> String {
     format!("requests {requests}, prompt tokens {prompt}, completion tokens {completion}")
 }
 
-/// A comparison in JSON. The names are relied on by scripts: add, never rename.
+/// A comparison in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct ComparisonJson {
     equal: bool,
@@ -192,7 +192,7 @@ struct TotalsJson {
     completion_tokens: u64,
 }
 
-/// A difference; `served` or `billed` is null where that record does not have it.
+/// A difference; `served` or `billed` is null where that record lacks the generation.
 #[derive(Serialize)]
 struct DifferenceJson {
     kind: &'static str,

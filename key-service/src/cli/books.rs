@@ -26,12 +26,12 @@ use crate::{
     store::{JournalEntry, UsageLine},
 };
 
-/// Entries in memory at a time while a journal is exported: some 200 KiB.
+/// Entries kept in memory at a time while a journal is exported: some 200 KiB.
 pub(super) const EXPORTED_AT_ONCE: usize = 500;
 
-/// Days that usage is listed for unless another day is named, today included.
+/// Number of days listed by default, today included.
 const DAYS: i64 = 30;
-/// Most days of one listing, which is in memory as a whole.
+/// Bound on the days of one listing, which is in memory as a whole.
 const MOST_DAYS: i64 = 366;
 
 /// Commands on the journal.
@@ -95,7 +95,7 @@ pub struct AuditOf {
     json: bool,
 }
 
-/// Exports page by page: the memory it takes does not grow with the journal.
+/// Exports a journal page by page, so that memory does not grow with its length.
 pub(super) async fn journal(
     command: Journal,
     management: &Management,
@@ -125,7 +125,7 @@ pub(super) async fn journal(
     }
 }
 
-/// Lists what was counted.
+/// Lists the counters of usage.
 pub(super) async fn usage(
     command: Usage,
     management: &Management,
@@ -162,7 +162,7 @@ pub(super) async fn usage(
     Ok(())
 }
 
-/// Audits one account or all of them, one after the other. Books that do not add up are an error.
+/// Audits one account or all of them, one after the other. Returns an error if the books do not add up.
 pub(super) async fn audit(
     command: AuditOf,
     management: &Management,
@@ -170,7 +170,7 @@ pub(super) async fn audit(
 ) -> anyhow::Result<()> {
     let AuditOf { account, against, tolerance, json } = command;
     if let Some(name) = &account {
-        // A name that is not there is a mistake, not an account without faults.
+        // An unknown name is an error of the operator, and must not pass as an account without faults.
         management.account(name).await.map_err(told)?;
     }
     let accounts = management.accounts().await?.into_iter();
@@ -210,7 +210,7 @@ fn day(text: &str) -> Result<Day, String> {
     Day::parse(text).ok_or_else(|| "must be a date such as 2026-11-21".into())
 }
 
-/// The wrong figure, and by how much it is wrong.
+/// Sentence about a wrong figure and its difference.
 fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     let (whose, proof) = match figure {
         Figure::Entry(key, number) => {
@@ -225,12 +225,12 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded} USD, but {proof} {proven} USD (off by {off} USD)")
 }
 
-/// Above zero where too much is recorded.
+/// Difference of the figures: above zero where too much is recorded.
 fn off_by(recorded: NanoUsd, proven: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos()))
 }
 
-/// An entry of the journal in JSON. The names are relied on by scripts: add, never rename.
+/// An entry of the journal in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct EntryLine<'a> {
     seq: u64,
@@ -277,7 +277,7 @@ impl<'a> EntryLine<'a> {
     }
 }
 
-/// A line of usage in JSON. The names are relied on by scripts: add, never rename.
+/// A line of usage in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct UsageJson<'a> {
     day: String,
@@ -306,7 +306,7 @@ impl<'a> UsageJson<'a> {
     }
 }
 
-/// An account's audit in JSON. The names are relied on by scripts: add, never rename.
+/// An account's audit in JSON. Scripts rely on the names: add, never rename.
 #[derive(Serialize)]
 struct AuditJson<'a> {
     account_id: AccountId,

@@ -1,4 +1,4 @@
-//! The captures that a gateway keeps on disk until they are delivered.
+//! The command that lists a gateway's undelivered captures.
 
 use std::{io::Write, path::PathBuf};
 
@@ -24,7 +24,7 @@ pub enum Spool {
     },
 }
 
-/// Carries a command out. Needs no store, and the gateway may run.
+/// Runs a command on the spool. Needs no store, and the gateway may be running.
 pub fn spool(Spool::List { data_dir, json }: &Spool, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let captures = spool::read(&spool::file(data_dir))?;
     if *json {

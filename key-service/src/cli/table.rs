@@ -1,11 +1,11 @@
-//! Listings for people: every column as wide as its widest cell.
+//! Tables for terminals: each column is as wide as its widest cell.
 
 use std::io::{self, Write};
 
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Writes a table with a head.
+/// Writes a table with a header.
 pub(super) fn write<const N: usize>(
     out: &mut dyn Write,
     head: [&str; N],

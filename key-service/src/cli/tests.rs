@@ -20,14 +20,14 @@ use crate::{
 /// The address that links begin with.
 const PUBLIC: &str = "http://127.0.0.1:8080";
 
-/// A binary as the two that have these commands are.
+/// Command line of a binary that has these commands.
 #[derive(Debug, Parser)]
 struct Binary {
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-/// The output of the command, or its error.
+/// Output of the command, or its error.
 async fn say(office: &Office, line: &[&str]) -> Result<String, String> {
     let parsed = Binary::try_parse_from([&["faregate"], line].concat()).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
@@ -103,7 +103,7 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
     );
 }
 
-/// An account with a key that was billed 3 USD today and yesterday's hold of 2 USD, and the key.
+/// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NanoUsd::from_usd(10)).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     assert!(nobody.starts_with("--account"), "{nobody}");
 }
 
-/// A reader that has gone.
+/// A writer whose reader has closed the pipe.
 struct Gone;
 
 impl Write for Gone {
@@ -243,7 +243,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     let equal = "served: requests 1, prompt tokens 12, completion tokens 5\n\
                  billed: requests 1, prompt tokens 12, completion tokens 5\n";
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
-    // The upstream's own id and its time, four seconds off.
+    // The upstream's own id, with a time that is four seconds off.
     write(&[line("\"id\":\"chatcmpl-7\",\"time\":\"2026-11-20T04:11:09.678+02:00\"", 12, 5), String::new()]);
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
     let strict = say(&office, &[&audit[..], &["--tolerance", "3"]].concat()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Audit of an account: recorded figures against those that entries, holds and deposits prove.
+//! Audit of an account: compares recorded figures with those derived from entries, holds and deposits.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct Auditor {
 #[derive(Debug)]
 struct Balance {
     used: NanoUsd,
-    /// The key itself was fed.
+    /// The key itself has been passed in.
     known: bool,
 }
 
@@ -78,7 +78,7 @@ impl Figure {
         }
     }
 
-    /// The key that it belongs to; `None` where it is the account's.
+    /// The key that the figure belongs to; `None` for a figure of the account.
     pub const fn key(self) -> Option<KeyId> {
         match self {
             Self::Entry(key, _) | Self::Used(key) | Self::KeyHeld(key) => Some(key),
@@ -88,12 +88,12 @@ impl Figure {
 }
 
 impl Auditor {
-    /// An audit of a journal; `complete` says that it has no entries dropped at its beginning.
+    /// Starts an audit of a journal; `complete` means that no entries were dropped at its beginning.
     pub(crate) fn new(complete: bool) -> Self {
         Self { complete, balances: HashMap::new(), entries: 0, keys: 0, used: 0, wrong: Vec::new() }
     }
 
-    /// An entry of the journal: its number, key, change, and the key's balance after it.
+    /// Adds an entry of the journal: its number, key, change, and the key's balance after it.
     pub(crate) fn entry(&mut self, number: u64, key: KeyId, delta: NanoUsd, used_after: NanoUsd) {
         self.entries += 1;
         let before = self.balances.insert(key, Balance { used: used_after, known: false });
@@ -104,7 +104,7 @@ impl Auditor {
         }
     }
 
-    /// A key, and the sum of its open holds.
+    /// Adds a key and the sum of its open holds.
     pub(crate) fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
         self.keys += 1;
         let proven = match self.balances.get_mut(&id) {
@@ -113,7 +113,7 @@ impl Auditor {
                 balance.used
             }
             None if self.complete => NanoUsd::ZERO,
-            // All of its entries were dropped.
+            // All entries of the key were dropped.
             None => key.used,
         };
         self.used += i128::from(proven.nanos());
@@ -121,12 +121,12 @@ impl Auditor {
         self.compare(Figure::KeyHeld(id), key.held, i128::from(holds.nanos()));
     }
 
-    /// Keys that have entries and were not fed so far.
+    /// Keys that have entries but have not been passed in so far.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = KeyId> {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
-    /// The account, the sum of its open holds, and its deposits: the end.
+    /// Ends the audit with the account, the sum of its open holds, and its deposits.
     pub(crate) fn account(
         mut self,
         account: Account,
@@ -146,7 +146,7 @@ impl Auditor {
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
         if i128::from(recorded.nanos()) != proven {
-            // A sum beyond every amount is reported as the nearest one: it is wrong all the same.
+            // A sum beyond every amount is reported as the nearest one. It is wrong in any case.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
             self.wrong.push(Wrong { figure, recorded, proven: NanoUsd::from_nanos(proven) });

@@ -1,4 +1,4 @@
-//! Comparison of the journal with an upstream's own record of what it served.
+//! Comparison of the journal with an upstream's own record of its requests.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,16 +25,16 @@ pub(crate) struct Served {
     pub tokens: Tokens,
 }
 
-/// The means by which a request is found in the journal.
+/// Means to find a request in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Its generation.
+    /// The request's generation.
     Generation(GenerationId),
-    /// A time between its beginning and its bill, and equal tokens.
+    /// A time between the generation's start and its bill. The tokens must be equal.
     Time(Timestamp),
 }
 
-/// A generation as the journal has it: its last entry.
+/// A billed generation: its last entry in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Billed {
     /// The generation.
@@ -78,7 +78,8 @@ pub(crate) struct Comparison {
     pub served: Totals,
     /// By the journal.
     pub billed: Totals,
-    /// The differences: first what the upstream has, in its order, then the rest of the journal in the order of time.
+    /// The differences: first those of the upstream's requests in their order, then the rest of the journal in order of
+    /// time.
     pub differences: Vec<Difference>,
 }
 
@@ -91,13 +92,13 @@ impl Totals {
 }
 
 impl Billed {
-    /// The time within which the upstream worked on it, widened on both sides.
+    /// Time during which the upstream may have worked on the generation, widened on both sides.
     fn interval(&self, tolerance: Duration) -> (Timestamp, Timestamp) {
         (self.generation.created_at().minus(tolerance), self.at.plus(tolerance))
     }
 }
 
-/// The first and the last time that a record of an upstream speaks of; `None` where it is empty.
+/// The first and the last time in an upstream's record; `None` where it is empty.
 pub(crate) fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
     let time = |served: &Served| match served.identity {
         Identity::Generation(generation) => generation.created_at(),
@@ -106,12 +107,12 @@ pub(crate) fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
     Some((served.iter().map(time).min()?, served.iter().map(time).max()?))
 }
 
-/// Compares what was served with what was billed. Each generation is in `billed` once.
+/// Compares the upstream's requests with the bills. Each generation is in `billed` once.
 pub(crate) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name their generation come first, so that no other takes their bill.
+    // Requests that name their generation come first, so that no other request takes their bill.
     for request in served {
         comparison.served.add(request.tokens);
         if let Identity::Generation(generation) = request.identity
@@ -147,15 +148,15 @@ pub(crate) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     comparison
 }
 
-/// Bills and requests of equal tokens, by their places.
+/// Bills and requests of equal tokens, as indices.
 #[derive(Default)]
 struct Group {
     bills: Vec<usize>,
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a bill of its own for each request that has but a time: among those of equal tokens whose time is near, the one
-/// that ends first. Says for each request whether one was found.
+/// Finds a distinct bill for each request that has only a time: among bills of equal tokens at a matching time, the one
+/// that ends first. Returns for each request whether a bill was found.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],
@@ -232,7 +233,7 @@ mod tests {
             billed(3, 10, 17, tokens(1, 1)),
             billed(1, 0, 30, tokens(5, 7)),
             billed(2, 10, 11, tokens(5, 7)),
-            // Billed for nothing: a stream that was left before its head.
+            // A bill of nothing: a stream whose client left before the head.
             billed(4, 10, 11, tokens(0, 0)),
         ];
         let comparison = compare(&served, &bills, TOLERANCE);
@@ -268,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// Requests at times within their bills are all found, in any order, whichever bills overlap.
+        /// Requests at times within their bills are all matched, in any order and with any overlap of bills.
         #[test]
         fn what_fits_is_matched(bills in vec((0..60_i64, 0..30_i64, 0..=30_i64, 0..3_u64), 0..40)) {
             let (mut served, mut journal) = (Vec::new(), Vec::new());

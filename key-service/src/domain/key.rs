@@ -1,4 +1,4 @@
-//! An API key's life: created, updated, expired, revived, revoked.
+//! Life of an API key: created, updated, expired, revived, revoked.
 
 use shared::{
     digest::Digest,
@@ -37,7 +37,7 @@ pub struct NewKey {
     pub most: u64,
 }
 
-/// Computed on read, never stored.
+/// State of a key, computed on read and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// May be used.
@@ -58,7 +58,7 @@ impl Status {
         }
     }
 
-    /// The status that clients ask for by this name.
+    /// The status with this name, as clients write it.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Active, Self::Expired, Self::Revoked].into_iter().find(|status| status.as_str() == text)
     }
@@ -81,7 +81,7 @@ pub struct KeyPatch {
 pub struct AlreadyRevoked;
 
 impl ApiKey {
-    /// Revoked before expired before active.
+    /// The status at this time. Revoked takes precedence over expired.
     pub fn status(&self, now: Timestamp) -> Status {
         match self.spend {
             ledger::Key { revoked_at: Some(_), .. } => Status::Revoked,
@@ -107,7 +107,7 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// The key, revoked now or whenever it first was.
+    /// The key, revoked at this time unless it already was.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
         self.spend.revoked_at.get_or_insert(now);

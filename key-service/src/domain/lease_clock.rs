@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-/// Quanta that a lease is divided into.
+/// Number of quanta in a lease.
 const QUANTA: u32 = 6;
 
 /// Ticks that a lease lasts: one more than its quanta, since the first of them may be almost over when it begins.
 pub(crate) const LEASE_TICKS: u64 = 7;
 
-/// Silence of the ledger after which the time before it does not count.
+/// Longest gap between two answers of the ledger. Time before a longer one does not count.
 pub(crate) const LONGEST_GAP: Duration = Duration::from_secs(2);
 
 /// The time between two ticks, for leases of this length.
@@ -21,7 +21,7 @@ pub(crate) fn quantum(lease: Duration) -> Duration {
     lease / QUANTA
 }
 
-/// The lease time of one account as one key-service sees it. Instants are durations on its monotonic clock.
+/// The lease time of one account, as observed by one key-service. Instants are durations on its monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseClock {
     seen: Option<Seen>,
@@ -30,14 +30,14 @@ pub(crate) struct LeaseClock {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     tick: u64,
-    /// The beginning of the time that counts towards the next tick.
+    /// Beginning of the time that counts towards the next tick.
     since: Duration,
     /// The last answer of the ledger.
     last: Duration,
 }
 
 impl LeaseClock {
-    /// Notes an answer of the ledger: at this instant it was at this tick. Answers whether the tick is a new one.
+    /// Records that the ledger answered with this tick at this instant. Returns whether the tick is new.
     pub(crate) fn observe(&mut self, tick: u64, at: Duration) -> bool {
         let before = self.seen;
         let since = before
@@ -47,7 +47,7 @@ impl LeaseClock {
         before.is_none_or(|seen| seen.tick != tick)
     }
 
-    /// The tick to advance from, if a quantum has passed between the first and the last answer that showed it.
+    /// The tick to advance from, if a quantum has passed between the first and the last answer with that tick.
     pub(crate) fn due(&self, quantum: Duration) -> Option<u64> {
         let seen = self.seen?;
         (seen.last.saturating_sub(seen.since) >= quantum).then_some(seen.tick)
@@ -71,7 +71,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Looks at a ledger that stays at its tick, at these instants.
+    /// Observes a ledger that stays at one tick, at these instants.
     fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
         for millis in instants {
             clock.observe(tick, at(*millis));
@@ -118,14 +118,14 @@ mod tests {
         assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS).unwrap(), lease + lease / 6);
     }
 
-    /// A key-service: its pauses between looks, and whether each look is answered.
+    /// A key-service: its pauses between polls, and whether each poll is answered.
     fn looks() -> impl Strategy<Value = Vec<(u64, bool)>> {
         vec((prop_oneof![9 => 1..1_500_u64, 1 => 1_500..30_000_u64], prop::bool::weighted(0.9)), 1..200)
     }
 
     proptest! {
-        /// However many key-services look whenever: ticks are at least a quantum apart, and a quantum counts only where
-        /// each pause within it was answered for.
+        /// Ticks are at least a quantum apart, regardless of the number of key-services and the times of their polls. A
+        /// quantum counts only if each pause within it ended with an answer.
         #[test]
         fn ticks_are_a_quantum_of_answered_time_apart(services in vec(looks(), 1..4)) {
             let mut events: Vec<(u64, usize, bool)> = Vec::new();
@@ -158,7 +158,7 @@ mod tests {
             }
         }
 
-        /// A key-service that is always answered advances lease time once a quantum and a pause.
+        /// A key-service whose polls are all answered advances lease time at least once per quantum and pause.
         #[test]
         fn answered_looks_never_hold_lease_time_up(pauses in vec(1..1_000_u64, 1..200)) {
             let (mut clock, mut tick, mut now, mut ticked_at) = (LeaseClock::default(), 0, 0, None);

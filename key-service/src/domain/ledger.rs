@@ -31,10 +31,10 @@ pub(crate) use self::{
 /// been billed before, and is recorded as shortfall.
 pub(crate) const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Lead of a gateway's clock over ours up to which the age of its generations is believed.
+/// Largest lead of a gateway's clock over ours at which the age of its generations is trusted.
 pub(crate) const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
-/// The money of an account, and its lease time.
+/// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     /// Prepaid credit. Deposits raise it, settlements lower it, corrections may give some back.
@@ -48,17 +48,17 @@ pub(crate) struct Account {
 /// The ledger's part of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// Most that may ever be spent with the key; `None` is no limit.
+    /// Largest amount that may ever be spent with the key; `None` is no limit.
     pub limit: Option<NanoUsd>,
     /// Billed to the key so far.
     pub used: NanoUsd,
     /// Covered by open holds.
     pub held: NanoUsd,
-    /// From this instant on the key is refused.
+    /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked, if it was.
+    /// Time of the revocation, if it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// When something was last billed to it.
+    /// Time of the last bill.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -71,18 +71,18 @@ pub struct Progress {
     pub cost: NanoUsd,
 }
 
-/// All that a command reads and writes.
+/// Everything that a command reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The account.
     pub account: Account,
-    /// The key that the command names; `None` where it names none, or the account has none of that id.
+    /// The key that the command names; `None` where it names none, or the account does not have it.
     pub key: Option<Key>,
     /// The record under the command's [`RecordId`].
     pub record: Record,
 }
 
-/// Applies a command to the state, or says why it is refused.
+/// Applies a command to the state, or returns the reason why it is refused.
 pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, record } = state;
     match command {
@@ -104,14 +104,14 @@ pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(
     }
     let mut funds = Funds { account, key: key.ok_or(Refused::UnknownKey)? };
     if record.key().is_some_and(|payer| command.key() != Some(payer)) {
-        // A generation is billed to the key that it was held for; no other key can touch it.
+        // A generation is billed to the key that it was held for; no other key can change it.
         return Ok((State { account, key, record }, Outcome::Gone));
     }
     let (record, outcome) = spend(&mut funds, record, command, now)?;
     Ok((State { account: funds.account, key: Some(funds.key), record }, outcome))
 }
 
-/// The commands that concern a key, in the order of a generation's life.
+/// Applies the commands that concern a key, in the order of a generation's life.
 fn spend(
     funds: &mut Funds,
     record: Record,
@@ -143,7 +143,7 @@ fn spend(
             let settlement = match record {
                 Record::Open(hold) => funds.settle(&hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
-                // An earlier bill of an old generation may be forgotten: then all of the cost is shortfall.
+                // An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
                 Record::None if !remembered(*generation, now) => claim.settled(*key, model, NanoUsd::ZERO),
                 Record::None => {
                     let charged = funds.bill_without_hold(claim);
@@ -183,7 +183,7 @@ fn deposit(account: Account, record: Record, amount: NanoUsd) -> Result<(Account
     Ok((Account { credit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
 }
 
-/// True if a store that has no record of the generation would have one had it been settled.
+/// Returns whether a store without a record of the generation would have one if it had been settled.
 fn remembered(generation: GenerationId, now: Timestamp) -> bool {
     let created_at = generation.created_at();
     now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD)

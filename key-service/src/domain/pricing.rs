@@ -5,8 +5,8 @@ use shared::{catalog::Price, money::NanoUsd, tokens::Usage};
 /// Prices are per this many tokens.
 const TOKENS_PER_PRICE: i128 = 1_000_000;
 
-/// `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`, or [`NanoUsd::MAX`] where that is
-/// less: nothing costs more than an account can ever own.
+/// Price of this usage: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`, bounded by
+/// [`NanoUsd::MAX`], since nothing costs more than an account can own.
 pub(crate) fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let cached = usage.cached.min(usage.prompt);
     let scaled = times(usage.prompt - cached, price.input)
@@ -15,13 +15,13 @@ pub(crate) fn cost(price: &Price, usage: Usage) -> NanoUsd {
     round_up(scaled)
 }
 
-/// The most that a prompt and so much output can cost, whatever of the prompt turns out to be cached.
+/// Largest cost of a prompt and this much output, regardless of the cached part of the prompt.
 pub(crate) fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
     round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.output)))
 }
 
-/// The most output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; all of `wanted` if
-/// they are.
+/// Largest number of output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; at most
+/// `wanted`.
 pub(crate) fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, wanted: u64) -> u64 {
     let rest = i128::from(amount.nanos()) * TOKENS_PER_PRICE - times(prompt, dearer_input(price));
     if rest < 0 {
@@ -37,7 +37,8 @@ fn dearer_input(price: &Price) -> NanoUsd {
     price.input.max(price.cached_input)
 }
 
-/// Exact: 2^64 tokens at 2^63 nano-USD fit 128 bits. Sums of such products saturate, far beyond what anyone can own.
+/// Product in 128 bits. Exact: 2^64 tokens at 2^63 nano-USD fit. Sums of these products saturate, far above every
+/// amount.
 fn times(tokens: u64, price: NanoUsd) -> i128 {
     i128::from(tokens) * i128::from(price.nanos())
 }
@@ -65,7 +66,7 @@ mod tests {
         let flash = price(100_000_000, 25_000_000, 400_000_000);
         let usage = Usage { prompt: 12, cached: 0, completion: 5 };
         assert_eq!(cost(&flash, usage).nanos(), 3_200);
-        // Three thirds of a nano-USD are one, not three.
+        // Three thirds of a nano-USD make one, not three.
         let thirds = price(333_333, 333_333, 333_334);
         assert_eq!(cost(&thirds, Usage { prompt: 2, cached: 1, completion: 1 }).nanos(), 1);
         assert_eq!(cost(&thirds, Usage { prompt: 3, cached: 1, completion: 1 }).nanos(), 2);

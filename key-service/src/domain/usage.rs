@@ -1,4 +1,4 @@
-//! Counters of the use that a key makes of a model on a day, changed by every settlement.
+//! Daily counters of usage by key and model, updated by every settlement.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
 use super::ledger::{Entry, Record, Settlement};
 
-/// Most tokens of a kind that one request adds: a million times what any model takes. What an upstream claims beyond
-/// that is nonsense, and would drown what others counted.
+/// Bound on the tokens of a kind that one request adds: a million times the context of any model. A larger number is an
+/// error of the upstream, and would distort the counters.
 pub(crate) const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
-/// Where every counter stops: the largest integer that stores whose numbers are doubles (Lua inside Redis) hold exactly.
+/// Bound of every counter: the largest integer that is exact in stores whose numbers are doubles (Lua inside Redis).
 pub(crate) const COUNTED: u64 = (1 << 53) - 1;
 
 /// Milliseconds of a day.
@@ -20,14 +20,14 @@ const DAY: i64 = 24 * 60 * 60 * 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(i64);
 
-/// Counters. None passes [`COUNTED`].
+/// Counters. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Generations that were billed, those that cost nothing included.
     pub requests: u64,
     /// Their tokens.
     pub usage: Usage,
-    /// Charged for them. Below zero on a day whose corrections gave back more than was billed.
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
     pub charged: NanoUsd,
 }
 
@@ -50,7 +50,7 @@ impl Day {
         Self(at.millis().div_euclid(DAY))
     }
 
-    /// The day so many days after 1970-01-01.
+    /// The day this many days after 1970-01-01.
     pub const fn from_number(number: i64) -> Self {
         Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
     }
@@ -78,7 +78,7 @@ impl fmt::Display for Day {
 }
 
 impl Counts {
-    /// Both together.
+    /// Sum of both counters.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -95,9 +95,9 @@ impl Counts {
     }
 }
 
-/// The change of the counters by an entry of the journal; `before` is what was recorded of the generation. A first
-/// settlement counts a request. The correction of an expiry counts on its own day: the charge may be below zero, and
-/// tokens that the expiry counted too many stay counted.
+/// Change of the counters by an entry of the journal; `before` is the generation's record before it. A first settlement
+/// counts a request. The correction of an expiry counts on its own day: its charge may be below zero, and tokens that
+/// the expiry overcounted stay counted.
 pub(crate) fn added(before: &Record, entry: &Entry) -> Added {
     let usage = counted(&entry.settlement);
     let (requests, usage) = match before {

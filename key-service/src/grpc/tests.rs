@@ -1,4 +1,4 @@
-//! The contract as a gateway speaks it, over a real connection.
+//! The gRPC contract as a gateway uses it, over a real connection.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Server, server::TcpIncoming};
 
 use super::*;
 
-/// A service with one answer for each kind of call; refuses authorizations that come too late.
+/// A service with one answer for each kind of call. It refuses late authorizations.
 struct Clerk;
 
 fn hold() -> HoldRef {
@@ -172,7 +172,7 @@ async fn open_session() -> (mpsc::Sender<v1::SessionRequest>, Streaming<v1::Sess
 #[tokio::test]
 async fn a_session_begins_with_its_clock_and_refuses_late_copies() {
     let (frames, mut responses) = open_session().await;
-    // Before anything was asked.
+    // Read before any call was sent.
     let first = responses.message().await.unwrap().unwrap();
     assert_eq!(first.answers, []);
     let clock = SessionClock::observed(Instant::now(), first.clock_ms);

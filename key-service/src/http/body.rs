@@ -1,4 +1,4 @@
-//! The fields of a key in the body of a request, checked before anything is done.
+//! Fields of a key in a request body, checked before anything changes.
 
 use std::borrow::Cow;
 
@@ -16,26 +16,26 @@ use shared::{
 
 use crate::{domain::key::KeyPatch, management::KeyDraft};
 
-/// Most bytes of a body. The largest sensible one, a label of 80 escaped code points, takes about 1 KiB.
+/// Largest body in bytes. The largest sensible one, a label of 80 escaped code points, takes about 1 KiB.
 const MAX_BODY: usize = 64 << 10;
 
-/// RFC 7396, which every PATCH here is.
+/// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// The client's name for this attempt to make a key.
+/// Header with the client's name for this attempt to make a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The key that a client asks for.
+/// Reads the key that a client asks for.
 pub(super) async fn read_draft(request: Request) -> Result<KeyDraft, ApiError> {
     read(request, None).await.map(KeyDraft::from)
 }
 
-/// The change that a client asks for.
+/// Reads the change that a client asks for.
 pub(super) async fn read_patch(request: Request) -> Result<KeyPatch, ApiError> {
     read(request, Some(MERGE_PATCH)).await
 }
 
-/// The idempotency key, if there is one: 1 to 255 printable ASCII characters.
+/// Reads the idempotency key, if there is one: 1 to 255 printable ASCII characters.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -55,8 +55,8 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
-/// The fields of a key, which are the same in a draft and in a patch. One that is unknown is refused, not ignored: a
-/// typo must not make an immortal key without a limit.
+/// Reads the fields of a key, which are the same in a draft and in a patch. An unknown field is refused, not ignored: a
+/// typo must not make a key without limit or expiry.
 async fn read(request: Request, also: Option<&str>) -> Result<KeyPatch, ApiError> {
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
@@ -103,7 +103,7 @@ fn label(value: &RawValue) -> Result<String, ApiError> {
     Ok(text.into_owned())
 }
 
-/// An amount, read from its raw token: a float would change it.
+/// Reads an amount from its raw token; a float would change it.
 fn limit(value: &RawValue) -> Result<NanoUsd, ApiError> {
     let wrong = |code, message: String| ApiError::at(code, "limit", message);
     if Kind::of(value) != Kind::Number {
@@ -135,7 +135,7 @@ fn text<'a>(param: &str, expected: &str, value: &'a RawValue) -> Result<Cow<'a, 
     if Kind::of(value) != Kind::String {
         return Err(wrong_type(param, expected, value));
     }
-    // What still fails is half of a surrogate pair: well-formed JSON that spells no text.
+    // The remaining error is half of a surrogate pair: well-formed JSON that is not text.
     json::text(value).map_err(|e| invalid_json(&e))
 }
 

@@ -1,4 +1,4 @@
-//! The edge from management's refusals to the errors that clients see.
+//! Conversion of management's refusals to the errors that clients see.
 
 use shared::{
     error::{ApiError, Code},
@@ -44,7 +44,7 @@ impl From<Error<Refusal>> for ApiError {
     }
 }
 
-/// The error that the client sees; a failure's cause is for the log alone.
+/// The error for the client. The cause of a failure goes to the log only.
 fn said<R: Into<ApiError>>(error: Error<R>) -> ApiError {
     match error {
         Error::Refused(refused) => refused.into(),

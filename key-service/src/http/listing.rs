@@ -1,4 +1,4 @@
-//! The response to a listing: one page, or every key in constant memory.
+//! Response to a listing: one page, or every key in constant memory.
 
 use std::sync::Arc;
 
@@ -19,15 +19,16 @@ use crate::{
     management::{KeyPage, Listing, Management},
 };
 
-/// Keys in memory at a time while all are listed: some 200 KiB of JSON.
+/// Keys kept in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a listing. Where one page holds all that was asked for, the answer has a length; else it is streamed page by
+/// Answers a listing. If one page holds all requested keys, the answer has a length. Otherwise it is streamed page by
 /// page, as fast as the client reads.
 pub(super) async fn respond(api: Api, account: AccountId, query: ListQuery) -> Result<Response, ApiError> {
     let ListQuery { limit, after, order, status } = query;
     let listing = Listing { after, order, status, limit: limit.unwrap_or(STREAMED_PAGE) };
-    // The first page is read before the status is sent: a refusal or an early failure is answered as an error.
+    // The first page is read before the status is sent, so that a refusal or an early failure becomes an error
+    // response.
     let page = api.management.list(account, listing).await?;
     let mut json = ListJson::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
@@ -47,26 +48,26 @@ fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing broke off in the middle. As the error of a body this cuts the connection, so that no client takes what
-/// came for all there is.
+/// The listing failed in the middle. As the error of a body this cuts the connection, so that no client takes the part
+/// for the whole.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing broke off")]
 struct Broken;
 
-/// The rest of a listing, still to be sent.
+/// Remainder of a listing that is still to be sent.
 struct Rest {
     management: Arc<Management>,
     account: AccountId,
     listing: Listing,
     json: ListJson,
-    /// A page that was read and not sent yet.
+    /// A page that was read but not sent yet.
     page: Option<KeyPage>,
-    /// The request's, which would else have ended with its head.
+    /// Span of the request, which would otherwise end with the response's head.
     span: Span,
 }
 
 impl Rest {
-    /// The next piece of the body, and what is left after it.
+    /// Returns the next piece of the body, and the remainder after it.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Broken> {
         let Some(mut rest) = rest else { return Ok(None) };
         let page = if let Some(page) = rest.page.take() {
@@ -87,9 +88,9 @@ impl Rest {
     }
 }
 
-/// The JSON of a list, written piece by piece.
+/// Writer of the JSON list, piece by piece.
 struct ListJson {
-    /// When the listing began: every key's status is of this instant.
+    /// Start of the listing: every key's status refers to this instant.
     now: Timestamp,
     begun: bool,
     first: Option<KeyId>,
@@ -101,7 +102,7 @@ impl ListJson {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// These keys; the list ends behind them where `end` says whether there are more.
+    /// JSON of these keys. The list ends behind them if `end` is given, which is its `has_more`.
     fn piece(&mut self, keys: &[ApiKey], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {

@@ -1,4 +1,4 @@
-//! The API key as clients see it.
+//! The API key in responses.
 
 use shared::{
     secret::{ExposeSecret, SecretString},
@@ -8,7 +8,7 @@ use shared::{
 
 use crate::domain::key::ApiKey;
 
-/// The key as it is now.
+/// The key with its current status.
 pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
     let spend = &key.spend;
     KeyObject {
@@ -19,7 +19,7 @@ pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
         status: key.status(now).as_str(),
         limit: spend.limit,
         used: spend.used,
-        // Below zero where the limit was lowered under what was used; both are far from the ends of an i64.
+        // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
         limit_remaining: spend.limit.and_then(|limit| limit.checked_sub(spend.used)),
         created_at: key.created_at,
         expires_at: spend.expires_at,
@@ -29,7 +29,7 @@ pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
     }
 }
 
-/// The key as its maker sees it, this once.
+/// The key with its plaintext, shown only in the answer to its creation.
 pub(super) fn shown_with<'a>(key: &'a ApiKey, plaintext: &'a SecretString, now: Timestamp) -> KeyObject<'a> {
     KeyObject { key: Some(plaintext.expose_secret()), ..shown(key, now) }
 }

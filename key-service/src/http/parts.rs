@@ -1,4 +1,4 @@
-//! The parts of a request's head that are read before its body.
+//! Extractors for the parts of a request's head.
 
 use std::convert::Infallible;
 
@@ -15,8 +15,8 @@ use tracing::{Span, field::display};
 use super::Api;
 use crate::management::KeyRefused;
 
-/// The account whose management key came with the request. First among a handler's arguments: a caller who may not
-/// call always hears that first.
+/// Account of the management key in the request. It is the first argument of every handler, so that a missing
+/// credential is the first error reported.
 pub(super) struct Caller(pub(super) AccountId);
 
 impl FromRequestParts<Api> for Caller {
@@ -32,11 +32,12 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// The key that the path names.
+/// The key named in the path.
 pub(super) struct KeyPath(Option<KeyId>);
 
 impl KeyPath {
-    /// Its id; text that is no id names no key. Asked for last, since whether the key exists is checked last.
+    /// The key's id; a malformed id is reported as an unknown key. Called last, since the existence of the key is
+    /// checked last.
     pub(super) fn id(&self) -> Result<KeyId, ApiError> {
         self.0.ok_or_else(|| KeyRefused::NotFound.into())
     }

@@ -1,4 +1,4 @@
-//! The query of a listing: `limit`, `after`, `order`, `status`. Other parameters are ignored.
+//! Query of a listing: `limit`, `after`, `order`, `status`. Other parameters are ignored.
 
 use std::borrow::Cow;
 
@@ -17,9 +17,9 @@ pub(super) struct ListQuery {
     pub(super) limit: Option<usize>,
     /// Only keys behind this one.
     pub(super) after: Option<KeyId>,
-    /// The end that comes first.
+    /// Order of the listing.
     pub(super) order: Order,
-    /// Only keys of this status.
+    /// Only keys with this status.
     pub(super) status: Option<Status>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn read(query: Option<&str>) -> Result<ListQuery, ApiError> {
 
 const BAD_STATUS: &str = "`status` must be `active`, `expired` or `revoked`.";
 
-/// The value of a parameter. Given twice it has none that both sides agree on.
+/// Value of a parameter. A parameter given twice is refused, since client and server may disagree about its value.
 fn one<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Result<Option<&'a str>, ApiError> {
     let mut values = pairs.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
     match (values.next(), values.next()) {
@@ -55,7 +55,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
-    // Digits that fit no usize are many.
+    // Digits that do not fit a usize are a number that is too large.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));

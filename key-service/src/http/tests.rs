@@ -1,4 +1,4 @@
-//! The management API as clients meet it, over the store in memory.
+//! The management API as clients use it, over the store in memory.
 
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -41,7 +41,7 @@ impl Desk {
         Self { office, app, account, credential }
     }
 
-    /// A request with the credential and a body that says it is JSON.
+    /// A request with the credential and a JSON content type.
     fn request(&self, method: Method, path: &str) -> http::request::Builder {
         Request::builder()
             .method(method)
@@ -83,19 +83,19 @@ impl Desk {
         self.call(Method::DELETE, &format!("{KEYS}/{id}"), "").await
     }
 
-    /// The object of a new key.
+    /// Makes a key and returns its object.
     async fn created(&self, body: &str) -> Value {
         let answer = self.create(body).await;
         assert_eq!(answer.status, 201, "{body}: {}", answer.text);
         answer.json
     }
 
-    /// The id of a new key.
+    /// Makes a key and returns its id.
     async fn created_id(&self, body: &str) -> String {
         id_of(&self.created(body).await)
     }
 
-    /// Everything there is, to tell whether something changed.
+    /// All keys, to detect whether anything changed.
     async fn everything(&self) -> String {
         let answer = self.get(KEYS).await;
         assert_eq!(answer.status, 200);
@@ -108,7 +108,7 @@ fn id_of(key: &Value) -> String {
 }
 
 impl Answer {
-    /// Asserts that this is an error of the contract, whole: status, code, type and param.
+    /// Asserts a complete error of the contract: status, code, type and param.
     #[track_caller]
     fn is_error(&self, status: u16, code: &str, param: Option<&str>) {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The operator's own use-cases: accounts, their credit, and the management keys that govern them.
+//! Use-cases of the operator: accounts, their credit, and their management keys.
 
 use shared::{
     clock::random_bytes,
@@ -17,13 +17,13 @@ use crate::{
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountRefused {
-    /// There is an account of this name.
+    /// The name is taken.
     #[error("there is an account of this name already")]
     NameTaken,
-    /// There is no account of this name.
+    /// No account has this name.
     #[error("there is no account of this name")]
     NotFound,
-    /// There is no such management key.
+    /// No management key has this id.
     #[error("there is no such management key")]
     ManagementKeyNotFound,
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
@@ -60,7 +60,7 @@ impl Management {
 
     /// The account of this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
-        // Names are asked for by an operator now and then: no store needs an index for that.
+        // An operator looks up names rarely, so no store needs an index for them.
         let accounts = self.store.accounts().await?;
         let named = accounts.iter().find(|account| account.name == name);
         named.map(|account| account.id).ok_or(Error::Refused(AccountRefused::NotFound))
@@ -76,7 +76,7 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, and answers what it is then.
+    /// Adds credit to an account, and returns its new credit.
     pub async fn deposit(
         &self,
         account: AccountId,
@@ -93,7 +93,7 @@ impl Management {
         }
     }
 
-    /// Makes a management key; the answer is its plaintext, which nothing can tell again.
+    /// Makes a management key; returns its plaintext, which cannot be recovered later.
     pub async fn create_management_key(
         &self,
         account: AccountId,

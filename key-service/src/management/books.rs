@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Management {
-    /// Entries of the account's journal behind this number, at most `limit`.
+    /// Entries of the account's journal after this number, at most `limit`.
     pub async fn journal(
         &self,
         account: AccountId,
@@ -31,7 +31,7 @@ impl Management {
         self.store.latest_entries(account, before, limit).await
     }
 
-    /// The counters of these days, of all of the account's keys or of one.
+    /// Counters of these days, of one key or of all keys of the account.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -41,7 +41,7 @@ impl Management {
         self.store.usage(account, days, key).await
     }
 
-    /// Audits the account's books. `None` where there is no such account.
+    /// Audits the account's books. Returns `None` if the account does not exist.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
         self.store.audit(account).await
     }

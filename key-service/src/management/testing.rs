@@ -1,4 +1,4 @@
-//! Shared by the tests of management, of its HTTP and of its commands: a clock that is moved by hand, and a store in memory.
+//! Shared by the tests of management, of its HTTP and of its commands: a clock that tests set, and a store in memory.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,10 @@ use shared::{
 use super::Management;
 use crate::{credentials::Credentials, store::memory::Memory};
 
-/// When every test begins; not on a whole second.
+/// Start of every test; not a whole second.
 pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 
-/// Management of a store in memory, at a time of the test's choosing.
+/// Management of a store in memory, with a clock that tests set.
 pub(crate) struct Office {
     pub(crate) clock: Arc<Script>,
     pub(crate) store: Arc<Memory>,
@@ -48,8 +48,8 @@ impl Office {
     }
 }
 
-/// A clock that stands still until it is moved. Its chance counts down: where later ids sort behind earlier ones, it is
-/// not by chance.
+/// A clock that stands still until it is moved. Its random numbers count down, so that ids which sort by creation do
+/// not do so by chance.
 pub(crate) struct Script {
     millis: AtomicI64,
     drawn: AtomicU64,

@@ -1,4 +1,4 @@
-//! From the ledger's outcomes to the answers of calls.
+//! Conversion of the ledger's outcomes to the answers of calls.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     store::Unavailable,
 };
 
-/// The call that a command was made for, with all that its answer needs.
+/// The call behind a command, with everything that its answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
     Grant { hold: HoldRef, prompt: u64, output: u64, lease: Duration },
@@ -69,17 +69,17 @@ fn refusal(refused: Refused) -> Result<Refusal, Failure> {
     Ok(refusal)
 }
 
-/// The outcome is unknown, and the same call may be made again.
+/// The failure of a store: the outcome is unknown, and the same call may be repeated.
 pub(super) fn failure(unavailable: &Unavailable) -> Failure {
     Failure { code: Code::Unavailable, message: unavailable.to_string() }
 }
 
-/// A bug of ours.
+/// The failure of a bug in the key-service.
 pub(super) fn unfit(message: &str) -> Failure {
     Failure { code: Code::Internal, message: message.into() }
 }
 
-/// Again will be the same, until an operator mends the record.
+/// The failure of an unreadable record. Repeating the call fails again until an operator repairs the record.
 fn damaged() -> Failure {
     let message = "what the store recorded for this generation cannot be read; nothing changed".into();
     Failure { code: Code::DataLoss, message }
@@ -89,7 +89,7 @@ fn settled() -> Failure {
     Failure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts a bill, after a capture as after an expiry.
+/// Counts a bill in the metrics, after a capture as after an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
     let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());

@@ -1,4 +1,4 @@
-//! Calls as a gateway makes them, over the store in memory.
+//! Calls as gateways make them, over the store in memory.
 
 use async_trait::async_trait;
 use shared::{
@@ -17,7 +17,7 @@ use crate::{
     store::{Cursor, DueHolds, Holders, Keys, Skew},
 };
 
-/// A catalogue with this model, at this price of a million output tokens; prompts are free.
+/// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
@@ -68,7 +68,7 @@ impl Trial {
         }
     }
 
-    /// A generation of the office's time.
+    /// A generation made at the current time of the test.
     fn generation(&self, n: u8) -> GenerationId {
         GenerationId::new(self.office.clock.now(), [n; 10])
     }
@@ -108,7 +108,7 @@ fn billed(charged: i64, shortfall: i64) -> Captured {
 async fn a_hold_keeps_the_prices_that_it_was_opened_with() {
     let trial = Trial::begin(None).await;
     let grant = granted(&trial.service(catalogue("Model Flash", 1)), trial.authorize(1, 100)).await;
-    // The model is dearer by now, and then is sold no more.
+    // The model becomes more expensive, and is then withdrawn.
     for later in [catalogue("Model Flash", 4), catalogue("Model Max", 4)] {
         let service = trial.service(later);
         let usage = Usage { prompt: 0, cached: 0, completion: 100 };
@@ -183,7 +183,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 
-    // An operator has to mend a damaged record: that it should be sent again would be a lie.
+    // An operator has to repair a damaged record, so the answer must not ask for another attempt.
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, estimated: false });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);

@@ -1,4 +1,4 @@
-//! The reference store: everything behind one lock, nothing survives the process.
+//! The reference store: everything is behind one lock, and nothing survives the process.
 
 mod book;
 mod members;
@@ -29,10 +29,10 @@ use crate::domain::{
     usage::Day,
 };
 
-/// Due holds on a page.
+/// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
-/// A store in memory: for tests, and as the plainest reading of what a store is.
+/// A store in memory, for tests and as the simplest specification of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     books: Mutex<Shelf>,
@@ -46,7 +46,8 @@ impl Memory {
         Self::default()
     }
 
-    /// A panic elsewhere cannot have left the books half written: the ledger decides before anything is changed.
+    /// Locks the store. A poisoned lock is safe: the ledger decides before anything is changed, so a panic leaves no
+    /// half-written state.
     #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
     fn books(&self) -> Result<MutexGuard<'_, Shelf>, Unavailable> {
         #[cfg(test)]
@@ -57,7 +58,7 @@ impl Memory {
 
 #[cfg(test)]
 impl Memory {
-    /// Writes past the ledger.
+    /// Writes directly, without the ledger.
     pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
         self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
     }

@@ -1,13 +1,14 @@
-//! The shared store: a Redis, or a cluster of them, for any number of key-services.
+//! The shared store: a Redis, or a cluster, for any number of key-services.
 //!
 //! The rules about money run inside Redis, in one script that takes a batch of commands of one account in one round
-//! trip (`redis/scripts/ledger.lua`). All of an account lies in one slot, so that a cluster shares out the accounts.
+//! trip (`redis/scripts/ledger.lua`). All data of an account lies in one slot, so that a cluster distributes the
+//! accounts.
 //!
-//! What survives depends on how Redis writes its append-only file. With `appendfsync always` whatever was answered
-//! does. With `everysec` and a server that has `WAITAOF` (7.2) deposits, captures and changes of keys are answered when
-//! they are on disk as far as the server knows (some confirm too early), up to a second later. With `everysec` and an
-//! older server up to two seconds are lost, with the machine or with Redis alone where its disk is slow, which a warning
-//! says at start. What a failover to a replica loses is what had not reached the replica.
+//! Durability depends on how Redis writes its append-only file. With `appendfsync always` all answered writes survive.
+//! With `everysec` and a server that has `WAITAOF` (7.2), deposits, captures and changes of keys are answered up to a
+//! second later, when they are on disk as far as the server can tell (some confirm too early). With `everysec` and an
+//! older server, up to two seconds are lost with the machine, or with Redis alone where its disk is slow; a warning is
+//! logged at start. A failover to a replica loses the writes that had not reached the replica.
 
 mod accounts;
 mod admission;
@@ -73,7 +74,8 @@ use crate::domain::{
     usage::Day,
 };
 
-/// Interval of the marks in the store. One that forgot a minute is noticed this much later at worst.
+/// Interval at which the store is marked as seen. A store that lost a minute of writes is noticed this much later at
+/// worst.
 const MARKED_EVERY: Duration = Duration::from_secs(5);
 
 /// A store in Redis.
@@ -94,7 +96,7 @@ pub(crate) enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] io::Error),
-    /// Redis cannot be used. Its own words say the causes too.
+    /// Redis cannot be used. The message contains the causes.
     #[error("Redis: {0}")]
     Redis(RedisError),
 }
@@ -106,8 +108,8 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and makes sure that this Redis keeps what is written to it and has not forgotten what was. One that still
-    /// loads its data is waited for by the calls.
+    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait for one that still loads
+    /// its data.
     pub(crate) async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
@@ -131,7 +133,7 @@ impl Redis {
         })
     }
 
-    /// The same with another script in place of the ledger's.
+    /// Replaces the ledger's script.
     #[cfg(test)]
     pub(super) fn with_ledger(mut self, text: String) -> Self {
         self.scripts.ledger = script::Lua::new(text);
@@ -152,7 +154,7 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Our clock less that of the server that differs most.
+    /// Our clock minus that of the server that differs most.
     async fn skew(&self) -> RedisResult<Skew> {
         let asked = self.clock.now();
         let answers = self.client.ask_masters(cmd("TIME")).await?;
@@ -175,7 +177,7 @@ impl Drop for Redis {
     }
 }
 
-/// Marks the store every few seconds as seen.
+/// Marks the store as seen every few seconds.
 async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     let mut ticks = interval(MARKED_EVERY);
     ticks.tick().await; // the first is at once, and that was done already
@@ -187,7 +189,8 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// Whether the answer says that money has moved. A hold that is lost with its Redis has moved none.
+/// Returns whether the effect of the command must be durable before the answer: it moves money. A hold that is lost
+/// with its Redis has moved none.
 fn must_survive(command: &Command) -> bool {
     match command {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => true,
@@ -199,7 +202,7 @@ fn must_survive(command: &Command) -> bool {
     }
 }
 
-/// There is no such account: a mistake of the caller, which the trait has no other word for.
+/// Error for a missing account: a mistake of the caller, for which the trait has no variant.
 fn no_account(account: AccountId) -> Unavailable {
     Unavailable(format!("there is no account {account}"))
 }

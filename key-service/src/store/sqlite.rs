@@ -1,7 +1,7 @@
-//! The embedded store: one SQLite file, nothing to install, shared with the command line while the server runs.
+//! The embedded store: one SQLite file without any setup, shared with the command line while the server runs.
 //!
-//! One thread writes, many callers to a transaction; others read what was last committed. Nothing of the file is kept
-//! in memory between calls, since another process may write it too.
+//! One thread writes, with many callers in a transaction; other threads read the last committed state. No data of the
+//! file is cached between calls, since another process may write it too.
 
 mod audit;
 mod file;
@@ -54,12 +54,12 @@ use crate::domain::{
 /// Accounts whose keys are counted in memory; some 50 bytes each.
 const COUNTED_ACCOUNTS: usize = 10_000;
 
-/// Due holds on a page.
+/// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
 /// A store in a file. Dropping it finishes what is queued and closes the file.
 pub(crate) struct Sqlite {
-    // Dropped first: the last connection to close folds the write-ahead log into the file, and that is the writer's work.
+    // Dropped first: the last connection to close merges the write-ahead log into the file, which is the writer's task.
     readers: Readers,
     writer: Writer,
     path: PathBuf,
@@ -68,7 +68,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, makes it where there is none, and brings its tables up to date.
+    /// Opens the file, creates it if it is missing, and brings its tables up to date.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         let readers = Readers::open(path)?;
@@ -77,7 +77,7 @@ impl Sqlite {
     }
 }
 
-/// A failure of SQLite as callers see it.
+/// Converts an error of SQLite.
 fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The contract of a store: the same cases against each of them.
+//! Contract tests of stores: the same cases run against each store.
 
 mod accounts;
 mod books;
@@ -35,7 +35,7 @@ use crate::domain::{
     },
 };
 
-/// The list of cases, once.
+/// The list of cases, written once.
 macro_rules! contract {
     ($store:ident: $subject:ty) => {
         mod $store {
@@ -126,16 +126,16 @@ contract!(redis: super::in_redis::InRedis);
 contract!(redis_killed: super::in_redis::Killed);
 contract!(redis_cluster: super::in_redis::InCluster);
 
-/// A store to be tried, empty at first.
+/// A store under test, empty at first.
 pub(crate) trait Subject: Sized {
     async fn new() -> Self;
 
     fn store(&self) -> &Arc<dyn Store>;
 
-    /// Writes past the ledger.
+    /// Writes directly, without the ledger.
     async fn doctor(&self, account: AccountId, fault: Fault);
 
-    /// In the middle of a case: where this is about a store that is closed and opened again, it is.
+    /// Called in the middle of a case: subjects that test restarts close and open their store.
     async fn interrupt(&mut self) {}
 }
 
@@ -216,7 +216,7 @@ impl Subject for InFile {
     }
 }
 
-/// The SQLite store, closed and opened again in the middle.
+/// The SQLite store, closed and opened again in the middle of each case.
 struct Reopened(InFile);
 
 impl Subject for Reopened {
@@ -251,7 +251,7 @@ fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
 }
 
-/// The account of this number.
+/// Makes the account of this number.
 async fn open_account(store: &dyn Store, n: u8) -> AccountId {
     let id = ledger::histories::account(n);
     let new = NewAccount { id, name: format!("Customer {n}"), created_at: after(n.into()) };
@@ -259,7 +259,7 @@ async fn open_account(store: &dyn Store, n: u8) -> AccountId {
     id
 }
 
-/// The same, with credit.
+/// Makes the account of this number, with credit.
 pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> AccountId {
     let account = open_account(store, n).await;
     let command = Command::Deposit { id: deposit(0), amount: nanos(credit) };
@@ -268,7 +268,7 @@ pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> 
     account
 }
 
-/// A key of this number, to be made.
+/// The key of this number, not yet made.
 fn new_key(account: AccountId, n: u8) -> NewKey {
     let key = ApiKey {
         id: ledger::histories::key(n),
@@ -280,7 +280,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
 }
 
-/// A key that may spend this much.
+/// Makes a key that may spend this much.
 pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
     new.key.spend.limit = limit.map(nanos);
@@ -300,7 +300,7 @@ pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Comman
     Command::Capture { key, generation, model, total, estimated: false }
 }
 
-/// Lets lease time pass: so many ticks.
+/// Advances lease time by this many ticks.
 pub(super) async fn tick(store: &dyn Store, account: AccountId, ticks: u64) {
     let mut seen = None;
     for _ in 0..=ticks {
@@ -319,7 +319,7 @@ pub(super) async fn due_holds(store: &dyn Store, account: AccountId) -> Vec<DueH
         due.extend(page.holds);
         after = page.next;
         if after.is_none() {
-            // A store may list a hold again that others changed meanwhile.
+            // A store may list a hold again that changed meanwhile.
             due.sort_by_key(|hold: &DueHold| hold.generation);
             due.dedup();
             return due;

@@ -1,4 +1,4 @@
-//! Leases that pass on a clock which stands still until everything waits.
+//! Expiry of leases, with a simulated clock that advances only when all tasks wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,18 +25,18 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(30);
 /// The latest time at which an abandoned hold is resolved.
 const NOTICED: Duration = Duration::from_secs(30 + 5 + 1);
-/// Shorter than everything that is waited for.
+/// Shorter than all awaited times.
 const MOMENT: Duration = Duration::from_millis(50);
 /// The last moment of a lease.
 const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
-/// From there to the latest expiry.
+/// Time from there to the latest expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
 
-/// The memory store, of which parts can be away or damaged.
+/// The memory store, parts of which can fail.
 #[derive(Default)]
 struct Faulty {
     memory: Memory,
-    /// Nothing answers.
+    /// All calls fail.
     away: AtomicBool,
     /// Commands to this account are never answered.
     hanging: Mutex<Option<AccountId>>,
@@ -142,7 +142,7 @@ impl Trial {
 async fn an_abandoned_hold_expires_after_its_lease_and_not_much_later() {
     let trial = Trial::begin().await;
     trial.sweep();
-    // A first hold, one right behind it, and one after a long time without any.
+    // A first hold, one shortly after it, and one after a long time without any.
     for (n, wait) in [(1, 700), (2, 0), (3, 60_000)] {
         sleep(Duration::from_millis(wait)).await;
         trial.hold(n).await;
@@ -206,7 +206,7 @@ async fn time_in_which_the_ledger_is_away_does_not_count() {
         trial.store.away.store(false, Ordering::SeqCst);
         sleep((LEASE / 2).saturating_sub(MOMENT)).await;
         assert_eq!(trial.held().await, 10, "{away} s away");
-        // An outage takes at most the quantum that it interrupted.
+        // An outage delays the expiry by at most the quantum that it interrupts.
         sleep(REST + LEASE / 6).await;
         assert_eq!(trial.held().await, 0, "{away} s away");
     }
@@ -251,12 +251,12 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
     for generation in &many {
         trial.execute(hold(trial.key, *generation, 1, LEASE_TICKS)).await;
     }
-    // More than a page of them, and they come first.
+    // More than a page of them, which are listed first.
     trial.store.damaged.lock().unwrap().extend(&many[..600]);
     trial.sweep();
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 600);
-    // Mended, they expire after the next tick.
+    // After the repair, they expire with the next tick.
     trial.store.damaged.lock().unwrap().clear();
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);

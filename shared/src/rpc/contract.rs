@@ -20,20 +20,20 @@ use crate::{
 /// One call of a gateway.
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// Names the owner of a credential, if it may spend.
+    /// Returns the owner of a credential, if it may spend.
     Authenticate {
         /// The plaintext of a key.
         credential: String,
         /// The class that the route needs.
         required: Class,
     },
-    /// The same for an API key, and opens a hold.
+    /// Authenticates an API key, and opens a hold.
     Authorize(Authorize),
-    /// Renews the lease of a hold, reports progress, and asks for more output tokens.
+    /// Renews the lease of a hold, reports progress, and requests more output tokens.
     Extend(Extend),
-    /// Bills a generation and gives the rest of its hold back.
+    /// Bills a generation and releases the rest of its hold.
     Capture(Capture),
-    /// Gives a hold back: the generation cost nothing.
+    /// Releases a hold: the generation cost nothing.
     Release(Release),
 }
 
@@ -42,7 +42,7 @@ pub enum Call {
 pub struct Authorize {
     /// The plaintext of an API key.
     pub credential: String,
-    /// The generation; the idempotency id of all that follows.
+    /// The generation; the idempotency id of all later calls about the hold.
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
@@ -50,15 +50,15 @@ pub struct Authorize {
     pub prompt_tokens: u64,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
-    /// With fewer than this available because of other holds, the request is refused with `spend_reserved`.
+    /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
     pub enough_output_tokens: u64,
-    /// With fewer than this left, the request cannot be served at all.
+    /// Smallest possible grant: if less than this is left, the request cannot be served at all.
     pub least_output_tokens: u64,
-    /// The call takes effect only until this instant; `None` is no bound.
+    /// Latest instant at which the call takes effect; `None` is no bound.
     pub valid_until: Option<Instant>,
 }
 
-/// Names a hold. The prices are those it was opened with.
+/// Reference to a hold, with the prices that it was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
     /// The generation.
@@ -80,7 +80,7 @@ pub struct Extend {
     pub hold: HoldRef,
     /// Tokens used so far: billed if the hold expires.
     pub usage: Usage,
-    /// Tokens of the prompt, as exactly as they are known by now.
+    /// Tokens of the prompt: the most exact number known so far.
     pub prompt_tokens: u64,
     /// Output tokens wanted in total. Never lowers a hold.
     pub output_tokens: u64,
@@ -91,13 +91,13 @@ pub struct Extend {
 pub struct Capture {
     /// The hold.
     pub hold: HoldRef,
-    /// Tokens used in the end.
+    /// Final usage in tokens.
     pub usage: Usage,
     /// True if the usage is an estimate.
     pub estimated: bool,
 }
 
-/// The hold that a release is about.
+/// The hold to release.
 #[derive(Clone, Debug)]
 pub enum Release {
     /// A hold that was granted.
@@ -147,11 +147,11 @@ impl Principal {
 /// An open hold.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The hold, as every later call names it.
+    /// The hold, for all later calls about it.
     pub hold: HoldRef,
     /// Output tokens covered, over all choices.
     pub output_tokens: u64,
-    /// The time that the hold lives unless it is extended.
+    /// Lifetime of the hold unless it is extended.
     pub lease: Duration,
 }
 
@@ -169,9 +169,9 @@ pub enum Extended {
 pub struct Extension {
     /// Output tokens covered in total.
     pub output_tokens: u64,
-    /// The time that the hold lives unless it is extended again.
+    /// Lifetime of the hold unless it is extended again.
     pub lease: Duration,
-    /// The key was revoked: no more is granted, and a stream is to be ended.
+    /// The key was revoked: no more is granted, and a stream must end.
     pub revoked: bool,
 }
 
@@ -180,20 +180,20 @@ pub struct Extension {
 pub enum Captured {
     /// The generation is billed.
     Billed(Charge),
-    /// There is no such key, or the generation is another key's. Nothing was billed.
+    /// The key does not exist, or the generation belongs to another key. Nothing was billed.
     Gone,
 }
 
 /// The amounts of a bill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Billed.
+    /// Amount billed.
     pub charged: NanoUsd,
-    /// Cost beyond what could be billed.
+    /// Part of the cost that could not be billed.
     pub shortfall: NanoUsd,
 }
 
-/// A call failed. Unless the code says otherwise, its outcome is unknown and the same call may be made again.
+/// Failure of a call. Unless the code means otherwise, its outcome is unknown and the same call may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code:?})")]
 pub struct Failure {
@@ -203,7 +203,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// The key-service as a gateway in the same process calls it.
+/// The interface of the key-service, also for a gateway in the same process.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
     /// Answers every call, in the order of the calls.
@@ -220,21 +220,21 @@ pub struct Malformed {
     pub problem: String,
 }
 
-/// The clock of one session: milliseconds since the key-service opened it. Deadlines travel on it, so that no two machines'
-/// clocks are compared.
+/// The clock of one session: milliseconds since the key-service opened it. Deadlines are sent on this clock, so that
+/// the clocks of two machines are never compared.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionClock {
     opened: Instant,
 }
 
 impl SessionClock {
-    /// The clock of a session that is opened now.
+    /// The clock of a session that is opened at this instant.
     pub const fn starting(now: Instant) -> Self {
         Self { opened: now }
     }
 
-    /// The peer's clock, which read `clock_ms` in a frame that arrived now. The delay of the frame makes it late, so that
-    /// deadlines converted by it come early.
+    /// The peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts it
+    /// behind the real one, so that deadlines converted with it come early.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }
@@ -275,7 +275,7 @@ impl Call {
                 output_tokens: a.output_tokens,
                 enough_output_tokens: a.enough_output_tokens,
                 least_output_tokens: a.least_output_tokens,
-                // Zero is no bound, and the session's first millisecond is over before a call can reach it.
+                // Zero is no bound; the session's first millisecond is over before a call can arrive.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
             }),
             Self::Extend(e) => call::Request::Extend(v1::ExtendRequest {
@@ -302,7 +302,7 @@ impl Call {
         }
     }
 
-    /// The call of a message that came in a session with this clock.
+    /// The call of a message that arrived in a session with this clock.
     pub fn from_message(request: Option<call::Request>, clock: SessionClock) -> Result<Self, Malformed> {
         match request {
             Some(call::Request::Authenticate(r)) => r.try_into(),
@@ -331,7 +331,7 @@ impl TryFrom<v1::AuthenticateRequest> for Call {
     }
 }
 
-/// Without the bound on its time, which only a session's clock can read.
+/// Leaves out `valid_until`, which needs a session's clock.
 impl TryFrom<v1::AuthorizeRequest> for Authorize {
     type Error = Malformed;
 
@@ -426,7 +426,7 @@ impl Answer {
         }
     }
 
-    /// The answer of a message; `call` is what was asked.
+    /// The answer of a message; `call` is the call that it answers.
     pub fn from_message(response: answer::Response, call: &Call) -> Result<Self, Failure> {
         match (response, call) {
             (answer::Response::Failure(v1::Failure { code, message }), _) => {
@@ -554,7 +554,7 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, Failure> {
     }))
 }
 
-/// A refusal of a newer key-service that has no name here cannot be answered to a client.
+/// A refusal that only a newer key-service has cannot be reported to a client, so it is a failure.
 fn read_refusal(refusal: i32) -> Result<Refusal, Failure> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from).ok_or_else(unfit)
 }

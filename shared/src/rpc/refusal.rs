@@ -1,4 +1,4 @@
-//! Refusals as they travel over gRPC.
+//! Refusals in gRPC messages.
 
 use super::v1;
 use crate::refusal::Refusal;

@@ -43,14 +43,14 @@ pub struct Options {
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// The same as text, for gRPC.
+    /// The certificate as text, for gRPC.
     certificate: Vec<u8>,
     key: SecretString,
     authority: Vec<u8>,
 }
 
 impl Options {
-    /// Reads the files; `None` where there are to be none.
+    /// Reads the files; `None` if none are configured.
     pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
         let files = [(CERT, &self.cert), (KEY, &self.key), (CA, &self.ca)];
         let [Some(cert), Some(key), Some(ca)] = files.map(|(_, file)| file.as_deref()) else {
@@ -69,7 +69,7 @@ impl Options {
 }
 
 impl Tls {
-    /// From PEM texts: a certificate with what stands between it and the authority, its key, and the authority.
+    /// Reads PEM texts: a certificate with its intermediate ones, its key, and the authority.
     pub fn new(certificate: Vec<u8>, key: SecretString, authority: Vec<u8>) -> Result<Self, ConfigError> {
         let chain = certificates(CERT, &certificate)?;
         let private = || PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes());
@@ -82,7 +82,7 @@ impl Tls {
         let provider = Arc::new(ring::default_provider());
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let demanding = demanding.build().map_err(|e| ConfigError::new(CA, e))?;
-        // The certificate and its key are looked at here: they have to belong together.
+        // Checks that the certificate and its key belong together.
         let unfit = |e| ConfigError::new(KEY, format!("does not fit the certificate of {CERT}: {e}"));
         let client = client_versions(&provider)?
             .with_root_certificates(roots)
@@ -97,17 +97,17 @@ impl Tls {
         Ok(Self { client: Arc::new(client), server: Arc::new(server), certificate, key, authority })
     }
 
-    /// How a client of another service's HTTP speaks TLS.
+    /// TLS settings of HTTP clients of another service.
     pub fn client(&self) -> ClientConfig {
         (*self.client).clone()
     }
 
-    /// What stands in front of a service's HTTP.
+    /// TLS acceptor for a service's HTTP listener.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.server.clone())
     }
 
-    /// How a client of another service's gRPC speaks TLS.
+    /// TLS settings of gRPC clients of another service.
     pub fn grpc_client(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(Identity::from_pem(&self.certificate, self.key.expose_secret()))
@@ -169,7 +169,7 @@ mod tests {
         Tls::new(certificate, key, trusting.pem().into_bytes()).unwrap()
     }
 
-    /// Whether a server hears a client that connects like this.
+    /// Returns whether a server accepts a client with these TLS settings.
     async fn is_heard(server: &Tls, client: ClientConfig) -> bool {
         let (ours, theirs) = tokio::io::duplex(16 << 10);
         let acceptor = server.acceptor();
@@ -180,7 +180,8 @@ mod tests {
         });
         let name = ServerName::try_from("localhost").unwrap();
         let connected = TlsConnector::from(Arc::new(client)).connect(name, ours).await;
-        // A client may learn only later that its certificate was refused; it stays until the server has heard it.
+        // A client may learn only later that its certificate was refused, so it stays until the server has read from
+        // it.
         let connected = match connected {
             Ok(mut stream) => stream.write_all(b"hello").await.and(Ok(stream)),
             Err(e) => Err(e),

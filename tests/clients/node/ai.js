@@ -1,4 +1,4 @@
-/** What the Vercel AI SDK, pointed at Faregate as an OpenAI-compatible provider, makes of a scripted model. */
+/** Results of the Vercel AI SDK with a scripted model behind Faregate, configured as an OpenAI-compatible provider. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ const model = connect(setting('API_KEY'));
 const messages = (script) => [scripted(script)];
 const SAID = ' the quick brown fox jumps';
 const Town = z.object({ name: z.string(), people: z.number() });
-/** Errors are thrown where they are asserted; nothing is to be printed besides. */
+/** Errors are thrown and asserted, so the SDK need not print them. */
 const quiet = { onError: () => {} };
 
 const asked = [];

@@ -1,7 +1,7 @@
 /**
- * Every error that a client may hear: the class the official Node SDK makes of it, and how often it tries.
+ * Every error that a client may receive: its class in the official Node SDK, and the number of attempts.
  *
- * All rows are met at the same time, since what is tried again waits for as long as the server asks.
+ * All rows run at the same time, since repeated attempts wait for as long as the server asks.
  */
 
 import assert from 'node:assert/strict';
@@ -11,14 +11,14 @@ import OpenAI from 'openai';
 import { fact, run, scripted, setting } from './facts.js';
 
 const [baseURL, apiKey, managementKey] = ['BASE_URL', 'API_KEY', 'MANAGEMENT_KEY'].map(setting);
-// A key of an account without credit; a gateway whose key-service is away; and one that has no place left.
+// A key of an account without credit, a gateway whose key-service is down, and a gateway without a free slot.
 const [poorKey, aloneURL, fullURL] = ['POOR_KEY', 'ALONE_URL', 'FULL_URL'].map(setting);
 const MODEL = 'Model Flash';
-/** More than the largest body that this gateway takes. */
+/** Larger than the largest body that this gateway accepts. */
 const TOO_LARGE = 'x'.repeat(1 << 20);
-/** A client waits as long as it is told, and not much longer. */
+/** Time that a client may wait beyond the server's `Retry-After`. */
 const PUNCTUALITY_MS = 2_000;
-/** How long the rest of a key's limit is held: all attempts of those who want it, and some more. */
+/** Time for which the rest of a key's limit is held: longer than all attempts of the clients that need it. */
 const HELD_MS = 6_000;
 const KEYS = '/management/keys';
 const { APIError, AuthenticationError, BadRequestError, ConflictError, InternalServerError } = OpenAI;
@@ -28,7 +28,7 @@ const chat = (changes) => ({ model: MODEL, messages: [scripted()], ...changes })
 const failing = (name, fault) => chat({ messages: [scripted({ tag: name, fault })] });
 const upstream = (status, shape = 'nested') => failing(`node: ${status} ${shape}`, { error: { status, shape } });
 
-/** Keys that are refused for a reason of their own, by that reason. */
+/** Keys by the reason for which they are refused. */
 async function prepare() {
   const manage = new OpenAI({ baseURL, apiKey: managementKey });
   const make = (fields, headers) => manage.post(KEYS, { body: { label: 'errors', ...fields }, headers });
@@ -46,7 +46,7 @@ async function prepare() {
 const keys = await prepare();
 const managed = { key: managementKey, path: KEYS };
 
-/** Status, code, class, and what is different from a good chat request; `wait` is what the server asks for, in seconds. */
+/** Status, code, class, and the differences from a valid chat request; `wait` is the `Retry-After` in seconds. */
 const ONCE = [
   [401, 'missing_api_key', AuthenticationError, { headers: { Authorization: null } }],
   [401, 'invalid_authorization_header', AuthenticationError, { headers: { Authorization: 'Basic eDp5' } }],
@@ -95,7 +95,7 @@ const THRICE = [
   [504, 'upstream_timeout', InternalServerError, { body: upstream(504) }],
 ];
 
-/** Meets one row; says what is wrong with what the client made of it, if anything is. */
+/** Runs one row; returns the differences between the expected and the received error. */
 async function meet([status, code, ErrorClass, different], attempts) {
   const { method = 'post', path = '/chat/completions', key = apiKey, body = chat(), headers, wait = 0 } = different;
   const sent = [];
@@ -120,7 +120,7 @@ async function meet([status, code, ErrorClass, different], attempts) {
 }
 
 fact('every error has its class and its number of attempts', async () => {
-  // Holds all that its key may spend, for as long as others try.
+  // Holds the whole limit of its key for as long as other clients try.
   const slow = chat({ messages: [scripted({ head_after_ms: HELD_MS, completion_tokens: 1 })] });
   const waiting = new OpenAI({ baseURL, apiKey: keys.reserved.key }).chat.completions.create(slow);
   await sleep(1_000);

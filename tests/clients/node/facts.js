@@ -1,12 +1,12 @@
-/** Runs functions that are named as facts, and says of each whether it holds. */
+/** Runner of tests that are named as facts. Prints whether each fact holds. */
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 
-/** Fails the first request of its tag as an upstream that is overloaded, and answers the next one. */
+/** Fails the first request of its tag like an overloaded upstream, and answers the next one. */
 export const RECOVERS = { fault: { error: { status: 503, shape: 'nested' } }, faults: 1 };
-/** How long all that a key may spend is held: less than three attempts take that are a second apart. */
+/** Time for which the whole limit of a key is held: less than three attempts at intervals of one second take. */
 const HELD_MS = 2_200;
 
 const facts = [];
@@ -26,7 +26,7 @@ export function setting(name) {
   return value;
 }
 
-/** The user message that makes a scripted model do this. */
+/** User message that contains a script for the model. */
 export const scripted = (members) => ({ role: 'user', content: JSON.stringify({ script: members ?? {} }) });
 
 /** The plaintext of a new API key. */
@@ -35,7 +35,7 @@ export async function makeKey(fields) {
   return (await management.post('/management/keys', { body: { label: 'clients', ...fields } })).key;
 }
 
-/** Calls `use` while all that a key may spend is held by an answer that takes a while. */
+/** Calls `use` while a slow answer holds the whole limit of a key. */
 export async function whileHeld(apiKey, use) {
   const holder = new OpenAI({ baseURL: setting('BASE_URL'), apiKey });
   const messages = [scripted({ head_after_ms: HELD_MS, completion_tokens: 1 })];
@@ -45,7 +45,7 @@ export async function whileHeld(apiKey, use) {
   return used;
 }
 
-/** All that a stream says. */
+/** All chunks of a stream. */
 export async function collect(stream) {
   const chunks = [];
   for await (const chunk of stream) chunks.push(chunk);

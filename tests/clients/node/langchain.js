@@ -1,4 +1,4 @@
-/** What LangChain's `ChatOpenAI` for Node, pointed at Faregate, makes of a scripted model. */
+/** Results of LangChain's `ChatOpenAI` for Node with a scripted model behind Faregate. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ async function ask(asked, messages, streamed) {
   return pieces.reduce((whole, piece) => whole.concat(piece));
 }
 
-/** An answer, and the answers to its calls; what is said in the end. The conversation grows by all of it. */
+/** Asks, answers the tool calls, and returns the final text. All messages are added to the conversation. */
 async function turn(asked, history, script, streamed) {
   history.push(asking(script));
   let said = await ask(asked, history, streamed);
@@ -97,7 +97,7 @@ fact('a conversation goes on through a refusal, a call without an id, and reason
     const able = model.bindTools([lookup]);
     const history = [];
     await turn(able, history, { refuses: true, says: 'I cannot.' }, streamed);
-    // It takes no refusals from whole answers: the application keeps what it shows.
+    // LangChain does not keep refusals of whole answers, so the application stores the text it showed.
     history[1] = new AIMessage({ content: [{ type: 'refusal', refusal: 'I cannot.' }] });
     const calls = { tool_calls: 1, completion_tokens: 0, style: NO_ID, then: { says: 'It is 42.' } };
     assert.equal((await turn(able, history, calls, streamed)).content, 'It is 42.');

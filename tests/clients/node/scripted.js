@@ -1,8 +1,8 @@
 /**
- * What applications get of a model through the official Node SDK.
+ * Results that applications get through the official Node SDK.
  *
- * The model is scripted: a user message tells it what to do. What of each request reached it is held against the requests'
- * tags by whoever started it.
+ * The model is scripted: a user message tells it what to do. The test that started this script checks the requests that
+ * reached the model, by their tags.
  */
 
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ const KOELN = { name: 'Köln', people: 1_087_353, rivers: ['Rhein'] };
 const ask = (messages, request) => completions.create({ model: MODEL, messages, ...request });
 const chunks = async (messages, request) => collect(await ask(messages, { stream: true, ...request }));
 
-/** Everything that a choice's deltas say under this name. */
+/** Concatenates this member of a choice's deltas. */
 const text = (said, name = 'content', index = 0) =>
   said
     .flatMap((chunk) => chunk.choices)
@@ -44,7 +44,7 @@ fact('tools make a round trip', async () => {
   const calls = asked.message.tool_calls;
   assert.deepEqual(calls.map((call) => [call.id, call.function.name]), [['call_0', 'lookup'], ['call_1', 'lookup']]);
   for (const call of calls) assert.deepEqual(JSON.parse(call.function.arguments), { q: 'x' });
-  // The message goes back as the SDK made it.
+  // The message is sent back exactly as the SDK made it.
   const answers = calls.map((call) => ({ role: 'tool', tool_call_id: call.id, content: '42' }));
   const last = scripted({ tag: 'tools, answered', completion_tokens: 3 });
   const [answered] = (await ask([question, asked.message, ...answers, last], { tools: [LOOKUP] })).choices;
@@ -60,7 +60,7 @@ fact('tool calls come in pieces that add up', async () => {
     calls[piece.index].arguments += piece.function.arguments ?? '';
   }
   assert.deepEqual(calls, [0, 1].map((i) => ({ id: `call_${i}`, name: 'lookup', arguments: '{"q":"x"}' })));
-  // And the SDK's own helper adds them up to what a whole answer says.
+  // The SDK's own helper joins the pieces into the same result as a whole answer.
   const stream = completions.stream({ model: MODEL, messages: [question], tools: [LOOKUP] });
   const gathered = await stream.finalChatCompletion();
   const [whole] = (await ask([question], { tools: [LOOKUP] })).choices;
@@ -77,7 +77,7 @@ fact('the runner calls the tools itself, and goes on', async () => {
   };
   const runner = completions.runTools({
     model: MODEL,
-    // It has no other question to ask, so that the scripted model calls the tool again each time.
+    // The conversation has no other user message, so the scripted model calls the tool again each time.
     messages: [scripted({ tool_calls: 1, completion_tokens: 0 })],
     tools: [{ type: 'function', function: { name: 'lookup', function: lookup, parse: JSON.parse, parameters: LOOKUP.function.parameters } }],
   }, { maxChatCompletions: 2 });
@@ -140,7 +140,7 @@ fact('any JSON can be asked for', async () => {
   assert.deepEqual(JSON.parse(answer.choices[0].message.content), { a: [1, 2] });
 });
 
-// Several choices, and how likely they were
+// Several choices, and log probabilities
 
 fact('several choices are told apart', async () => {
   const asks = [scripted({ tag: 'choices', completion_tokens: 3 })];

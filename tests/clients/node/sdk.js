@@ -1,4 +1,4 @@
-/** What an application sees of Faregate through the official Node SDK. */
+/** Behaviour of Faregate as applications see it through the official Node SDK. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -12,14 +12,14 @@ const baseURL = setting('BASE_URL');
 const client = new OpenAI({ baseURL, apiKey: setting('API_KEY') });
 const management = new OpenAI({ baseURL, apiKey: setting('MANAGEMENT_KEY') });
 const MODEL = (await client.models.list()).data[0].id;
-/** Without chance, so that two answers to it are the same. */
+/** A request without sampling, so that two answers to it are the same. */
 const QUESTION = {
   model: MODEL,
   messages: [{ role: 'user', content: 'What is a spend limit?' }],
   temperature: 0,
   max_tokens: 24,
 };
-/** A capture that follows a client's leaving is not waited for by anybody, but takes no longer than this. */
+/** Time within which the capture of an abandoned request arrives. No response waits for it. */
 const SETTLED_WITHIN_MS = 10_000;
 
 /** Nano-USD, the unit that Faregate bills in: every amount here is a whole number of them. */

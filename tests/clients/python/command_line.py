@@ -1,4 +1,4 @@
-"""What the `llm` command shows of a scripted model, told of Faregate as its documentation says."""
+"""Output of the `llm` command for a scripted model. Faregate is configured as the documentation of `llm` describes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ lookup.write_text('def lookup(q: str) -> str:\n    "Looks something up."\n    re
 
 
 def llm(*arguments, **script) -> subprocess.CompletedProcess:
-    """Runs the command, for a user of its own, on a question that makes the model do this."""
+    """Runs the command with a home directory of its own, and a question that contains this script."""
     home = Path(tempfile.mkdtemp(dir=folder.name))
     # JSON is YAML too.
     (home / "extra-openai-models.yaml").write_text(json.dumps(MODELS))
@@ -33,7 +33,7 @@ def llm(*arguments, **script) -> subprocess.CompletedProcess:
     return subprocess.run(command, env={**os.environ, "LLM_USER_PATH": home}, capture_output=True, text=True)
 
 
-# Each run takes a second to start, so they run side by side; the facts below look at what they said.
+# Each run takes a second to start, so they run side by side. The facts below check their output.
 TOWN = '{"name": "Köln", "people": 1}'
 with ThreadPoolExecutor() as pool:
     answered = pool.submit(llm, "-u", "-a", pixel, tag="llm images")

@@ -1,4 +1,4 @@
-"""Holds recorded exchanges against the service's own description.
+"""Checks recorded exchanges against the service's own OpenAPI description.
 
 The direction that property-based clients do not see: what the service takes, the description allows, and what it answers is
 described too, event by event in streams. Its only argument is a file with a JSON array of exchanges.
@@ -25,7 +25,7 @@ def validator(schema: dict) -> jsonschema_rs.Validator:
 
 
 def wrong(schema: dict, value) -> str:
-    """Why a value is not described; empty where it is."""
+    """Deviation of a value from the description; empty if there is none."""
     error = next(validator(schema).iter_errors(value), None)
     return f"{error.message[:SHOWN]} at {error.instance_path}" if error else ""
 
@@ -44,13 +44,13 @@ def media_type(text: str | None) -> str:
 
 
 def described(response: dict, exchange: dict) -> str:
-    """Why an answer is not described; empty where it is."""
+    """Deviation of an answer from the description; empty if there is none."""
     kind = media_type(exchange["answer_type"])
     if (content := response["content"].get(kind)) is None:
         return f"{kind} is not described"
     if kind == JSON:
         return wrong(content["schema"], json.loads(exchange["answer"]))
-    # An event of several lines would be a line end of the upstream's; one without its blank line was cut off.
+    # An event of several lines would contain a line end of the upstream; an event without its blank line was cut off.
     events = exchange["answer"].split("\n\n")[:-1]
     for event in events:
         if event.startswith(":") or event == "data: [DONE]":

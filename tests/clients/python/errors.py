@@ -1,4 +1,4 @@
-"""Every error that a client may hear: the class the official Python SDK makes of it, and how often it tries.
+"""Every error that a client may receive: its exception class in the official Python SDK, and the number of attempts.
 
 Both clients meet every row at the same time, since what is tried again waits for as long as the server asks.
 """
@@ -13,21 +13,21 @@ from facts import fact, run, scripted, setting
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI, omit
 
 BASE_URL, API_KEY, MANAGEMENT_KEY = map(setting, ("BASE_URL", "API_KEY", "MANAGEMENT_KEY"))
-# A key of an account without credit; a gateway whose key-service is away; and one that has no place left.
+# A key of an account without credit, a gateway whose key-service is down, and a gateway without a free slot.
 POOR_KEY, ALONE_URL, FULL_URL = map(setting, ("POOR_KEY", "ALONE_URL", "FULL_URL"))
 MODEL = "Model Flash"
-# More than the largest body that this gateway takes.
+# Larger than the largest body that this gateway accepts.
 TOO_LARGE = "x" * (1 << 20)
-# A client waits as long as it is told, and not much longer.
+# Seconds that a client may wait beyond the server's `Retry-After`.
 PUNCTUALITY = 2.0
-# How long the rest of a key's limit is held: all attempts of those who want it, and some more.
+# Time for which the rest of a key's limit is held: longer than all attempts of the clients that need it.
 HELD_MS = 6_000
 ONCE, THRICE = 1, 3
 
 
 @dataclass
 class Row:
-    """An error of the contract, and the request that meets it."""
+    """An error of the contract, and a request that causes it."""
 
     status: int
     code: str
@@ -57,7 +57,7 @@ def upstream(status: int, shape: str = "nested") -> dict:
 
 
 def prepare() -> dict[str, str]:
-    """Keys that are refused for a reason of their own, by that reason; and an id."""
+    """Keys by the reason for which they are refused, and the id of one key."""
     manage = OpenAI(base_url=BASE_URL, api_key=MANAGEMENT_KEY)
     make = lambda **fields: manage.post("/management/keys", body={"label": "errors", **fields}, cast_to=dict)
     again = {"headers": {"Idempotency-Key": "python: errors"}}
@@ -148,7 +148,7 @@ async def note_answered_async(response) -> None:
 
 
 def request(row: Row, name: str) -> tuple[str, dict, dict]:
-    """What both clients are constructed and called with."""
+    """Options for constructing and calling both clients."""
     body = {"content": row.content} if row.content is not None else {"body": row.body or chat()}
     if row.method == "GET":
         body = {}
@@ -157,7 +157,7 @@ def request(row: Row, name: str) -> tuple[str, dict, dict]:
 
 
 def told(row: Row, name: str, error: Exception) -> str:
-    """What is wrong with what a client made of a row; empty where nothing is."""
+    """Differences between the expected error and the client's exception; empty if there are none."""
     if type(error) is not row.error:
         return f"{error!r} is no {row.error.__name__}"
     if (error.status_code, error.code) != (row.status, row.code) or not error.request_id.startswith("req_"):
@@ -196,7 +196,7 @@ async def every_error_has_its_class_and_its_number_of_attempts():
             yield meet(row, name, threaded if kind == "sync" else call)
 
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEYS["reserved"]) as holder:
-        # Holds all that its key may spend, for as long as others try.
+        # Holds the whole limit of its key for as long as other clients try.
         slow = chat(messages=[scripted(head_after_ms=HELD_MS, completion_tokens=1)])
         waiting = asyncio.create_task(holder.chat.completions.create(**slow))
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Runs functions that are named as facts, and says of each whether it holds."""
+"""Runner of tests that are named as facts. Prints whether each fact holds."""
 
 import asyncio
 import inspect
@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 from openai import AsyncOpenAI, OpenAI
 
-# Fails the first request of its tag as an upstream that is overloaded, and answers the next one.
+# Fails the first request of its tag like an overloaded upstream, and answers the next one.
 RECOVERS = {"fault": {"error": {"status": 503, "shape": "nested"}}, "faults": 1}
-# How long all that a key may spend is held: less than three attempts take that are a second apart.
+# Time for which the whole limit of a key is held: less than three attempts at intervals of one second take.
 HELD_MS = 2_200
 
 _facts: list[Callable] = []
@@ -33,7 +33,7 @@ def setting(name: str) -> str:
 
 
 def scripted(**members) -> dict:
-    """The user message that makes a scripted model do this."""
+    """User message that contains a script for the model."""
     return {"role": "user", "content": json.dumps({"script": members})}
 
 
@@ -45,7 +45,7 @@ def make_key(**fields) -> str:
 
 @asynccontextmanager
 async def held(key: str) -> AsyncIterator[None]:
-    """Begins with all that a key may spend held by an answer that takes a while, and ends when both are done."""
+    """Context in which a slow answer holds the whole limit of a key. Leaving it waits for that answer."""
     async with AsyncOpenAI(base_url=setting("BASE_URL"), api_key=key) as holder:
         slow = [scripted(head_after_ms=HELD_MS, completion_tokens=1)]
         waiting = asyncio.create_task(holder.chat.completions.create(model="Model Flash", messages=slow))

@@ -1,7 +1,7 @@
-"""What applications get of a model through the official Python SDK: every fact of the sync client and of the async one.
+"""Results that applications get through the official Python SDK. Each fact runs with the sync and the async client.
 
-The model is scripted: a user message tells it what to do. What of each request reached it is held against the requests'
-tags by whoever started it.
+The model is scripted: a user message tells it what to do. The test that started this script checks the requests that
+reached the model, by their tags.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 
 
 class Sync:
-    """The sync client, in the words that the facts use."""
+    """The sync client behind the interface that the facts use."""
 
     def __init__(self, key: str):
         self.client = OpenAI(base_url=BASE_URL, api_key=key)
@@ -36,7 +36,7 @@ class Sync:
         return self.completions.parse(model=MODEL, messages=list(said), **request)
 
     def gathered(self, *said, **request):
-        """What the helper for streams makes of one, and the types of its events."""
+        """Final result of the SDK's helper for streams, and the types of its events."""
         with self.completions.stream(model=MODEL, messages=list(said), **request) as stream:
             kinds = {event.type for event in stream}
             return stream.get_final_completion(), kinds
@@ -47,7 +47,7 @@ class Sync:
 
 
 class Async:
-    """The async client, in the same words: each is a coroutine, run to its end."""
+    """The async client behind the same interface: each call runs a coroutine to its end."""
 
     def __init__(self, key: str):
         self.client = AsyncOpenAI(base_url=BASE_URL, api_key=key)
@@ -102,7 +102,7 @@ def of_both(callers):
 
 
 class Key(openai.BaseModel):
-    """As much of an API key as a pager needs."""
+    """The members of an API key that pagination needs."""
 
     id: str
     label: str
@@ -115,7 +115,7 @@ class Lookup(BaseModel):
 
 
 class Town(BaseModel):
-    """An answer in a shape of the application's own."""
+    """Schema of the application for a structured answer."""
 
     name: str
     people: int
@@ -127,7 +127,7 @@ KOELN = Town(name="Köln", people=1_087_353, rivers=["Rhein"])
 
 
 def text(chunks, name="content", choice=0) -> str:
-    """Everything that a choice's deltas say under this name."""
+    """Concatenates this member of a choice's deltas."""
     said = (c.delta for chunk in chunks for c in chunk.choices if c.index == choice)
     return "".join(getattr(delta, name, None) or "" for delta in said)
 
@@ -146,7 +146,7 @@ def tools_make_a_round_trip(caller):
         ("call_1", "function", "lookup"),
     ]
     assert all(json.loads(call.function.arguments) == {"q": "x"} for call in calls)
-    # The message goes back as the SDK made it, `None`s, refusal and all.
+    # The message is sent back exactly as the SDK made it, with its `None`s and its refusal.
     answers = [{"role": "tool", "tool_call_id": call.id, "content": "42"} for call in calls]
     last = scripted(tag="tools, answered", completion_tokens=3)
     choice = caller.create(question, choice.message, *answers, last, tools=[LOOKUP]).choices[0]
@@ -162,7 +162,7 @@ def tool_calls_come_in_pieces_that_add_up(caller):
             call = calls.setdefault(piece.index, {"id": piece.id, "name": piece.function.name, "arguments": ""})
             call["arguments"] += piece.function.arguments or ""
     assert calls == {i: {"id": f"call_{i}", "name": "lookup", "arguments": '{"q":"x"}'} for i in (0, 1)}
-    # And the SDK's own helper adds them up to what a whole answer says.
+    # The SDK's own helper joins the pieces into the same result as a whole answer.
     gathered, kinds = caller.gathered(question, tools=[LOOKUP])
     whole = caller.create(question, tools=[LOOKUP]).choices[0]
     assert "tool_calls.function.arguments.done" in kinds
@@ -236,7 +236,7 @@ def any_json_can_be_asked_for(caller):
     assert json.loads(answer.choices[0].message.content) == {"a": [1, 2]}
 
 
-# Several choices, and how likely they were
+# Several choices, and log probabilities
 
 
 @of_both(CALLERS)
@@ -257,7 +257,7 @@ def probabilities_reach_the_client(caller):
     asks = {"logprobs": True, "top_logprobs": 3}
     logprobs = caller.create(scripted(tag="logprobs"), **asks).choices[0].logprobs
     told = logprobs.content
-    # All that the API has, and nothing else: the upstream tells of itself.
+    # Exactly the members of the API: the upstream sends details about itself beside them.
     assert logprobs.model_fields_set == {"content", "refusal"} and logprobs.refusal is None
     assert all(token.model_fields_set == {"token", "logprob", "bytes", "top_logprobs"} for token in told)
     assert [token.token for token in told] == [" the", " quick", " brown", " fox", " jumps"]

@@ -1,4 +1,4 @@
-"""What an application sees of Faregate through the official Python SDK, sync and async."""
+"""Behaviour of Faregate as applications see it through the official Python SDK, sync and async."""
 
 import asyncio
 import time
@@ -11,13 +11,13 @@ from openai import AsyncOpenAI, BaseModel, DefaultHttpxClient, OpenAI
 from openai.pagination import SyncCursorPage
 
 BASE_URL, API_KEY, MANAGEMENT_KEY = map(setting, ("BASE_URL", "API_KEY", "MANAGEMENT_KEY"))
-# A capture that follows a client's leaving is not waited for by anybody, but takes no longer than this.
+# Seconds within which the capture of an abandoned request arrives. No response waits for it.
 SETTLED_WITHIN = 10
 
 client = OpenAI(base_url=BASE_URL, api_key=API_KEY)
 management = OpenAI(base_url=BASE_URL, api_key=MANAGEMENT_KEY)
 MODEL = client.models.list().data[0].id
-# Without chance, so that two answers to it are the same.
+# A request without sampling, so that two answers to it are the same.
 QUESTION = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "What is a spend limit?"}],

@@ -1,4 +1,4 @@
-"""What the OpenAI Agents SDK, pointed at Faregate, makes of a scripted model."""
+"""Results of the OpenAI Agents SDK with a scripted model behind Faregate."""
 
 import asyncio
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 BASE_URL, API_KEY = map(setting, ("BASE_URL", "API_KEY"))
 NO_ID = {"call_ids": "null"}
 
-# Its traces go elsewhere than its questions.
+# By default the SDK sends traces to a host of its own.
 set_tracing_disabled(True)
 
 
@@ -43,7 +43,7 @@ def agent(api_key: str = API_KEY, model: str = "Model Flash", **more) -> Agent:
 
 
 def keep_refusal(failed) -> RunErrorHandlerResult:
-    """Ends a run with the refusal, which stays in the conversation as it came."""
+    """Ends a run with the refusal, which stays unchanged in the conversation."""
     return RunErrorHandlerResult(final_output=failed.error.refusal, include_in_history=False)
 
 

@@ -1,4 +1,4 @@
-"""What LangChain's `ChatOpenAI`, pointed at Faregate, makes of a scripted model."""
+"""Results of LangChain's `ChatOpenAI` with a scripted model behind Faregate."""
 
 from importlib.metadata import version
 

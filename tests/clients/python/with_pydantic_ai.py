@@ -1,4 +1,4 @@
-"""What Pydantic AI, pointed at Faregate, makes of a scripted model."""
+"""Results of Pydantic AI with a scripted model behind Faregate."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def lookup(q: str) -> str:
 
 
 async def ask(asked: Agent, history: list, streamed: bool = False, **script) -> tuple:
-    """What one turn says, its usage, and the conversation after it."""
+    """Output of one turn, its usage, and the conversation after it."""
     question = scripted(**script)["content"]
     if not streamed:
         result = await asked.run(question, message_history=history)
@@ -41,7 +41,7 @@ async def ask(asked: Agent, history: list, streamed: bool = False, **script) -> 
 
 
 async def refused(asked: Agent, streamed: bool) -> list:
-    """The conversation after a refusal, which the application keeps as what the model said."""
+    """The conversation after a refusal, which the application keeps as the model's message."""
     with capture_run_messages() as messages:
         try:
             await ask(asked, [], streamed, refuses=True, says="I cannot.")

@@ -1,4 +1,4 @@
-//! An installation to be measured: set up like any other, with keys that cannot run out.
+//! A complete installation to be measured, with keys that do not run out of credit.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";
-/// Keys that are made at the same time.
+/// Keys that are created concurrently.
 const MADE_TOGETHER: usize = 32;
 
 /// The processes of an installation.
@@ -22,9 +22,9 @@ pub(super) enum Setup {
     AllInOne,
     /// Services over one Redis, over TCP.
     Services {
-        /// Gateways, and as many key-services.
+        /// Number of gateways, and of key-services.
         each: usize,
-        /// Entries that the journal keeps, where it is not the default.
+        /// Number of journal entries kept, where it differs from the default.
         journal: Option<u32>,
     },
 }
@@ -71,7 +71,7 @@ impl Installation {
         installation
     }
 
-    /// Makes API keys, and gives their plaintexts.
+    /// Makes API keys and returns their plaintexts.
     pub(super) async fn make_keys(&self, count: usize) -> Vec<String> {
         let (http, mut keys) = (Http::new(), Vec::with_capacity(count));
         while keys.len() < count {
@@ -90,13 +90,13 @@ impl Installation {
         key
     }
 
-    /// Where clients reach it.
+    /// The addresses at which clients reach the installation.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let address = |public: &str| public.trim_start_matches("http://").parse().expect("it is an address");
         self.processes.gateways.iter().map(|gateway| address(gateway.public())).collect()
     }
 
-    /// Its processes, those that clients speak to first.
+    /// Processes of the installation, those that accept client connections first.
     pub(super) fn parts(&self) -> Vec<Part> {
         let Processes { gateways, key_services, redis, clocks: _ } = &self.processes;
         let gateways = gateways.iter().map(|gateway| Part { name: "gateway", pid: gateway.pid() });
@@ -106,7 +106,7 @@ impl Installation {
         gateways.chain(key_services).chain(redis).collect()
     }
 
-    /// Its Redis, to ask for counters.
+    /// The installation's Redis, to read its counters.
     pub(super) fn redis(&self) -> Option<Teller> {
         let url = self.processes.redis.as_ref()?.url();
         Some(Teller(url.trim_start_matches("redis://").parse().expect("it is on a port")))

@@ -1,5 +1,5 @@
-//! The load: connections that keep one request under way each, over bytes made beforehand, so that the generator costs
-//! little beside what it measures.
+//! Load generator: connections that keep one request in flight each. The bytes are made beforehand, so that the
+//! generator costs little beside the measured programs.
 
 use std::{
     net::SocketAddr,
@@ -25,13 +25,13 @@ use tokio::{
 use super::PACE;
 use crate::{harness::FLASH, upstream::Script};
 
-/// Requests of one connection in one measurement, at most.
+/// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;
-/// Time that any answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Streams that are opened together: all of them at once would measure the crowd at the door.
+/// Streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;
-/// Bytes that a read may bring.
+/// Largest number of bytes per read.
 const READ: usize = 16 << 10;
 
 /// Requests of one kind.
@@ -73,21 +73,21 @@ impl Work {
 pub(super) struct Load {
     /// Whole answers, or chunks of streams.
     pub(super) pieces: u32,
-    /// Requests that were answered 503, or streams that ended early: on a machine that is busy otherwise.
+    /// Requests answered 503 and streams that ended early, as happens on a busy machine.
     pub(super) failed: u32,
     /// Time until each answer, or until its first token.
     waits: Vec<Duration>,
 }
 
 impl Load {
-    /// Both together.
+    /// Adds the figures of another load to this one.
     pub(super) fn add(&mut self, other: Self) {
         self.pieces += other.pieces;
         self.failed += other.failed;
         self.waits.extend(other.waits);
     }
 
-    /// The wait that `percent` of the answers did not exceed.
+    /// The wait that was not exceeded by `percent` of the answers.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.waits.clone();
         sorted.sort_unstable();
@@ -96,7 +96,7 @@ impl Load {
     }
 }
 
-/// A place to send requests to: its addresses in turn, with one of the keys at random.
+/// Destination of requests: its addresses are used in turn, with one of the keys at random.
 #[derive(Clone)]
 pub(super) struct Target {
     addresses: Arc<[SocketAddr]>,
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// Does the work for `duration`. Requests under way by then are finished and count too.
+/// Does the work for `duration`. Requests that are still in flight then are finished and counted.
 pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
     let workers = match work {
@@ -204,8 +204,8 @@ impl Connection {
         Self { stream, answer: Vec::with_capacity(READ) }
     }
 
-    /// Sends a request and reads its answer; the time until all of it, or until the first token of a stream, was there.
-    /// `None` if it failed.
+    /// Sends a request and reads its answer. Returns the time until the whole answer, or the first token of a stream,
+    /// arrived; `None` if the request failed.
     async fn exchange(&mut self, request: &[u8], streamed: bool) -> Option<Duration> {
         let sent = Instant::now();
         self.send(request).await;
@@ -241,7 +241,7 @@ impl Connection {
     }
 }
 
-/// Tells whether a response is there to its last byte.
+/// Returns whether a response has arrived to its last byte.
 fn is_complete(answer: &[u8]) -> bool {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };
     let (head, body) = (&answer[..end], &answer[end + 4..]);
@@ -298,7 +298,7 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
     (0..at_once).map(worker).collect()
 }
 
-/// Streams that are open, and read as they come, until this is dropped.
+/// Open streams that are read as they arrive, until this value is dropped.
 pub(super) struct Held(Vec<JoinHandle<()>>);
 
 impl Held {
@@ -319,7 +319,7 @@ impl Held {
                 connection
             });
             held.0.extend(join_all(opening).await.into_iter().map(drain));
-            // One batch after the other, so that their tokens come at different moments.
+            // Batches start at different moments, so that their tokens do not arrive at the same time.
             sleep(
                 pace * u32::try_from(OPENED_TOGETHER).expect("it is small")
                     / u32::try_from(count).expect("it is small"),
@@ -340,7 +340,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("it is short")
 }
 
-/// Chance that is the same in every run.
+/// Random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -350,7 +350,7 @@ impl Dice {
     }
 }
 
-/// Bytes of each request's body.
+/// Size of each request's body in bytes.
 pub(super) fn request_bytes() -> usize {
     body(None).len()
 }

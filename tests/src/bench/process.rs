@@ -1,4 +1,4 @@
-//! Processes that are measured, and the figures of the system about their CPU and memory.
+//! Processes under measurement, and the system's figures of their CPU time and memory.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,13 +9,13 @@ use std::{
 
 use crate::harness::binary;
 
-/// Ticks of `/proc/PID/stat` in a second: the same for all programs, whatever Linux counts in itself.
+/// Ticks per second in `/proc/PID/stat`: a constant of Linux's user interface, independent of the kernel's own timer.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A server in a process of its own, killed when dropped.
 pub(super) struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address at which it listens.
     pub(super) address: SocketAddr,
 }
 
@@ -46,7 +46,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,12 +67,12 @@ pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 
-/// The most memory that a process had resident since [`forget_peak`], in bytes.
+/// Largest resident memory of a process since [`forget_peak`], in bytes.
 pub(super) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }
 
-/// Lets the peak of a process begin anew.
+/// Resets the peak memory of a process.
 pub(super) fn forget_peak(pid: u32) {
     // "5" resets the peak: see proc(5).
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak of a child can be reset");

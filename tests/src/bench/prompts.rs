@@ -20,15 +20,15 @@ use crate::{
 const MIB: usize = 1 << 20;
 /// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest body allowed.
 const BODIES: [(usize, usize); 3] = [(6, 0), (6, 16), (6, 57)];
-/// Times that each is sent; the highest peak is shown.
+/// Number of times that each body is sent; the highest peak is reported.
 const TIMES: usize = 3;
 /// MiB of one image, as base64.
 const IMAGE: usize = 4;
 
-/// A line for every body: its bytes, and those that the gateway grew by while it passed.
+/// One line for every body: its size in bytes, and the growth of the gateway while it passed.
 pub struct Report(Vec<(u64, u64)>);
 
-/// Measures a gateway in a process of its own.
+/// Measures a gateway that runs in a process of its own.
 pub async fn run() -> Report {
     let upstream = upstream().await;
     let installation = Installation::start(Setup::SERVICES, upstream.address).await;
@@ -60,7 +60,7 @@ async fn send(http: &Http, address: SocketAddr, key: &str, body: Bytes) {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// A request of so many MiB of text, in messages as long as a page, and of images in one more.
+/// Makes a request with this many MiB of text in page-sized messages, and of images in one further message.
 fn body(mib_of_text: usize, mib_of_images: usize) -> Bytes {
     let page = text(500);
     let turn =

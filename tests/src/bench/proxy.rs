@@ -1,5 +1,5 @@
-//! Proxies to compare with: axum in front, hyper behind. A bare one passes every byte on; a metering one also hashes the
-//! key, reads the model and the usage, and adds up tokens in memory.
+//! Proxies to compare with: axum as server, hyper as client. The bare one forwards every byte unchanged; the metering
+//! one also hashes the key, reads the model and the usage, and adds up tokens in memory.
 
 use std::{
     collections::HashMap,
@@ -30,10 +30,10 @@ use tokio::net::TcpListener;
 
 /// Most bytes of a request that a metering proxy reads.
 const MOST_BYTES: usize = 1 << 20;
-/// The member of an answer, or of a stream's last chunk, whose number is added up.
+/// Name of the member, in an answer or in a stream's last chunk, whose number is added up.
 const COUNT: &[u8] = b"\"completion_tokens\":";
 
-/// The connections and the address behind a proxy; a metering one has books.
+/// Connections and upstream address of a proxy. Only a metering one has books.
 #[derive(Clone)]
 struct Proxy {
     client: Client<HttpConnector, Body>,
@@ -41,10 +41,10 @@ struct Proxy {
     books: Option<Books>,
 }
 
-/// Tokens by the hash of a key; more keys than are ever sent share counters.
+/// Tokens by the first byte of the key's hash. Keys may share a counter, which does not change the cost.
 type Books = Arc<HashMap<u8, AtomicU64>>;
 
-/// Passes everything on to `upstream`, for ever.
+/// Forwards all requests to `upstream`, for ever.
 pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) -> io::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -52,7 +52,7 @@ pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) 
     let books = metering.then(|| Arc::new((0..=u8::MAX).map(|hash| (hash, AtomicU64::new(0))).collect()));
     let app = Router::new().fallback(forward).with_state(Proxy { client, upstream, books });
     let listener = listener.tap_io(|stream| {
-        // Without it the proxy would be slower, not cheaper: no harm if it fails.
+        // A failure is harmless: the proxy would answer later, but not use less CPU.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, app).await
@@ -82,7 +82,7 @@ async fn forward(
     }))
 }
 
-/// The same request once its body is there and names a model.
+/// Reads the request's body and checks that it names a model.
 async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
     #[derive(Deserialize)]
     struct Asked<'a> {
@@ -103,7 +103,7 @@ async fn read(request: Request<Body>) -> Result<Request<Body>, StatusCode> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Tokens that this piece of an answer reports, if it does.
+/// Tokens reported in this piece of an answer, if any.
 fn tokens(piece: &Bytes) -> Option<u64> {
     let rest = &piece[memmem::rfind(piece, COUNT)? + COUNT.len()..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

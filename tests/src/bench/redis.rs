@@ -1,20 +1,20 @@
-//! The counters of a Redis about its own work.
+//! Counters that a Redis keeps of its own work.
 
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
 };
 
-/// A Redis that can be asked.
+/// A Redis whose counters can be read.
 #[derive(Clone, Copy)]
 pub(super) struct Teller(pub(super) SocketAddr);
 
-/// Scripts run, since its start or between two looks.
+/// Scripts run since the start of the Redis, or between two readings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
-    /// Their number. Each is one round trip; there are no others on the way of a request.
+    /// Number of scripts. Each is one round trip; a request makes no others.
     pub(super) scripts: f64,
-    /// Their time, in microseconds.
+    /// Time spent in scripts, in microseconds.
     pub(super) micros: f64,
 }
 

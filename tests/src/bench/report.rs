@@ -1,4 +1,4 @@
-//! The figures of a run, as tables: CPU by system and work, and ratios beside their targets.
+//! Figures of a run as tables: CPU by system and kind of work, and ratios beside their targets.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,17 +7,17 @@ use super::{
     load::{self, Work},
 };
 
-/// The system that others are compared with.
+/// Baseline: the system with which the others are compared.
 pub(super) const BARE: &str = "bare axum proxy";
-/// `faregate`, over SQLite.
+/// `faregate` with SQLite.
 pub(super) const FAREGATE: &str = "faregate, SQLite";
 /// A gateway, a key-service and a Redis.
 pub(super) const SERVICES: &str = "services, Redis";
 /// Two gateways, two key-services and a Redis.
 pub(super) const TWO: &str = "two of each";
-/// The services with many keys at random.
+/// The services, with many keys drawn at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
-/// The services with a journal that is full.
+/// The services, with a journal that is full.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
 /// The figures of every system, for every kind of work.
@@ -28,11 +28,11 @@ pub struct Report {
     pub(super) memory: Option<Wear>,
 }
 
-/// A system at some work.
+/// The measurements of one system at one kind of work.
 struct Cell {
     system: &'static str,
     work: Work,
-    /// The names of its processes.
+    /// Names of the system's processes.
     parts: Vec<&'static str>,
     measured: Measured,
 }
@@ -57,12 +57,12 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// CPU beside that of the bare proxy: at the same work, or at as many whole requests at once.
+    /// CPU as a multiple of the bare proxy's: at the same work, or at the same number of concurrent whole requests.
     fn ratio(&self, system: &str, work: Work) -> Option<f64> {
         Some(self.cell(system, work)?.measured.micros() / self.base(work)?)
     }
 
-    /// The same of a single kind of process.
+    /// CPU of one kind of process as a multiple of the bare proxy's.
     fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<f64> {
         Some(self.cell(system, work)?.micros_of(part) / self.base(work)?)
     }
@@ -83,7 +83,7 @@ impl Report {
         self.held.iter().find(|(name, _)| *name == system).map(|(_, held)| held)
     }
 
-    /// Latency at one request at a time beyond the bare proxy's, in milliseconds.
+    /// Latency added to the bare proxy's, with one request at a time, in milliseconds.
     fn added_latency(&self, system: &str) -> Option<f64> {
         let median = |system| {
             let cell = self.cell(system, Work::Whole { at_once: 1 })?;
@@ -92,7 +92,7 @@ impl Report {
         Some(median(system)? - median(BARE)?)
     }
 
-    /// Everything that has a target: its name, its figure, and the target.
+    /// All figures that have a target: name, figure, and target.
     fn targets(&self) -> Vec<(String, Option<f64>, f64)> {
         let mut rows = Vec::new();
         for system in [SERVICES, TWO] {
@@ -152,7 +152,7 @@ impl Display for Report {
 }
 
 impl Report {
-    /// All systems at one kind of work.
+    /// Writes the table of all systems at one kind of work.
     fn section(&self, f: &mut Formatter<'_>, work: Work) -> fmt::Result {
         writeln!(
             f,
@@ -208,14 +208,14 @@ impl Report {
 }
 
 impl Cell {
-    /// CPU microseconds per piece of work, of the processes of this name.
+    /// CPU microseconds per piece of work, of all processes with this name.
     fn micros_of(&self, part: &str) -> f64 {
         let of_name = self.parts.iter().zip(&self.measured.cpu).filter(|(name, _)| **name == part);
         let sum: f64 = of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum();
         self.measured.per_piece(sum)
     }
 
-    /// The shares of its processes, and the scripts of its Redis.
+    /// The shares of the system's processes, and the scripts of its Redis.
     fn anatomy(&self) -> String {
         let mut names = self.parts.clone();
         names.dedup();

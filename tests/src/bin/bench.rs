@@ -62,7 +62,7 @@ fn main() -> std::io::Result<()> {
     }
 }
 
-/// Runs load on one thread, so that it takes no more than one core from what it measures.
+/// Runs the load on one thread, so that it takes at most one core from the measured programs.
 #[tokio::main(flavor = "current_thread")]
 async fn generator(work: impl Future<Output = ()>) {
     work.await;

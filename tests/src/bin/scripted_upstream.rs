@@ -1,4 +1,4 @@
-//! The scripted upstream as a process of its own: for benchmarks and trials by hand.
+//! The scripted upstream as a process of its own, for benchmarks and for trials by hand.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The harness's own books: what every request may have cost, to be held against what was billed.
+//! The harness's own books: the possible cost of every request, to compare with the amount billed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,30 +14,30 @@ use shared::money::NanoUsd;
 use super::{catalogue::cost, client::nanos, server::Settings};
 use crate::upstream::{End, Fault, Generation, Upstream};
 
-/// An account and the management key that speaks for it.
+/// An account and a management key for it.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Its name.
+    /// Name of the account.
     pub name: String,
-    /// The plaintext of a management key.
+    /// Plaintext of a management key.
     pub management_key: String,
 }
 
-/// What the command line says of an account.
+/// State of an account as the command line reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Its credit.
+    /// Credit of the account.
     pub credit: NanoUsd,
-    /// What open holds cover.
+    /// Amount covered by open holds.
     pub held: NanoUsd,
 }
 
-/// Accounts with what was paid in, and every request with what it was told to have cost.
+/// Accounts with their deposits, and all requests with their reported costs.
 #[derive(Default)]
 pub(super) struct Book {
     accounts: Mutex<Vec<(Account, NanoUsd)>>,
     entries: Mutex<Vec<Arc<Mutex<Line>>>>,
-    /// Somebody else makes requests as well, which nobody writes down.
+    /// Clients other than the harness spend too; their requests are not in the book.
     others: AtomicBool,
 }
 
@@ -46,20 +46,20 @@ pub(super) struct Entry(Arc<Mutex<Line>>);
 
 #[derive(Clone)]
 struct Line {
-    /// Where it was sent.
+    /// URL that the request was sent to.
     url: String,
     key: String,
     tag: String,
     model: String,
     told: Option<NanoUsd>,
-    /// What the test says it may cost.
+    /// Least and largest cost that the test expects.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// The process was killed while the request was under way, so only its last report was billed.
+    /// The process was killed while the request was in flight, so that only its last report was billed.
     interrupted: bool,
 }
 
 impl Entry {
-    /// Enters what a response's usage says it cost. It says nothing where the charge was not confirmed in time.
+    /// Enters the cost that a response's usage reports. The cost is absent where the charge was not confirmed in time.
     pub(super) fn tell_of(&self, usage: &Value) {
         if let Some(cost) = usage.get("cost") {
             self.0.lock().unwrap().told = Some(nanos(cost));
@@ -68,7 +68,7 @@ impl Entry {
 }
 
 impl Book {
-    /// Enters an account that has been paid so much, and makes it a management key.
+    /// Enters an account with its first deposit, and makes a management key for it.
     pub(super) fn open(&self, settings: &Settings, name: &str, paid: NanoUsd) -> Account {
         let printed = settings.cli(&["management-keys", "create", "--account", name, "--name", "tests"]);
         let account = Account { name: name.to_owned(), management_key: printed.trim().to_owned() };
@@ -88,7 +88,7 @@ impl Book {
         *paid = paid.checked_add(amount).unwrap();
     }
 
-    /// Enters a request, and what a test knows better than the upstream of its cost.
+    /// Enters a request, with the range of its cost where the upstream's count does not determine it.
     pub(super) fn enter(
         &self,
         url: &str,
@@ -111,14 +111,14 @@ impl Book {
         Entry(line)
     }
 
-    /// The tags of all requests of this key.
+    /// Tags of all requests of this key.
     pub(super) fn tags_of(&self, key: &str) -> Vec<String> {
         let entries = self.entries.lock().unwrap();
         let lines = entries.iter().map(|line| line.lock().unwrap());
         lines.filter(|line| line.key == key).map(|line| line.tag.clone()).collect()
     }
 
-    /// The process at this address is about to be killed.
+    /// Marks that the process at this address is about to be killed.
     pub(super) fn crashed(&self, address: &str) {
         for line in &*self.entries.lock().unwrap() {
             let mut line = line.lock().unwrap();
@@ -126,13 +126,13 @@ impl Book {
         }
     }
 
-    /// Somebody else makes requests as well: what single keys were billed cannot be told from here.
+    /// Marks that clients other than the harness spend too, so that the charges of single keys are not known here.
     pub(super) fn others_spend(&self) {
         self.others.store(true, Ordering::Relaxed);
     }
 
-    /// Asserts that keys and accounts were billed what requests cost. `listed` has, of every key, its account, its id
-    /// and what it used; without it only the accounts are checked.
+    /// Asserts that keys and accounts were billed the cost of their requests. `listed` has the account, the id and the
+    /// charges of every key; without it only the accounts are checked.
     pub(super) fn assert_billed(
         &self,
         settings: &Settings,
@@ -180,9 +180,9 @@ impl Book {
         }
     }
 
-    /// The least and the most that each key may have been billed, in nano-USD.
+    /// Least and largest amount that may have been billed to each key, in nano-USD.
     fn expected(&self, generations: &[Generation]) -> HashMap<String, (i64, i64)> {
-        // Of several attempts only the last one can have been answered.
+        // Of several attempts, only the last one can have been answered.
         let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
         let mut keys: HashMap<String, (i64, i64)> = HashMap::new();
         for line in &*self.entries.lock().unwrap() {
@@ -195,7 +195,7 @@ impl Book {
     }
 }
 
-/// What the command line says of every account, by name.
+/// Balance of every account by name, as the command line reports it.
 pub(super) fn balances(settings: &Settings) -> BTreeMap<String, Balance> {
     let printed = settings.cli(&["accounts", "list", "--json"]);
     let listed: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("no JSON, {e}: {printed}"));
@@ -221,12 +221,12 @@ impl Line {
     }
 }
 
-/// The least and the most that is right to bill for what was served to a client that was not told the cost.
+/// Least and largest correct charge for a generation whose client did not receive the cost.
 pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
     let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);
     let finished = served.ended_by(End::Finished);
-    // Nothing of a whole answer is of use unless it is complete and in order; not even `abort` is.
+    // A whole answer is useful only if it is complete and valid. A finish reason `abort` is not.
     let in_order = served.script.fault == Fault::None && served.script.finish_reason.is_none();
     match served.streamed {
         _ if served.served.completion == 0 => nothing,

@@ -1,4 +1,4 @@
-//! The catalogue that tests are run with, and what it makes requests cost, computed here once more.
+//! Catalogue of models for the tests, and an independent calculation of what requests cost.
 
 use shared::money::NanoUsd;
 
@@ -6,22 +6,22 @@ use crate::upstream::Usage;
 
 /// The model that most tests ask for.
 pub const FLASH: &str = "Model Flash";
-/// The dearer one.
+/// The more expensive model.
 pub const MAX: &str = "Model Max";
 
-/// The prices per million tokens of input, cached input and output.
+/// Prices per million tokens of input, cached input and output.
 const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX, ["1.00", "0.25", "4.00"])];
 
-/// What upstreams are told in `Authorization`, after `Bearer`.
+/// Credential of the upstreams: sent in `Authorization`, after `Bearer`.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
 
-/// What a stack offers.
+/// Models that a stack offers.
 pub enum Models {
     /// Both models at the scripted upstream.
     Scripted,
-    /// Both models at another address.
+    /// Both models, at another address.
     At(String),
-    /// Both models at another address and at the scripted upstream.
+    /// Both models, at another address and at the scripted upstream.
     Also(String),
     /// Both models at the scripted upstream and at another address, each with these lines of its own.
     Apart {
@@ -32,12 +32,12 @@ pub enum Models {
         /// Its lines.
         lines: &'static str,
     },
-    /// Nothing is configured: what the binary has built in.
+    /// No configuration: the model built into the binary.
     Builtin,
 }
 
 impl Models {
-    /// The catalogue's text for upstreams of this kind; `scripted` is where the scripted one is.
+    /// The catalogue's text for upstreams of this kind; `scripted` is the address of the scripted one.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
         // Tests show images from anywhere, unless they are about who may be handed what.
         let usual = "image_urls = \"any\"";
@@ -86,7 +86,7 @@ api_key_env = "UPSTREAM_KEY"
     }
 }
 
-/// What so much costs: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`.
+/// Cost of this usage: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`.
 pub fn cost(model: &str, usage: Usage) -> NanoUsd {
     let (_, prices) = PRICES.iter().find(|(id, _)| *id == model).expect("the model has a price");
     let [input, cached_input, output] =
@@ -98,7 +98,7 @@ pub fn cost(model: &str, usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(i64::try_from((total + 999_999) / 1_000_000).unwrap())
 }
 
-/// What so many tokens of prompt and completion cost with [`FLASH`].
+/// Cost of this many tokens of prompt and completion with [`FLASH`].
 pub fn cost_of(prompt: u64, completion: u64) -> NanoUsd {
     cost(FLASH, Usage { prompt, cached: 0, completion })
 }

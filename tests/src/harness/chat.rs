@@ -1,4 +1,4 @@
-//! Chat requests: put together, sent, read whole or as they come, and entered in the book.
+//! Chat requests: built, sent, read whole or as a stream, and entered in the book.
 
 use std::{fmt, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::upstream::Script;
 
-/// A chat request that is not yet sent.
+/// A chat request that has not been sent.
 #[derive(Clone)]
 pub struct Call {
     http: Http,
@@ -25,11 +25,11 @@ pub struct Call {
     url: String,
     key: ApiKey,
     headers: HeaderMap,
-    /// What it may cost where the response does not tell and the upstream's count is not what is billed.
+    /// Possible cost, where the response does not report it and the upstream's count is not what is billed.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// The tag of its script.
+    /// Tag of the request's script.
     pub tag: String,
-    /// Its body.
+    /// Request body.
     pub body: Value,
 }
 
@@ -43,39 +43,39 @@ impl Call {
         Self { http, book, url, key: key.clone(), headers, range: None, tag: script.tag.clone(), body }
     }
 
-    /// With this member in its body.
+    /// Sets a member of the body.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.body[name] = value.into();
         self
     }
 
-    /// Without this member in its body.
+    /// Removes a member of the body.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.body.as_object_mut().unwrap().remove(name);
         self
     }
 
-    /// With this header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(HeaderName::from_static(name), value.parse().unwrap());
         self
     }
 
-    /// Told the harness: where the response does not say its cost, it lies between these two.
+    /// Sets the range of the cost, for a response that does not report it.
     #[must_use]
     pub fn costing(self, least: NanoUsd, most: NanoUsd) -> Self {
         Self { range: Some((least, most)), ..self }
     }
 
-    /// Sends it and reads the whole answer, be it an error.
+    /// Sends the request and reads the whole answer, successful or not.
     pub async fn send(self) -> Answer {
         self.try_send().await.unwrap_or_else(|e| panic!("no answer: {e}"))
     }
 
-    /// The same, where there may be no answer.
+    /// Sends the request; returns an error if no answer comes.
     pub async fn try_send(self) -> Result<Answer, String> {
         let entry = self.enter();
         let answer = Answer::read(self.http.open(self.request()).await?).await?;
@@ -85,23 +85,23 @@ impl Call {
         Ok(answer)
     }
 
-    /// Sends it as a stream that tells its usage.
+    /// Sends the request as a stream that reports its usage.
     pub async fn stream(self) -> Stream {
         self.try_stream().await.unwrap_or_else(|answer| panic!("no stream: {answer}"))
     }
 
-    /// Sends it as a stream that does not tell its usage.
+    /// Sends the request as a stream that does not report its usage.
     pub async fn stream_without_usage(self) -> Stream {
         let opened = self.with("stream", true).open().await.expect("there is an answer");
         opened.unwrap_or_else(|answer| panic!("no stream: {answer}"))
     }
 
-    /// The stream, or the answer where it is refused.
+    /// Opens a stream; returns the answer if the request is refused.
     pub async fn try_stream(self) -> Result<Stream, Answer> {
         self.reach_stream().await.expect("there is an answer")
     }
 
-    /// The same, where there may be no answer.
+    /// Opens a stream; returns an error if no answer comes.
     pub async fn reach_stream(self) -> Result<Result<Stream, Answer>, String> {
         self.with("stream", true).with("stream_options", json!({"include_usage": true})).open().await
     }
@@ -129,34 +129,34 @@ impl Call {
     }
 }
 
-/// A stream under way. Dropping it is how a client leaves.
+/// An open stream. Dropping it closes the connection, as a client that leaves does.
 pub struct Stream {
     /// The response's headers.
     pub headers: HeaderMap,
-    /// The tag of its script.
+    /// Tag of the request's script.
     pub tag: String,
     events: Events,
     entry: Entry,
     ended: Ended,
 }
 
-/// All that a stream said.
+/// Everything that was read of a stream.
 #[derive(Clone, Default)]
 pub struct Ended {
     /// Its chunks.
     pub chunks: Vec<Value>,
-    /// The error that it ended with.
+    /// The error event at the end.
     pub error: Option<Value>,
-    /// Whether `[DONE]` came.
+    /// `[DONE]` was received.
     pub done: bool,
     /// Its comments.
     pub comments: Vec<String>,
-    /// How the connection broke, if it did.
+    /// Error of the connection, if it was cut.
     pub broken: Option<String>,
 }
 
 impl Stream {
-    /// Reads on until so many tokens have come in all.
+    /// Reads until this many tokens in total have arrived.
     pub async fn read_tokens(&mut self, tokens: usize) {
         while self.ended.tokens() < tokens {
             let ended = &self.ended;
@@ -165,7 +165,7 @@ impl Stream {
         }
     }
 
-    /// Reads on until a comment comes.
+    /// Reads until a comment arrives.
     pub async fn read_comment(&mut self) -> String {
         let known = self.ended.comments.len();
         while self.ended.comments.len() == known {
@@ -174,23 +174,23 @@ impl Stream {
         self.ended.comments[known].clone()
     }
 
-    /// Reads to the end.
+    /// Reads the stream to its end.
     pub async fn rest(mut self) -> Ended {
         while self.read_one().await {}
         self.ended
     }
 
-    /// What it said so far.
+    /// Everything read so far.
     pub fn so_far(&self) -> &Ended {
         &self.ended
     }
 
-    /// A header, empty where it is missing.
+    /// Value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Reads one event; false at the end.
+    /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
         let Some(event) = self.events.next().await else { return false };
         let ended = &mut self.ended;
@@ -215,7 +215,7 @@ impl Stream {
 }
 
 impl Ended {
-    /// Everything that the first choice's deltas say under this name.
+    /// Concatenates this member of all deltas of the first choice.
     pub fn joined(&self, name: &str) -> String {
         self.deltas(0).filter_map(|delta| delta[name].as_str()).collect()
     }
@@ -234,35 +234,35 @@ impl Ended {
         self.chunks.iter().filter_map(|chunk| chunk["choices"].as_array()).flatten()
     }
 
-    /// Deltas that say something, of all choices: the scripted upstream sends one a token.
+    /// Number of deltas with content, over all choices: the scripted upstream sends one per token.
     pub fn tokens(&self) -> usize {
         let says = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty()) || value.is_array();
         let members = ["content", "reasoning_content", "tool_calls"];
         self.choices().filter(|c| members.iter().any(|name| says(&c["delta"][name]))).count()
     }
 
-    /// The finish reasons that were said, in their order.
+    /// Finish reasons in the order in which they were received.
     pub fn finish_reasons(&self) -> Vec<&str> {
         self.choices().filter_map(|choice| choice["finish_reason"].as_str()).collect()
     }
 
-    /// The usage that was said.
+    /// The usage, if it was reported.
     pub fn usage(&self) -> Option<&Value> {
         self.chunks.iter().map(|chunk| &chunk["usage"]).find(|usage| !usage.is_null())
     }
 
-    /// What the usage says it cost.
+    /// The cost reported in the usage.
     #[track_caller]
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.usage().unwrap_or_else(|| panic!("no usage: {self:?}"))["cost"])
     }
 
-    /// The code of the error it ended with; empty where there was none.
+    /// Code of the final error; empty if there was none.
     pub fn error_code(&self) -> &str {
         self.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or_default()
     }
 
-    /// Asserts that it ended with this error event, in good order and without `[DONE]`.
+    /// Asserts that the stream ended with this error event, correctly terminated and without `[DONE]`.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {self:?}"));
@@ -271,7 +271,7 @@ impl Ended {
         assert!(!self.done && self.broken.is_none() && self.usage().is_none(), "{self:?}");
     }
 
-    /// Asserts a good end.
+    /// Asserts that the stream ended without an error.
     #[track_caller]
     pub fn assert_done(&self) -> &Self {
         assert!(self.done && self.error.is_none() && self.broken.is_none(), "{self:?}");
@@ -279,7 +279,7 @@ impl Ended {
     }
 }
 
-/// What failed tests show: how it ended rather than every chunk.
+/// Failed tests show the end of the stream rather than every chunk.
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said: String = self.text().chars().take(200).collect();

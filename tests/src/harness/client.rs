@@ -1,4 +1,4 @@
-//! A plain HTTP client, and answers that explain themselves when a test fails.
+//! A plain HTTP client, and responses whose assertions explain themselves when a test fails.
 
 use std::{fmt, time::Duration};
 
@@ -20,7 +20,7 @@ use tokio::{
 
 use super::PATIENCE;
 
-/// Speaks HTTP over pooled connections, HTTP/1.1 by default.
+/// HTTP client with pooled connections, HTTP/1.1 by default.
 #[derive(Clone)]
 pub struct Http(Client<HttpConnector, Full<Bytes>>);
 
@@ -31,30 +31,30 @@ impl Default for Http {
 }
 
 impl Http {
-    /// A client with a pool of its own.
+    /// Returns a client with a connection pool of its own.
     pub fn new() -> Self {
         Self(Client::builder(TokioExecutor::new()).build(connector()))
     }
 
-    /// The same over HTTP/2 without TLS, all requests on one connection.
+    /// Returns a client over HTTP/2 without TLS, with all requests on one connection.
     pub fn http2() -> Self {
         Self(Client::builder(TokioExecutor::new()).http2_only(true).build(connector()))
     }
 
-    /// The response's head, with its body still to come; an error where no head comes.
+    /// Sends a request and returns the response's head, with the body still unread; an error if no head arrives.
     pub async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
         let sent = timeout(PATIENCE, self.0.request(request)).await;
         sent.map_err(|_| "no response in time".to_owned())?.map_err(|e| format!("{e:?}"))
     }
 
-    /// The whole response.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
         let shown = format!("{} {}", request.method(), request.uri());
         let response = self.open(request).await.unwrap_or_else(|e| panic!("{shown}: {e}"));
         Answer::read(response).await.unwrap_or_else(|e| panic!("{shown}: {e}"))
     }
 
-    /// The whole response to a request with this key and, where there is one, this body.
+    /// Sends a request with this key and, if given, this body, and reads the whole response.
     pub async fn send_as(&self, secret: &str, method: Method, url: &str, body: Option<Value>) -> Answer {
         let mut request = Request::builder().method(method).uri(url);
         request = request.header(header::AUTHORIZATION, format!("Bearer {secret}"));
@@ -68,7 +68,7 @@ impl Http {
         self.send(request.body(Full::new(body)).unwrap()).await
     }
 
-    /// The whole response to a `GET` without a credential.
+    /// Sends `GET` without a credential and reads the whole response.
     pub async fn get(&self, url: &str) -> Answer {
         self.send(Request::get(url).body(Full::default()).unwrap()).await
     }
@@ -84,11 +84,11 @@ fn connector() -> HttpConnector {
 /// A response that was read to its end.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// Its headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Response body.
     pub body: Bytes,
 }
 
@@ -111,23 +111,23 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON, {e}: {self}"))
     }
 
-    /// A header, empty where it is missing.
+    /// Value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The `code` of an error; empty for anything else.
+    /// Member `code` of an error; empty for anything else.
     pub fn code(&self) -> String {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         body["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// What the answer says it cost.
+    /// The cost reported in the answer's usage.
     pub fn cost(&self) -> NanoUsd {
         nanos(&self.json()["usage"]["cost"])
     }
 
-    /// Asserts an error of the contract with everything that belongs to it, headers included.
+    /// Asserts an error of the contract with all its members and headers.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) -> &Self {
         assert_eq!((self.status, self.code().as_str()), (status, code), "{self}");
@@ -147,13 +147,13 @@ impl Answer {
         self
     }
 
-    /// Asserts the place in the request that an error is about.
+    /// Asserts the error's `param`, the place in the request that it is about.
     #[track_caller]
     pub fn assert_param(&self, param: Option<&str>) {
         assert_eq!(self.json()["error"]["param"].as_str(), param, "{self}");
     }
 
-    /// Asserts a request id as we make them.
+    /// Asserts that the request id has our format.
     #[track_caller]
     pub fn assert_request_id(&self) {
         let id = self.header("x-request-id");
@@ -181,7 +181,7 @@ pub(super) fn assert_error_object(error: &Value, status: u16) {
     assert_eq!(error["type"], kind, "{error}");
     let text = error.to_string();
     for secret in ["127.0.0.1", "internal:9999", "scripted/"] {
-        assert!(!text.contains(secret), "an error tells {secret}: {error}");
+        assert!(!text.contains(secret), "an error contains {secret}: {error}");
     }
 }
 
@@ -196,19 +196,19 @@ impl fmt::Display for Answer {
     }
 }
 
-/// An amount of a JSON body.
+/// Amount in a JSON body.
 #[track_caller]
 pub fn nanos(value: &Value) -> NanoUsd {
     NanoUsd::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value} {e}"))
 }
 
-/// An amount in USD.
+/// Parses an amount in USD.
 #[track_caller]
 pub fn usd(text: &str) -> NanoUsd {
     NanoUsd::parse(text).unwrap_or_else(|e| panic!("{text} {e}"))
 }
 
-/// What comes back, to the connection's end, for bytes that no client library would send.
+/// Sends bytes that no client library would send, and returns the response up to the end of the connection.
 pub async fn raw(base: &str, request: &str) -> String {
     let address = base.strip_prefix("http://").expect("a base address");
     let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");

@@ -1,4 +1,4 @@
-//! Which processes make up an installation, and how they find each other.
+//! Processes of an installation, and how they find each other.
 
 use std::{
     fs,
@@ -12,31 +12,31 @@ use super::{
     wall_clock::WallClock,
 };
 
-/// What the services hash keys with, and what they know each other by.
+/// Pepper for hashing keys, and the token between the services.
 const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
 const INTERNAL_TOKEN: &str = "between-the-services";
 
-/// The variable that has the services run over a cluster.
+/// Environment variable that selects a Redis Cluster for the services.
 const REDIS_FORM: &str = "FAREGATE_TEST_REDIS";
 
-/// Which processes make up an installation.
+/// Processes that make up an installation.
 #[derive(Clone, Copy, Debug)]
 pub enum Deployment {
-    /// `faregate`: both services and the store in one.
+    /// `faregate`: both services and the store in one process.
     AllInOne,
-    /// The services as processes of their own, over a Redis.
+    /// The services as processes of their own, with a Redis as store.
     Services {
-        /// So many gateways.
+        /// Number of gateways.
         gateways: usize,
-        /// So many key-services.
+        /// Number of key-services.
         key_services: usize,
-        /// What that Redis is.
+        /// Form of the Redis.
         redis: Form,
     },
 }
 
 impl Deployment {
-    /// So many services of each kind over a Redis: a single one, unless the environment asks for a cluster.
+    /// Services over a single Redis, or over a cluster if the environment asks for one.
     pub fn services(gateways: usize, key_services: usize) -> Self {
         let redis = match std::env::var(REDIS_FORM).as_deref() {
             Ok("cluster") => Form::Cluster,
@@ -47,21 +47,21 @@ impl Deployment {
     }
 }
 
-/// An installation's processes.
+/// Running processes of an installation.
 pub(crate) struct Processes {
-    /// Those that clients speak to.
+    /// Processes that accept client connections.
     pub(crate) gateways: Vec<Server>,
-    /// None where the gateway's process is the key-service's as well.
+    /// Key-services. Empty where the gateway's process contains the key-service.
     pub(crate) key_services: Vec<Server>,
-    /// None where the store is no process.
+    /// The Redis. `None` where the store is not a process.
     pub(crate) redis: Option<Redis>,
-    /// The clocks of the key-services, where each has one of its own.
+    /// Clocks of the key-services, where each has one of its own.
     pub(crate) clocks: Vec<WallClock>,
 }
 
 impl Deployment {
-    /// Starts the processes, with the account of a first run. Each has a folder in `data` and this environment, and each
-    /// key-service the clock of its number, in seconds ahead of the machine's, if there is one.
+    /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
+    /// environment. Each key-service has the clock of its number, in seconds ahead of the machine's, if one is given.
     pub(crate) async fn start(
         self,
         data: &Path,
@@ -90,7 +90,7 @@ impl Deployment {
 }
 
 impl Processes {
-    /// Whoever has the store has the commands.
+    /// Settings of a process that has access to the store, and so can run the operator's commands.
     pub(crate) fn operator(&self) -> &Settings {
         self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
@@ -122,7 +122,7 @@ async fn services(
     }
     let mut before = Vec::new();
     for number in 0..gateways {
-        // Each starts with another one, so that all of them have something to do.
+        // Each gateway starts with another key-service, so that all of them receive calls.
         let mut in_turn: Vec<&Server> = behind.iter().collect();
         in_turn.rotate_left(number % key_services);
         let grpc: Vec<&str> = in_turn.iter().map(|server| server.address("key-grpc")).collect();
@@ -136,7 +136,7 @@ async fn services(
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
 }
 
-/// The folder of a process, which is made where it is missing.
+/// Folder of a process; made if it is missing.
 fn folder(data: &Path, program: &str, number: usize) -> PathBuf {
     let folder = data.join(format!("{program}-{number}"));
     fs::create_dir_all(&folder).unwrap();

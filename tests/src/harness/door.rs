@@ -1,4 +1,4 @@
-//! A proxy before the gateway that notes what clients send and what they are answered.
+//! A proxy before the gateway that records requests and their answers.
 
 use std::{
     convert::Infallible,
@@ -23,24 +23,24 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// A request and its answer, as far as it has come.
+/// A request and the part of its answer that has arrived so far.
 #[derive(Clone)]
 pub struct Exchange {
     /// Method, path and query.
     pub request: String,
-    /// The headers that came.
+    /// Request headers.
     pub headers: HeaderMap,
-    /// The body that came.
+    /// Request body.
     pub body: Bytes,
-    /// The status it was answered with.
+    /// Status of the answer.
     pub status: StatusCode,
-    /// Of the answer.
+    /// `Content-Type` of the answer.
     pub content_type: String,
-    /// The answer's body.
+    /// Body of the answer.
     pub answer: Vec<u8>,
 }
 
-/// The proxy; it ends when it is dropped.
+/// The recording proxy. It stops when dropped.
 pub struct Door {
     address: SocketAddr,
     seen: Arc<Seen>,
@@ -51,7 +51,7 @@ pub struct Door {
 struct Seen(Mutex<Vec<Arc<Mutex<Exchange>>>>);
 
 impl Door {
-    /// Opens one before the gateway at this base address.
+    /// Starts a proxy before the gateway at this base address.
     pub async fn before(gateway: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();
@@ -60,12 +60,12 @@ impl Door {
         Self { address, seen, task }
     }
 
-    /// Its own base address.
+    /// Base address of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All that was answered so far, in the order in which answers began.
+    /// All exchanges so far, in the order in which their answers began.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.seen.0.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }
@@ -78,7 +78,7 @@ impl Drop for Door {
 }
 
 impl Exchange {
-    /// The exchange as JSON, for programs that judge it.
+    /// The exchange as JSON, for programs that check it.
     pub fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of_request = self.headers.get(header::CONTENT_TYPE).map(|value| text(value.as_bytes()));
@@ -109,7 +109,7 @@ async fn serve(listener: TcpListener, gateway: String, seen: Arc<Seen>) {
     }
 }
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and returns its answer.
 async fn pass(
     client: &Client<HttpConnector, Full<Bytes>>,
     gateway: &str,

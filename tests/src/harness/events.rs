@@ -1,4 +1,4 @@
-//! Server-sent events, read as they come.
+//! Server-sent events, read as they arrive.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 
-/// Something that a stream said.
+/// One item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A JSON object.
@@ -20,22 +20,23 @@ pub enum Event {
     Comment(String),
 }
 
-/// The events of a response's body.
+/// Reader of the events in a response's body.
 pub struct Events {
     body: Incoming,
-    /// What came of an event that is not yet complete.
+    /// Bytes of an event that is not yet complete.
     partial: Vec<u8>,
     ready: VecDeque<Event>,
     ended: bool,
 }
 
 impl Events {
-    /// The events in this body.
+    /// Returns a reader of this body.
     pub fn new(body: Incoming) -> Self {
         Self { body, partial: Vec::new(), ready: VecDeque::new(), ended: false }
     }
 
-    /// The next event; `None` at the end, an error where the connection is cut or nothing comes in time.
+    /// Reads the next event. Returns `None` at the end, and an error if the connection is cut or nothing arrives in
+    /// time.
     pub async fn next(&mut self) -> Option<Result<Event, String>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -64,7 +65,7 @@ impl Events {
         }
     }
 
-    /// Takes the complete events out of what came. Ours end with a blank line and have one line each.
+    /// Takes the complete events out of the buffer. The gateway's events have one line each and end with a blank line.
     fn split(&mut self) {
         while let Some(end) = self.partial.windows(2).position(|pair| pair == b"\n\n") {
             let rest = self.partial.split_off(end + 2);

@@ -1,4 +1,4 @@
-//! A private Redis: real servers, alone or as a cluster, that keep what they have answered through any end.
+//! A private Redis: real servers, alone or as a cluster, that never lose an answered write.
 
 use std::path::Path;
 
@@ -10,28 +10,28 @@ use node::Node;
 mod cluster;
 mod node;
 
-/// How Redis is set up.
+/// Form of a Redis installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One server on a socket: nothing is on the network.
+    /// One server on a socket in its folder, without a network port.
     Alone,
-    /// One server on a port that syncs its file once a second, as an installation would have it; for measurements.
+    /// One server on a port that syncs its file once a second, as an installation would have it. For measurements.
     AsInstalled,
     /// Three masters that share the slots.
     Cluster,
-    /// The same, each with a replica that takes over when its master is away.
+    /// Three masters, each with a replica that takes over when its master is down.
     ClusterWithReplicas,
 }
 
 /// A running Redis, killed when dropped.
 pub struct Redis {
-    /// Masters first, as they were when it was started, then their replicas in the same order.
+    /// The masters at start, followed by their replicas in the same order.
     nodes: Vec<Node>,
     form: Form,
 }
 
 impl Redis {
-    /// Starts one in this folder, which may hold what an earlier one has kept.
+    /// Starts a Redis in this folder, which may hold the data of an earlier one.
     pub async fn start(form: Form, folder: &Path) -> Self {
         let nodes = match form {
             Form::Alone => vec![Node::on_a_socket(folder)],
@@ -51,7 +51,7 @@ impl Redis {
         redis
     }
 
-    /// Where it is, as `FAREGATE_STORE` names it.
+    /// URL of the Redis for `FAREGATE_STORE`.
     pub fn url(&self) -> String {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
@@ -62,12 +62,12 @@ impl Redis {
         }
     }
 
-    /// The process ids of its servers.
+    /// Process ids of the servers.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(Node::pid).collect()
     }
 
-    /// How many masters it was started with.
+    /// Number of masters at start.
     pub fn masters(&self) -> usize {
         match self.form {
             Form::Alone | Form::AsInstalled => 1,
@@ -75,22 +75,22 @@ impl Redis {
         }
     }
 
-    /// What one of its servers answers to a command, as it is on the wire.
+    /// Sends a command to one of the servers and returns its raw answer.
     pub fn ask(&self, number: usize, command: &str) -> String {
         self.nodes[number].ask(command).unwrap_or_default()
     }
 
-    /// Ends all of it as a power cut would.
+    /// Ends all servers as a power failure would.
     pub fn kill(&self) {
         self.nodes.iter().for_each(Node::kill);
     }
 
-    /// Ends one of its servers so.
+    /// Ends one server as a power failure would.
     pub fn kill_node(&self, number: usize) {
         self.nodes[number].kill();
     }
 
-    /// Starts all of it once more on what it has kept; what still runs is killed first.
+    /// Starts all servers again on their data. Servers that still run are killed first.
     pub async fn restart(&self) {
         self.kill();
         for node in &self.nodes {
@@ -99,14 +99,14 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Starts one of its servers once more.
+    /// Starts one of the servers again.
     pub async fn restart_node(&self, number: usize) {
         self.nodes[number].kill();
         self.nodes[number].launch();
         self.heal().await;
     }
 
-    /// Waits until every server that runs answers, and all slots are served.
+    /// Waits until every running server answers and all slots are served.
     async fn heal(&self) {
         for node in self.nodes.iter().filter(|node| node.is_running()) {
             node.ready().await;
@@ -116,7 +116,7 @@ impl Redis {
         }
     }
 
-    /// Waits until a replica has taken over from the master that was killed.
+    /// Waits until a replica has taken over from the killed master.
     pub async fn failed_over(&self, number: usize) {
         let replica = &self.nodes[number + cluster::MASTERS];
         until("a replica to take over", || {
@@ -126,18 +126,18 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
+    /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.
     pub fn hang(&self) {
         self.nodes.iter().for_each(Node::hang);
     }
 
-    /// Lets it go on where it hung.
+    /// Resumes stopped servers.
     pub fn resume(&self) {
         self.nodes.iter().for_each(Node::resume);
     }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !done() {

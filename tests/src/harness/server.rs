@@ -1,4 +1,4 @@
-//! A process under test: started, asked, interrupted, killed, started again.
+//! A process under test: started, called, signalled, killed, and started again.
 
 use std::{
     collections::HashMap,
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 
 use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY};
 
-/// Lines of the log that a failed test shows.
+/// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// The files that a process writes into, of each start and of all starts.
+/// Files of a process's output: standard output is per start, the log spans all starts.
 const OUTPUT: &str = "stdout.txt";
 const LOG: &str = "stderr.txt";
 
-/// The listeners that the programs tell of, and how they are told where to listen.
+/// Listeners that the programs print, with the variables that set their addresses.
 const LISTENERS: [(&str, &str); 4] = [
     ("public", "FAREGATE_LISTEN"),
     ("admin", "FAREGATE_ADMIN_LISTEN"),
@@ -28,32 +28,32 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
 
-/// The time in which a supervised server has to come up.
+/// Time in which a supervised server has to start.
 const SUPERVISED: Duration = Duration::from_mins(2);
 
-/// Where a listener is put first: on a free port of its own.
+/// First address of a listener: a free port on the loopback.
 const ANYWHERE: &str = "127.0.0.1:0";
 
-/// What a process is started with.
+/// Settings of a process.
 #[derive(Clone)]
 pub struct Settings {
-    /// Which of this workspace's binaries it is.
+    /// Name of the binary in this workspace.
     pub program: &'static str,
-    /// Where it runs; also where its data directory is, and where its output is kept.
+    /// Working directory. It also holds the data directory and the output.
     pub data: PathBuf,
-    /// Its environment, beyond addresses and the data directory.
+    /// Environment, beyond addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
 }
 
 impl Settings {
-    /// What `faregate`, which is everything in one process, is started with.
+    /// Settings of `faregate`, which runs everything in one process.
     pub fn all_in_one(data: &Path, env: Vec<(&'static str, String)>) -> Self {
         Self { program: "faregate", data: data.to_owned(), env }
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(binary(self.program));
-        // What the tests are run with must not change what they show.
+        // The environment of the test run must not affect the process.
         command.env_clear().current_dir(&self.data);
         command.envs(LISTENERS.map(|(_, variable)| (variable, ANYWHERE)));
         command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
@@ -62,14 +62,14 @@ impl Settings {
         command
     }
 
-    /// What a command prints; it must succeed.
+    /// Output of a command, which must succeed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let (status, printed, complaint) = self.try_cli(arguments);
         assert!(status.success(), "`{} {}` fails: {complaint}", self.program, arguments.join(" "));
         printed
     }
 
-    /// How a command ends, and what it prints on both channels.
+    /// Exit status of a command, and its output on both channels.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
         let output = self.command().args(arguments).output().expect("the binary can be run");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -81,12 +81,12 @@ impl Settings {
 pub struct Server {
     settings: Settings,
     child: Mutex<Child>,
-    /// Where it listens, by the listener's name; the same when it is started again.
+    /// Addresses by the listener's name. They stay the same across restarts.
     addresses: HashMap<String, String>,
 }
 
 impl Server {
-    /// Starts it and waits until it listens.
+    /// Starts a process and waits until it listens.
     pub async fn start(settings: &Settings) -> Self {
         let mut server = Self::spawn(settings);
         server.ready().await;
@@ -94,7 +94,7 @@ impl Server {
         server
     }
 
-    /// Starts it with settings that it must refuse, and gives what it says.
+    /// Starts a process with settings that it must refuse, and returns its error output.
     pub async fn refuses(settings: &Settings) -> String {
         let server = Self::spawn(settings);
         let status = server.ended().await;
@@ -102,14 +102,14 @@ impl Server {
         server.log()
     }
 
-    /// Starts it once more, where it was; one that still runs is killed first.
+    /// Starts the process again at the same addresses. One that still runs is killed first.
     pub async fn restart(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
         self.ready().await;
     }
 
-    /// Starts it once more, and again whenever it ends at once, as a supervisor does: its store may be away.
+    /// Starts the process again, repeatedly if it exits at once, as a supervisor does: its store may be unavailable.
     pub async fn restart_supervised(&self) {
         self.kill();
         let deadline = Instant::now() + SUPERVISED;
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    /// The settings that start it where it was.
+    /// Settings that start the process at the same addresses.
     fn in_place(&self) -> Settings {
         let mut settings = self.settings.clone();
         for (name, variable) in LISTENERS {
@@ -142,7 +142,8 @@ impl Server {
         assert!(self.serves().await, "the server ended at once\n{}", self.last_words());
     }
 
-    /// Waits until it prints the address of its probes, which it does once it serves; false if it ends before.
+    /// Waits until the process prints the address of its probes, which it does once it serves. Returns false if it
+    /// exits first.
     async fn serves(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while !self.listeners().contains_key("admin") {
@@ -166,83 +167,83 @@ impl Server {
             .collect()
     }
 
-    /// What it was started with.
+    /// Settings that the process was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The address that clients use.
+    /// Address of the public listener.
     pub fn public(&self) -> &str {
         self.address("public")
     }
 
-    /// The address of probes and metrics.
+    /// Address of probes and metrics.
     pub fn admin(&self) -> &str {
         self.address("admin")
     }
 
-    /// The address of a listener.
+    /// Address of a listener.
     pub fn address(&self, listener: &str) -> &str {
         &self.addresses[listener]
     }
 
-    /// Its process id.
+    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.lock().unwrap().id()
     }
 
-    /// What it printed.
+    /// Standard output since the last start.
     pub fn stdout(&self) -> String {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// What it logged, the processes before it on the same data included.
+    /// Log of this process and of its predecessors on the same data.
     pub fn log(&self) -> String {
         read(&self.settings.data.join(LOG))
     }
 
-    /// Whether it runs.
+    /// Returns whether the process runs.
     pub fn is_running(&self) -> bool {
         is_running(self.pid())
     }
 
-    /// Ends it as a power cut would.
+    /// Ends the process as a power failure would.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap();
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Asks the process to end, as Ctrl-C does.
     pub fn interrupt(&self) {
         signal(self.pid(), "INT");
     }
 
-    /// Asks it to end, as a supervisor does.
+    /// Asks the process to end, as a supervisor does.
     pub fn terminate(&self) {
         signal(self.pid(), "TERM");
     }
 
-    /// Makes it hang: its connections stay open, and nothing is answered until it is resumed.
+    /// Stops the process with a signal: its connections stay open, and nothing is answered until it is resumed.
     pub fn hang(&self) {
         signal(self.pid(), "STOP");
     }
 
-    /// Lets it go on where it hung.
+    /// Resumes a stopped process.
     pub fn resume(&self) {
         signal(self.pid(), "CONT");
     }
 
-    /// The most memory that it ever had resident, in bytes.
+    /// Largest resident memory of the process, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.expect("Linux tells it in /proc") * 1024
+        kib.expect("Linux reports it in /proc") * 1024
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub async fn ended(&self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -255,7 +256,7 @@ impl Server {
         }
     }
 
-    /// The end of its log, for failed tests.
+    /// The end of the log, for failed tests.
     pub fn last_words(&self) -> String {
         let (printed, log) = (self.stdout(), self.log());
         let lines: Vec<&str> = log.lines().collect();
@@ -281,21 +282,21 @@ fn launch(settings: &Settings) -> Child {
         .expect("the binary can be started")
 }
 
-/// Whether a process runs. One that ended and was not waited for is a zombie, state `Z`.
+/// Returns whether a process runs. One that ended and was not waited for is a zombie, state `Z`.
 pub(super) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Sends a signal. The shell's own `kill` does: there may be no other.
+/// Sends a signal with the shell's built-in `kill`: the separate program may be missing.
 pub(super) fn signal(pid: u32, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
 }
 
-/// A binary of this workspace, built beside the running executable.
+/// Path of a binary of this workspace, built beside the running executable.
 pub fn binary(name: &str) -> PathBuf {
-    let here = std::env::current_exe().expect("an executable knows where it is");
+    let here = std::env::current_exe().expect("an executable has a path");
     // Tests lie in `deps`, one folder below the binaries.
     here.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(
         || {

@@ -1,37 +1,37 @@
-//! Wall clocks of single processes that differ from the machine's, and step.
+//! Wall clocks of single processes that differ from the machine's, and can step.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folders of libraries, below which each kind of processor has one of its own.
+/// Folder of libraries, with a subfolder for each architecture.
 const LIBRARIES: &str = "/usr/lib";
-/// The library that answers for the system's clock, in such a folder.
+/// Library that replaces the system's clock, within the subfolder.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// The wall clock of one process, so many seconds ahead of the machine's. Its monotonic clock is the machine's.
+/// Wall clock of one process, some seconds ahead of the machine's. Its monotonic clock is the machine's.
 pub struct WallClock {
     file: PathBuf,
 }
 
 impl WallClock {
-    /// A clock that is right, kept in this folder.
+    /// Makes a clock equal to the machine's, kept in this folder.
     pub(super) fn new(folder: &Path) -> Self {
         let clock = Self { file: folder.join("clock") };
         clock.set(0);
         clock
     }
 
-    /// Steps to so many seconds ahead of the machine's clock, or behind it.
+    /// Sets the clock to this many seconds ahead of the machine's (negative: behind).
     pub fn set(&self, seconds: i64) {
-        // In one step: the process may read it at any time.
+        // The file is replaced atomically: the process may read it at any time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}s\n")).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// The environment of the process.
+    /// Environment variables of a process with this clock.
     pub(super) fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("LD_PRELOAD", library()),

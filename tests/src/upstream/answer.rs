@@ -1,4 +1,4 @@
-//! One request answered as its script says.
+//! Answers one request as its script demands.
 
 use std::{future::pending, io, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -18,10 +18,10 @@ use super::{
     script::{Fault, Script, Style, Told, Usage},
 };
 
-/// What a few small writes need to leave.
+/// Time for a few small writes to leave the machine's buffers.
 const LEAVING: Duration = Duration::from_millis(20);
 
-/// How vLLM refuses what does not fit its context.
+/// Error of vLLM for a request that exceeds its context.
 const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -93,7 +93,7 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
     }
 }
 
-/// What is to be generated.
+/// Planned generation for one request.
 struct Plan {
     script: Script,
     model: String,
@@ -101,7 +101,7 @@ struct Plan {
     timings_per_token: bool,
     choices: u64,
     alternatives: Option<u64>,
-    /// Tokens of each choice.
+    /// Number of tokens of each choice.
     length: u64,
     prompt: u64,
     finish: String,
@@ -111,7 +111,7 @@ impl Plan {
     fn new(asked: &Asked<'_>, mut script: Script) -> Self {
         let (length, shortened) = asked.length(&script);
         if script.event_tokens > 1 {
-            // The last event brings what there is.
+            // The last event may be shorter.
             script.completion_tokens = script.completion_tokens.min(length);
         }
         let honest = match (shortened, script.tool_calls) {
@@ -136,7 +136,7 @@ impl Plan {
         Usage { prompt: self.prompt, cached: self.script.cached_tokens, completion }
     }
 
-    /// What is said of so many generated tokens.
+    /// Usage to report for this many generated tokens.
     fn told(&self, completion: u64) -> Option<Usage> {
         match self.script.told {
             Told::Truth => Some(self.served(completion)),
@@ -181,7 +181,7 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// An answer with so many mebibytes of blanks after its first brace.
+/// An answer with this many mebibytes of spaces after its first brace.
 fn padded(text: &str, mib: usize) -> Response<Body> {
     let blanks = Bytes::from(vec![b' '; 1 << 20]);
     let pieces = std::iter::once(Bytes::copy_from_slice(&text.as_bytes()[..1]))
@@ -191,7 +191,7 @@ fn padded(text: &str, mib: usize) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Cuts the connection once what was said before has left: what waits in a buffer would be cut too.
+/// Cuts the connection after earlier output has left: bytes still in a buffer would be cut too.
 async fn cut_later() -> io::Result<Bytes> {
     sleep(LEAVING).await;
     Err(cut())
@@ -208,7 +208,7 @@ fn streamed(plan: Plan, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Something a stream does next.
+/// One step of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Role { choice: u64 },
@@ -219,7 +219,7 @@ enum Step {
     Done,
 }
 
-/// All that a stream does, faults included.
+/// All steps of a stream, faults included.
 fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
     let (choices, length, fault) = (plan.choices, plan.length, plan.script.fault);
     let (style, told) = (plan.script.style, plan.script.told);
@@ -243,7 +243,7 @@ fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
     Box::new(roles.chain(tokens(0..length)).chain(finishes).chain(tail))
 }
 
-/// A stream under way.
+/// A stream in progress.
 struct Streaming {
     plan: Plan,
     events: Events,
@@ -253,7 +253,7 @@ struct Streaming {
 }
 
 impl Streaming {
-    /// The next piece of the stream; `None` at its end.
+    /// Next piece of the stream; `None` at its end.
     async fn next(&mut self) -> Option<io::Result<String>> {
         loop {
             let Some(step) = self.steps.next() else {
@@ -269,7 +269,7 @@ impl Streaming {
         }
     }
 
-    /// One step; an empty piece where it sends nothing.
+    /// Performs one step; returns an empty piece if it sends nothing.
     async fn step(&mut self, step: Step) -> Option<io::Result<String>> {
         match step {
             Step::Role { choice } => Some(Ok(self.events.role(choice, &self.plan.script, self.continuous()))),
@@ -334,7 +334,7 @@ impl Streaming {
         }
     }
 
-    /// What an ordinary chunk says of the usage.
+    /// Usage to report in an ordinary chunk.
     fn continuous(&self) -> Option<Usage> {
         let Plan { options, timings_per_token, script, .. } = &self.plan;
         let wanted = match script.style {
@@ -345,7 +345,7 @@ impl Streaming {
     }
 }
 
-/// The exact length of a prompt, as vLLM answers it, and as llama.cpp's server does.
+/// Exact length of a prompt, in the format of vLLM or of llama.cpp's server.
 fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     match serde_json::from_slice::<Asked<'_>>(body) {
@@ -375,7 +375,7 @@ fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Respon
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Something that no client may ever see.
+    // Internal header that clients must never see.
     headers.insert("x-scripted-upstream", HeaderValue::from_static("worker-7.internal"));
     response
 }

@@ -1,4 +1,4 @@
-//! What an upstream has read of prompts, by their beginnings, as the prefix caches of model servers keep it.
+//! Prefix cache of the upstream, as model servers keep one of the prompts they have read.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -6,19 +6,19 @@ use std::{
     sync::Mutex,
 };
 
-/// Tokens that are kept, or not, together.
+/// Number of tokens in a block, the unit of caching.
 const BLOCK_TOKENS: u64 = 16;
-/// Bytes of messages in a block: four a token.
+/// Bytes of messages in a block: four per token.
 const BLOCK_BYTES: usize = 64;
-/// Blocks that are kept; the oldest go first.
+/// Largest number of blocks; the oldest are dropped first.
 const MOST_BLOCKS: usize = 1 << 14;
 
-/// Every block that was read lately, each known by all that stood before it too.
+/// Blocks that were read recently, each identified by a hash of everything up to its end.
 #[derive(Default)]
 pub(super) struct PrefixCache(Mutex<(HashSet<u64>, VecDeque<u64>)>);
 
 impl PrefixCache {
-    /// Reads a prompt; tokens of it that had been read before.
+    /// Reads a prompt and returns how many of its tokens were cached.
     pub(super) fn read(&self, salt: &str, messages: &str) -> u64 {
         let (known, order) = &mut *self.0.lock().unwrap();
         let mut all_before = DefaultHasher::new();

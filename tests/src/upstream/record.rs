@@ -1,4 +1,4 @@
-//! What the upstream remembers of each request.
+//! Records that the upstream keeps of its requests.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,54 +11,54 @@ use serde_json::Value;
 
 use super::script::{Script, Usage};
 
-/// Requests remembered, at most: a test that sends more has lost its way.
+/// Largest number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
-/// A chat request and what came of it.
+/// A chat request and its outcome.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    /// The tag of its script.
+    /// Tag of the request's script.
     pub tag: String,
-    /// The script.
+    /// Script of the request.
     pub script: Script,
-    /// The headers that came.
+    /// Request headers.
     pub headers: HeaderMap,
-    /// The body that came.
+    /// Request body.
     pub body: Bytes,
-    /// Whether it was to be streamed.
+    /// The client asked for a stream.
     pub streamed: bool,
-    /// Tokens so far, in truth.
+    /// Tokens generated so far.
     pub served: Usage,
-    /// What was last said of them.
+    /// Usage reported last, which may differ from the truth.
     pub reported: Option<Usage>,
-    /// How and when it ended.
+    /// Manner and time of its end.
     pub ended: Option<(End, Instant)>,
 }
 
-/// How a request ended.
+/// Manner in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As it should.
+    /// Completed as the script demands.
     Finished,
-    /// By its script's fault.
+    /// Ended by the script's fault.
     Failed,
-    /// The client closed the connection before.
+    /// The client closed the connection first.
     ClientLeft,
 }
 
 impl Generation {
-    /// The body as JSON.
+    /// Request body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Whether it ended like this.
+    /// Returns whether the request ended in this manner.
     pub fn ended_by(&self, end: End) -> bool {
         self.ended.is_some_and(|(how, _)| how == end)
     }
 }
 
-/// All of them.
+/// All records of an upstream.
 #[derive(Default)]
 pub(super) struct Records(Mutex<Vec<Arc<Mutex<Generation>>>>);
 
@@ -68,7 +68,7 @@ impl Records {
         self.0.lock().unwrap().iter().map(|record| record.lock().unwrap().clone()).collect()
     }
 
-    /// How many have this tag.
+    /// Number of records with this tag.
     pub(super) fn count(&self, tag: &str) -> u64 {
         self.0.lock().unwrap().iter().filter(|record| record.lock().unwrap().tag == tag).count() as u64
     }
@@ -82,16 +82,16 @@ impl Records {
     }
 }
 
-/// Keeps the record of a running request; dropping it unfinished means that the client left.
+/// Updates the record of a running request. Dropping it unfinished means that the client left.
 pub(super) struct Running(Option<Arc<Mutex<Generation>>>);
 
 impl Running {
-    /// Starts a record, where records are kept.
+    /// Starts a record, if records are kept.
     pub(super) fn start(records: Option<&Records>, generation: impl FnOnce() -> Generation) -> Self {
         Self(records.map(|records| records.add(generation())))
     }
 
-    /// Notes what was served by now, and what was said of it.
+    /// Records the tokens generated so far, and the usage reported.
     pub(super) fn serve(&self, served: Usage, reported: Option<Usage>) {
         if let Some(record) = &self.0 {
             let mut record = record.lock().unwrap();
@@ -100,7 +100,7 @@ impl Running {
         }
     }
 
-    /// Notes the end; the first one counts.
+    /// Records the end. Only the first call counts.
     pub(super) fn end(&self, end: End) {
         if let Some(record) = &self.0 {
             record.lock().unwrap().ended.get_or_insert_with(|| (end, Instant::now()));

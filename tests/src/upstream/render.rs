@@ -1,4 +1,4 @@
-//! How answers look on the wire.
+//! Wire format of answers.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 use super::script::{Script, Style, Token, Usage, text, word};
 
-/// When every scripted generation was made.
+/// Creation time of every scripted generation.
 const CREATED: u64 = 1_700_000_000;
 
-/// Writes the events of one stream.
+/// Writer of the events of one stream.
 pub(super) struct Events {
-    /// Everything before the choices.
+    /// Start of each chunk, up to the choices.
     head: String,
     style: Style,
-    /// Alternatives that are told of each token of text.
+    /// Number of alternatives reported for each token of text.
     alternatives: Option<u64>,
     line_end: &'static str,
 }
 
 impl Events {
-    /// The events of a stream of this model, with so many alternatives to each token of text.
+    /// Returns a writer for a stream of this model, with this number of alternatives for each token of text.
     pub(super) fn new(model: &str, style: Style, alternatives: Option<u64>) -> Self {
         let head = format!(
             r#"{{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":{CREATED},"model":{},"system_fingerprint":"fp_scripted","choices":["#,
@@ -29,7 +29,7 @@ impl Events {
         Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
-    /// The first chunk of a choice.
+    /// First chunk of a choice.
     pub(super) fn role(&self, choice: u64, script: &Script, usage: Option<Usage>) -> String {
         self.chunk(
             choice,
@@ -40,7 +40,7 @@ impl Events {
         )
     }
 
-    /// A token of a choice; empty where it is not sent, or only with a later one.
+    /// Chunk with one token of a choice; empty if it is not sent, or only with a later one.
     pub(super) fn token(
         &self,
         choice: u64,
@@ -88,22 +88,22 @@ impl Events {
         self.chunk(choice, &delta, logprobs, finish, usage.map(|usage| (script, usage)))
     }
 
-    /// The last chunk of a choice.
+    /// Last chunk of a choice.
     pub(super) fn finish(&self, choice: u64, script: &Script, reason: &str, usage: Option<Usage>) -> String {
         self.chunk(choice, "", None, Some(reason), usage.map(|usage| (script, usage)))
     }
 
-    /// The chunk that says the usage and nothing else.
+    /// Chunk that has only the usage.
     pub(super) fn usage(&self, script: &Script, usage: Usage) -> String {
         format!("data: {}],\"usage\":{}}}{}", self.head, usage_json(usage, script), self.gap())
     }
 
-    /// A line that is no event.
+    /// Comment line, which is not an event.
     pub(super) fn comment(&self) -> String {
         format!(": still here{}", self.gap())
     }
 
-    /// Some data as an event.
+    /// Event with this data.
     pub(super) fn data(&self, data: &str) -> String {
         format!("data: {data}{}", self.gap())
     }
@@ -119,7 +119,7 @@ impl Events {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
         let _ = match logprobs {
-            // An event shows line ends as lines of data.
+            // In an event, each line end of the data starts another data line.
             Some(logprobs) if self.style.lines => {
                 write!(out, "{},", format!("{logprobs:#}").replace('\n', "\ndata: "))
             }
@@ -141,7 +141,7 @@ impl Events {
         out
     }
 
-    /// What says which call a piece belongs to, up to its arguments.
+    /// Members that identify the call a piece belongs to, up to its arguments.
     fn call_of(&self, call: u64) -> String {
         format!(r#"{}"type":"function","function":{{"name":"lookup","#, self.style.call_ids.member(call))
     }
@@ -151,19 +151,19 @@ impl Events {
     }
 }
 
-/// The arguments of every tool call, in the pieces they come in.
+/// Arguments of every tool call, in the pieces in which they are sent.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
-/// The last piece of a call's arguments, as long as the script wants it.
+/// Last piece of a call's arguments, as long as the script demands.
 fn last_arguments(script: &Script) -> String {
     let more = "x".repeat(usize::try_from(script.tool_bytes).expect("it is a length"));
     format!("\"{more}{}", &ARGUMENTS.1[1..])
 }
 
-/// The probabilities of these tokens, and of so many alternatives to each, with members that no API has.
+/// Log probabilities of these tokens and of this number of alternatives to each, with members that are not in the API.
 fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
     let one = |token: &str, rank: u64| {
-        // The likeliest has -0.25, the next one -0.5, and so on: numbers that every float type holds exactly.
+        // The likeliest has -0.25, the next one -0.5, and so on: every float type holds these numbers exactly.
         let logprob = -f64::from(u32::try_from(rank + 1).unwrap()) / 4.0;
         json!({"token": token, "logprob": logprob, "bytes": token.as_bytes(), "token_id": rank})
     };
@@ -201,7 +201,7 @@ pub(super) fn whole(
     answer.to_string()
 }
 
-/// Tokens of text in an answer of this length.
+/// Number of text tokens in an answer of this length.
 fn text_tokens(script: &Script, length: u64) -> u64 {
     script.completion_tokens.min(length) - script.reasoning_tokens.min(script.completion_tokens).min(length)
 }

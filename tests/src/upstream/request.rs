@@ -1,4 +1,4 @@
-//! What a chat request asks for, read no further than needed: prompts may be long, and this is also a benchmark's end.
+//! Chat requests, parsed no further than needed: prompts may be long, and benchmarks use this upstream too.
 
 use std::borrow::Cow;
 
@@ -8,22 +8,22 @@ use serde_json::{Value, value::RawValue};
 
 use super::script::Script;
 
-/// The members that matter here.
+/// Members of a request that the upstream uses.
 #[derive(Deserialize)]
 pub(super) struct Asked<'a> {
-    /// The model, by the name it has here.
+    /// Model, by the upstream's own name for it.
     #[serde(borrow)]
     pub model: Cow<'a, str>,
-    /// The prompt, unparsed.
+    /// Messages, unparsed.
     #[serde(borrow)]
     pub messages: &'a RawValue,
-    /// Whether to stream.
+    /// Stream the answer.
     #[serde(default)]
     pub stream: bool,
-    /// How to stream.
+    /// Options of the stream.
     #[serde(default)]
     pub stream_options: StreamOptions,
-    /// Say the timings so far in every chunk, as llama.cpp's server does.
+    /// Report the timings so far in every chunk, as llama.cpp's server does.
     #[serde(default)]
     pub timings_per_token: bool,
     #[serde(borrow, default)]
@@ -40,19 +40,19 @@ pub(super) struct Asked<'a> {
     top_logprobs: Option<u64>,
 }
 
-/// How to stream.
+/// Options of a stream.
 #[derive(Clone, Copy, Default, Deserialize)]
 pub(super) struct StreamOptions {
-    /// Say the usage in a chunk of its own at the end.
+    /// Report the usage in a separate chunk at the end.
     #[serde(default)]
     pub include_usage: bool,
-    /// Say the usage so far in every chunk.
+    /// Report the usage so far in every chunk.
     #[serde(default)]
     pub continuous_usage_stats: bool,
 }
 
 impl Asked<'_> {
-    /// The script in the last user message, if there is one, as far as it has come.
+    /// Script in the last user message, if there is one, for the current turn of the conversation.
     pub(super) fn script(&self) -> Option<Script> {
         memmem::find(self.messages.get().as_bytes(), br#"{\"script\":"#)?;
         let messages: Vec<Value> = serde_json::from_str(self.messages.get()).ok()?;
@@ -69,12 +69,12 @@ impl Asked<'_> {
         }
     }
 
-    /// Answers that are wanted.
+    /// Number of choices.
     pub(super) fn choices(&self) -> u64 {
         self.n.unwrap_or(1)
     }
 
-    /// Whether the prompt, with what it may generate, fits the script's context.
+    /// Returns whether the prompt and its largest completion fit the script's context.
     pub(super) fn fits(&self, script: &Script) -> bool {
         script.context.is_none_or(|context| self.prompt_tokens(script) + self.most().unwrap_or(1) <= context)
     }
@@ -83,17 +83,17 @@ impl Asked<'_> {
         self.max_tokens.or(self.max_completion_tokens)
     }
 
-    /// What keeps part of the cache apart.
+    /// Salt that separates caches of different users.
     pub(super) fn cache_salt(&self) -> &str {
         self.cache_salt.as_deref().unwrap_or_default()
     }
 
-    /// How many alternatives are to be told of each token of text; `None` where no probabilities are wanted.
+    /// Number of alternatives to report for each token of text; `None` if no probabilities were requested.
     pub(super) fn alternatives(&self) -> Option<u64> {
         (self.logprobs == Some(true)).then(|| self.top_logprobs.unwrap_or(0))
     }
 
-    /// Tokens of each choice, and whether that is fewer than the script would have.
+    /// Number of tokens of each choice, and whether the request's limit cut it short.
     pub(super) fn length(&self, script: &Script) -> (u64, bool) {
         let room = script.context.map(|context| context.saturating_sub(self.prompt_tokens(script)));
         let most = self.most().or(room).filter(|_| !script.ignores_max_tokens);
@@ -103,7 +103,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub(super) fn prompt_tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or(self.messages.get().len() as u64 / 4)
     }

@@ -1,60 +1,60 @@
-//! What a scripted answer does, told by the request itself.
+//! Scripts: descriptions of an answer, contained in the request itself.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How the upstream answers one request.
+/// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about an upstream")]
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
-    /// What the prompt counts as; `None` counts four bytes of messages a token.
+    /// Number of prompt tokens; `None` counts one token per four bytes of messages.
     pub prompt_tokens: Option<u64>,
-    /// Of the prompt's tokens, those that were cached.
+    /// Number of prompt tokens that were cached.
     pub cached_tokens: u64,
-    /// Counts as cached what this upstream has read before instead.
+    /// Counts as cached the prompt tokens that this upstream has read before, instead of `cached_tokens`.
     pub caches: bool,
-    /// Tokens of prompt and output together; what does not fit is refused as vLLM does.
+    /// Context size: tokens of prompt and output together. A request that exceeds it is refused as vLLM does.
     pub context: Option<u64>,
     /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
-    /// The first so many of them are reasoning.
+    /// Number of text tokens, from the first, that are reasoning.
     pub reasoning_tokens: u64,
     /// Reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
-    /// Tokens of text that each event of a stream brings; 0 is one.
+    /// Number of text tokens in each event of a stream; 0 means one.
     pub event_tokens: u64,
-    /// Said instead of the usual words, eight characters a token; `completion_tokens` then follows from it.
+    /// Text of the answer, eight characters a token. `completion_tokens` then follows from it.
     pub says: String,
-    /// Says its text as a refusal.
+    /// Sends its text as a refusal.
     pub refuses: bool,
-    /// Tools that each choice calls after its text; each call is three tokens.
+    /// Number of tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
-    /// What it does instead once a tool has answered the last user message.
+    /// Script that takes over once a tool has answered the last user message.
     pub then: Option<Box<Script>>,
-    /// Bytes that the arguments of each call have more; all of them come in one event, and count as a token for four.
+    /// Additional bytes in the arguments of each call. They are sent in one event, and four bytes count as a token.
     pub tool_bytes: u64,
-    /// Mebibytes of blanks within a whole answer, after its first brace.
+    /// Mebibytes of spaces within a whole answer, after its first brace.
     pub padding_mib: usize,
-    /// Generates to the end whatever `max_tokens` says.
+    /// Generates to the end regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
     /// Milliseconds before the response's head.
     pub head_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
-    /// Said instead of the true finish reason.
+    /// Sent in place of the true finish reason.
     pub finish_reason: Option<String>,
-    /// What is said of the usage.
+    /// Usage to report.
     pub told: Told,
-    /// What goes wrong.
+    /// Fault to commit.
     pub fault: Fault,
-    /// How many requests of this tag it goes wrong for, the first ones; 0 is all of them.
+    /// Number of requests of this tag that fail, from the first; 0 means all of them.
     pub faults: u64,
-    /// Habits in which servers differ.
+    /// Peculiarities of the imitated server.
     pub style: Style,
 }
 
@@ -88,86 +88,86 @@ impl Default for Script {
     }
 }
 
-/// What is said of the usage.
+/// Usage that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
-    /// What was generated.
+    /// The true usage.
     Truth,
-    /// Nothing at all.
+    /// No usage at all.
     Nothing,
-    /// This instead.
+    /// This usage in place of the true one.
     Lie(Usage),
 }
 
-/// Tokens as an upstream reports them.
+/// Token counts as an upstream reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of the prompt.
+    /// Tokens of the prompt.
     pub prompt: u64,
-    /// Of those, the cached ones.
+    /// Cached tokens among those of the prompt.
     pub cached: u64,
-    /// Generated, over all choices.
+    /// Generated tokens, over all choices.
     pub completion: u64,
 }
 
-/// What goes wrong. `after` counts tokens of each choice; a whole answer breaks in its middle wherever a stream would
-/// break after some token.
+/// A fault of the upstream. `after` counts tokens of each choice. A whole answer breaks in its middle wherever a stream
+/// would break after some token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// An error status instead of an answer.
     Error {
         /// The status.
         status: u16,
-        /// How its body looks.
+        /// Format of the error's body.
         shape: Shape,
     },
     /// The connection is cut before the response's head.
     CutBeforeHead,
     /// The response's head never comes.
     StallBeforeHead,
-    /// Nothing comes any more; the connection stays open.
+    /// Output stops; the connection stays open.
     Stall {
-        /// Tokens before.
+        /// Number of tokens before the fault.
         after: u64,
     },
     /// The connection is cut.
     Cut {
-        /// Tokens before.
+        /// Number of tokens before the fault.
         after: u64,
     },
-    /// The stream ends in good order but for its finish reason, usage and `[DONE]`.
+    /// The stream ends regularly, but without finish reason, usage and `[DONE]`.
     End {
-        /// Tokens before.
+        /// Number of tokens before the fault.
         after: u64,
     },
     /// An error event, then `[DONE]`.
     ErrorEvent {
-        /// Tokens before.
+        /// Number of tokens before the fault.
         after: u64,
-        /// How the error looks.
+        /// Format of the error.
         shape: Shape,
     },
-    /// An event that is not JSON, then silence; a whole answer that is not JSON.
+    /// An event that is not JSON, then silence; for a whole answer, a body that is not JSON.
     Nonsense {
-        /// Tokens before.
+        /// Number of tokens before the fault.
         after: u64,
     },
     /// The connection is cut after the finish reason.
     CutBeforeUsage,
-    /// Everything but a finish reason; it is null to the end.
+    /// Everything is sent but a finish reason: it is null to the end.
     NoFinishReason,
-    /// Everything but `[DONE]`.
+    /// Everything is sent but `[DONE]`.
     NoDone,
-    /// Everything but `[DONE]`, for which the connection stays open.
+    /// Everything is sent but `[DONE]`, for which the connection stays open.
     StallBeforeDone,
 }
 
 impl Fault {
-    /// After how many tokens of a choice it happens, where it happens among tokens.
+    /// Number of tokens of a choice after which the fault occurs; `None` if it does not occur among tokens.
     pub const fn after(self) -> Option<u64> {
         match self {
             Self::Stall { after }
@@ -187,7 +187,7 @@ impl Fault {
     }
 }
 
-/// How the errors of model servers look.
+/// Formats of errors of model servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -195,20 +195,21 @@ pub enum Shape {
     Nested,
     /// The members without `error` around them, as SGLang.
     Flat,
-    /// A prompt that is too long, as llama.cpp's server says it.
+    /// The error of llama.cpp's server for a prompt that is too long.
     TooLong,
     /// `{"error":"…"}`, as Text Generation Inference.
     Text,
     /// `{"detail":"…"}`, as FastAPI.
     Detail,
-    /// As vLLM, with words that name a host and a credential whatever the status.
+    /// The format of vLLM, with a message that contains a host and a credential for every status.
     Telling,
-    /// No JSON at all.
+    /// HTML instead of JSON.
     Html,
 }
 
 impl Shape {
-    /// The error's body. Unless it is about the request it names what clients must never be told: a host inside.
+    /// Body of the error. Unless the error is about the request, it contains an internal host, which clients must never
+    /// see.
     pub fn body(self, status: u16) -> String {
         let message = match status {
             400 | 422 => "the scripted upstream refuses this request".to_owned(),
@@ -227,24 +228,24 @@ impl Shape {
     }
 }
 
-/// Habits in which servers differ.
+/// Peculiarities in which model servers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
 pub struct Style {
     /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
     pub usage_at_end_only: bool,
-    /// Says timings in every chunk where it is asked to, as llama.cpp's server, and usage in the last one alone.
+    /// Sends timings in every chunk on request, as llama.cpp's server, and usage in the last one alone.
     pub timings: bool,
     /// Repeats a call's id and name with every piece, as llama-cpp-python.
     pub repeats_calls: bool,
-    /// The ids of its calls.
+    /// Ids of the tool calls.
     pub call_ids: CallIds,
     /// Repeats the role in every chunk, as Ollama.
     pub role_everywhere: bool,
-    /// Never says the role.
+    /// Never sends the role.
     pub no_role: bool,
-    /// What it calls reasoning.
+    /// Name of the member for reasoning.
     pub reasoning: ReasoningField,
     /// Puts the last token on the finish chunk, as vLLM may.
     pub text_on_finish: bool,
@@ -254,29 +255,29 @@ pub struct Style {
     pub no_cached_tokens: bool,
     /// Sends a comment before every token.
     pub comments: bool,
-    /// Breaks lines between the members of probabilities.
+    /// Puts line breaks between the members of log probabilities.
     pub lines: bool,
     /// Ends its lines with carriage returns too.
     pub crlf: bool,
 }
 
-/// The ids that a server gives to calls of tools.
+/// Ids that a server gives to tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIds {
-    /// One for each.
+    /// A distinct id for each call.
     #[default]
     Given,
     /// `null`.
     Null,
-    /// No such member.
+    /// No member `id`.
     Missing,
-    /// An empty text, as Gemini.
+    /// An empty string, as Gemini.
     Empty,
 }
 
 impl CallIds {
-    /// The member of a call, with the comma after it.
+    /// The member `id` of a call, with the comma after it.
     pub(super) fn member(self, call: u64) -> String {
         match self {
             Self::Given => format!(r#""id":"call_{call}","#),
@@ -287,19 +288,19 @@ impl CallIds {
     }
 }
 
-/// What a server calls reasoning.
+/// Names of the member for reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningField {
-    /// As SGLang and llama.cpp's server.
+    /// The name of SGLang and llama.cpp's server.
     #[default]
     ReasoningContent,
-    /// As vLLM and Ollama.
+    /// The name of vLLM and Ollama.
     Reasoning,
 }
 
 impl ReasoningField {
-    /// The member's name.
+    /// Name of the member.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReasoningContent => "reasoning_content",
@@ -308,7 +309,7 @@ impl ReasoningField {
     }
 }
 
-/// Characters of a token where a script tells the text.
+/// Number of characters in a token, where a script gives the text.
 const PIECE: usize = 8;
 
 /// Tokens of one tool call: its name, and its arguments in two pieces.
@@ -317,38 +318,38 @@ pub(super) const TOKENS_PER_CALL: u64 = 3;
 /// One token of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// The reasoning's so-and-so-many-th.
+    /// The reasoning token with this index.
     Reasoning(u64),
-    /// The text's so-and-so-many-th.
+    /// The text token with this index.
     Text(u64),
     /// A piece of a tool call.
     Tool {
-        /// Which call.
+        /// Index of the call.
         call: u64,
-        /// 0 is its name, the others its arguments.
+        /// Index of the piece: 0 is the name, the others are arguments.
         part: u64,
     },
 }
 
 impl Script {
-    /// A script for a prompt and a completion of so many tokens.
+    /// Script of a prompt and a completion of this many tokens.
     pub fn tokens(prompt: u64, completion: u64) -> Self {
         Self { prompt_tokens: Some(prompt), completion_tokens: completion, ..Self::default() }
     }
 
-    /// The same, going wrong.
+    /// Adds a fault.
     #[must_use]
     pub fn fault(self, fault: Fault) -> Self {
         Self { fault, ..self }
     }
 
-    /// The same, with so many milliseconds between two tokens.
+    /// Sets the milliseconds between two tokens.
     #[must_use]
     pub fn pace(self, pace_ms: u64) -> Self {
         Self { pace_ms, ..self }
     }
 
-    /// The user message that makes the upstream do this.
+    /// User message that contains this script.
     pub fn message(&self) -> String {
         let (mut members, default) = (json!(self), json!(Self::default()));
         if let Value::Object(members) = &mut members {
@@ -371,7 +372,7 @@ impl Script {
         }
     }
 
-    /// With as many tokens as it takes to say what is to be said.
+    /// Sets `completion_tokens` to the length of the script's text.
     fn measured(mut self) -> Self {
         if !self.says.is_empty() {
             let pieces = self.says.chars().count().div_ceil(PIECE) as u64;
@@ -381,12 +382,12 @@ impl Script {
         self
     }
 
-    /// The member that its text is said as.
+    /// Name of the member that carries the text.
     pub(super) const fn text_field(&self) -> &'static str {
         if self.refuses { "refusal" } else { "content" }
     }
 
-    /// The text's so-and-so-many-th token.
+    /// The text token with this index.
     pub(super) fn word(&self, index: u64) -> Cow<'_, str> {
         if self.says.is_empty() {
             return word(index).into();
@@ -395,7 +396,7 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
-    /// The words of the event that ends with the text's so-and-so-many-th token; `None` where the event goes on.
+    /// Text of the event that ends with the text token of this index; `None` if the event continues.
     pub(super) fn event(&self, index: u64) -> Option<String> {
         let tokens = self.event_tokens.max(1);
         let last = self.completion_tokens.saturating_sub(self.reasoning_tokens + 1);
@@ -404,12 +405,12 @@ impl Script {
         ends.then(|| (begins..=index).map(|index| self.word(index)).collect())
     }
 
-    /// The text's first so many tokens.
+    /// Text of the first tokens.
     pub(super) fn words(&self, tokens: u64) -> String {
         (0..tokens).map(|index| self.word(index)).collect()
     }
 
-    /// Tokens that one counts as: those of a tool call have weight where its arguments are long.
+    /// Number of tokens that this one counts as: more than one for the long arguments of a tool call.
     pub(super) fn weight(&self, token: Token) -> u64 {
         match token {
             Token::Tool { part: 2, .. } => 1 + self.tool_bytes / 4,
@@ -417,12 +418,12 @@ impl Script {
         }
     }
 
-    /// Tokens each choice would generate.
+    /// Number of tokens that each choice would generate.
     pub fn length(&self) -> u64 {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }
 
-    /// The so-and-so-many-th of them.
+    /// The token with this index.
     pub fn token(&self, index: u64) -> Token {
         if index < self.reasoning_tokens.min(self.completion_tokens) {
             Token::Reasoning(index)
@@ -437,12 +438,12 @@ impl Script {
 
 const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " lazy", " dogs"];
 
-/// The text of a token.
+/// Text of the token with this index.
 pub(super) fn word(index: u64) -> &'static str {
     WORDS[usize::try_from(index % 8).unwrap_or_default()]
 }
 
-/// The text of so many tokens.
+/// Text of this many tokens.
 pub fn text(tokens: u64) -> String {
     (0..tokens).map(word).collect()
 }

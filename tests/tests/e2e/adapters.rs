@@ -1,4 +1,4 @@
-//! What servers of each kind do differently, and what of it a client sees: nothing.
+//! Clients see no difference between kinds of upstreams, although each kind speaks its own dialect.
 
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
@@ -49,7 +49,7 @@ async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
 async fn each_kind_counts_where_it_can() {
     for (kind, counts) in [("vllm", 1), ("sglang", 1), ("llama_cpp", 1), ("ollama", 0), ("openai", 0)] {
         let stack = stack(kind).await;
-        // The bound of the prompt is beyond the key's means, its exact count is not.
+        // The key can pay for the prompt's exact count, but not for its estimated bound.
         let key = stack.key_limited(cost_of(12, 9)).await;
         let answer = stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await;
         assert_eq!(stack.upstream.token_counts(), counts, "{kind}: {answer}");

@@ -1,4 +1,4 @@
-//! Bad input gets exactly the error that the contract has for it, and changes nothing.
+//! Invalid requests get the contract's error for them, and change nothing.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -10,7 +10,7 @@ use tests::{
     upstream::Script,
 };
 
-/// What is said in a message, and the error that it is: its code and its place.
+/// Body of a request, and the code and the `param` of the expected error.
 type Case = (Value, &'static str, &'static str);
 
 #[expect(clippy::needless_pass_by_value, reason = "reads like the other cases")]
@@ -26,7 +26,7 @@ fn function(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
 }
 
-/// Members that are put over those of a good request; null removes one.
+/// Members to set in an otherwise valid request; null removes a member.
 fn members() -> Vec<Case> {
     let string = |length| "x".repeat(length);
     vec![
@@ -148,7 +148,7 @@ async fn every_fault_of_a_chat_request_is_named_with_its_place() {
     assert_unchanged(&stack, &key).await;
 }
 
-/// Nothing was billed, nothing is held, nothing reached the upstream.
+/// Asserts that nothing was billed, nothing is held, and nothing reached the upstream.
 async fn assert_unchanged(stack: &Stack, key: &ApiKey) {
     let shown = stack.show(key).await;
     assert_eq!((&shown["used"], &shown["last_used_at"]), (&json!(0), &Value::Null));
@@ -162,7 +162,7 @@ async fn post(stack: &Stack, key: &ApiKey, content_type: Option<&str>, body: imp
     if let Some(content_type) = content_type {
         request = request.header("content-type", content_type);
     }
-    // On a connection of its own: the server closes it where it has not read the body to its end.
+    // Each request has its own connection: the server closes one whose body it has not read to the end.
     Http::new().send(request.body(Full::new(body.into())).unwrap()).await
 }
 
@@ -212,7 +212,7 @@ async fn bodies_are_json_of_a_bounded_size() {
     large.assert_error(413, "request_too_large");
     assert_unchanged(&stack, &key).await;
 
-    // What is merely unusual is taken. The upstream counts bytes: these are told by their cost.
+    // Unusual but valid content types are accepted. The upstream counts bytes, so the cost is taken from the response.
     for usual in [None, Some("application/json; charset=utf-8"), Some("APPLICATION/JSON")] {
         let call = stack.call(&key, Script::tokens(1, 1));
         assert_eq!(call.header("content-type", usual.unwrap_or("application/json")).send().await.status, 200);
@@ -269,7 +269,7 @@ async fn the_management_api_names_faults_the_same_way() {
             answer.assert_error(400, code).assert_param(Some(param));
         }
     }
-    // The good half of a change is not made either.
+    // The valid half of a change is not applied either.
     let half = json!({"label": "changed", "limit": -1});
     stack
         .manage(Method::PATCH, &format!("/{}", key.id), Some(half))

@@ -1,4 +1,4 @@
-//! What may be spent is never passed, and can be spent to the end.
+//! Spending never exceeds a limit, and can reach it.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use tokio::time::sleep;
 
 /// Requests sent at once.
 const MANY: u64 = 400;
-/// How many of them can be paid for.
+/// Number of these requests that the limit pays for.
 const PAID: i64 = 25;
-/// Tokens of each.
+/// Prompt tokens of each request.
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 40;
 
-/// What all that can be paid for costs.
+/// Cost of all requests that the limit pays for.
 pub(super) fn cap() -> NanoUsd {
     times(cost_of(PROMPT, COMPLETION), PAID)
 }
@@ -47,7 +47,7 @@ async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end()
     spend_the_rest(&stack, &keys, credit, "insufficient_credits").await;
 }
 
-/// Sends many requests at once, whole and streamed in turn, with one key after the other, and watches what is used
+/// Sends many requests at once, alternately whole and streamed, with the keys in turn, and checks the keys' usage
 /// meanwhile.
 pub(super) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     let script = Script { head_after_ms: 30, ..Script::tokens(PROMPT, COMPLETION).pace(2) };
@@ -92,10 +92,10 @@ pub(super) async fn storm(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &
     }
     assert!((2..=2 * PAID).contains(&answered), "{answered} requests were answered");
     let used = used_by(stack, keys).await;
-    assert_eq!(used.nanos(), billed, "what was billed is what was told");
+    assert_eq!(used.nanos(), billed, "the amount billed is the cost reported to the clients");
 }
 
-/// Spends on, one request after the other, until not even the least request can be paid.
+/// Sends requests one after the other until the rest does not even pay for the cheapest one.
 pub(super) async fn spend_the_rest(stack: &Stack, keys: &[ApiKey], cap: NanoUsd, empty: &str) {
     for (prompt, completion) in [(PROMPT, COMPLETION), (1, 1)] {
         let refusal = loop {
@@ -113,7 +113,7 @@ pub(super) async fn spend_the_rest(stack: &Stack, keys: &[ApiKey], cap: NanoUsd,
     assert!((0..cost_of(1, 1).nanos()).contains(&rest), "{rest} n$ of {cap} $ cannot be spent");
 }
 
-/// What these keys used together.
+/// Total usage of these keys.
 async fn used_by(stack: &Stack, keys: &[ApiKey]) -> NanoUsd {
     let used = join_all(keys.iter().map(|key| stack.used(key))).await;
     NanoUsd::from_nanos(used.into_iter().map(NanoUsd::nanos).sum())
@@ -174,7 +174,7 @@ async fn what_others_hold_is_worth_waiting_for() {
     let (answer, ()) = tokio::join!(first.send(), waiting);
     assert_eq!(answer.status, 200, "{answer}");
     let answer = second().send().await;
-    assert_eq!(answer.status, 200, "what was held and not spent is free again: {answer}");
+    assert_eq!(answer.status, 200, "money that was held and not spent is free again: {answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -268,7 +268,7 @@ async fn grants_count_the_tokens_of_all_choices_together() {
     let key = stack.key_limited(limit).await;
     let stream = stack.call(&key, Script::tokens(100, 50_000)).with("n", 3).stream().await;
     let ended = stream.rest().await;
-    assert_eq!(ended.assert_done().finish_reasons(), ["length"; 3], "each choice is told its end");
+    assert_eq!(ended.assert_done().finish_reasons(), ["length"; 3], "each choice has its finish reason");
     let tokens = ended.usage().unwrap()["completion_tokens"].as_u64().unwrap();
     assert!((2_900..=3_000).contains(&tokens), "{tokens} of 3000 tokens that can be paid");
     assert!(stack.used(&key).await <= limit);

@@ -1,5 +1,5 @@
-//! The clients that people use: the official SDKs, frameworks and a command line. What each of them sees is written down
-//! in `tests/clients`; what of it reached the model is asserted here.
+//! Clients in common use: the official SDKs, frameworks and a command line. Their own observations are asserted in
+//! `tests/clients`, and the requests that reached the model are asserted here.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,16 +18,16 @@ use tests::{
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
-/// How long all facts of one client may take on a slow machine.
+/// Longest time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
-/// Keys that a pager walks.
+/// Number of keys for the tests of pagination.
 const KEYS: usize = 7;
 
-/// How often the SDKs send what may succeed later.
+/// Number of times that the SDKs send a request which may succeed later.
 const ATTEMPTS: usize = 3;
 
-/// What the services of the stack for errors know each other by.
+/// Token between the services of the stack that produces errors.
 const INTERNAL_TOKEN: &str = "between-the-services";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -119,7 +119,7 @@ async fn langchain_for_node_converses_and_pays_exactly() {
     assert_eq!(forwarded(&stack, "langchain js shape")[0]["response_format"]["type"], "json_schema");
 }
 
-/// Every error of the contract but our own bugs, which no client can ask for.
+/// Covers every error of the contract except internal ones, which no request can cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
     let env = vec![
@@ -138,7 +138,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
     let [alone_url, full_url] = [&alone, &full].map(|server| format!("{}/v1", server.public()));
     let more =
         [("POOR_KEY", poor.secret.as_str()), ("ALONE_URL", alone_url.as_str()), ("FULL_URL", &full_url)];
-    // Both at once: they do little but wait.
+    // Both run at once: they mostly wait.
     tokio::join!(
         holds("python/errors.py", &stack, &key, &more),
         holds("node/errors.js", &stack, &key, &more)
@@ -148,13 +148,13 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
         assert_eq!(reached("python"), 2 * ATTEMPTS, "{fault}: the sync client and the async one");
         assert_eq!(reached("node"), ATTEMPTS, "{fault}");
     }
-    // Its gateway has to live until it is settled.
+    // The stack's gateway has to live until the hold is settled.
     drop(first);
     stack.released(PATIENCE).await;
 }
 
-/// Runs a framework's facts. Asserts what of its conversation reached the model, how often it tried what failed, and that its
-/// keys were billed exactly what was generated.
+/// Runs a framework's facts. Asserts the conversation that reached the model, the number of attempts at a failing
+/// request, and that the framework's keys were billed exactly for the generated tokens.
 async fn converses(script: &str, client: &str) -> Stack {
     let stack = of(Models::Scripted).await;
     let exchanges = holds(script, &stack, &stack.key().await, &[]).await;
@@ -170,7 +170,8 @@ async fn converses(script: &str, client: &str) -> Stack {
     stack
 }
 
-/// Asserts what the model reads of a conversation in which it refused, called a tool without giving an id, and reasoned.
+/// Asserts the conversation that the model received, in which it had refused, called a tool without an id, and
+/// reasoned.
 fn assert_conversation(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
@@ -186,7 +187,7 @@ fn assert_conversation(body: &Value) {
     assert_eq!(messages[5]["content"], "It is 42.", "{body}");
 }
 
-/// Asserts that the keys of a stack were billed, all together, exactly what its model generated.
+/// Asserts that the keys of a stack were billed, all together, exactly for the tokens its model generated.
 async fn assert_paid(stack: &Stack) {
     stack.released(PATIENCE).await;
     let listed = stack.manage(Method::GET, "", None).await.json();
@@ -196,14 +197,14 @@ async fn assert_paid(stack: &Stack) {
     assert_eq!(used, costs, "of {} generations", generated.len());
 }
 
-/// A stack where others than the harness spend.
+/// A stack in which clients outside the harness spend.
 async fn of(models: Models) -> Stack {
     let stack = Stack::with(Options { models, ..Options::default() }).await;
     stack.others_spend();
     stack
 }
 
-/// A key, and as many others as a pager needs.
+/// Makes a key, and as many others as the tests of pagination need.
 async fn many_keys(stack: &Stack) -> ApiKey {
     for number in 1..KEYS {
         stack.key_with(json!({"label": number.to_string()})).await;
@@ -211,7 +212,7 @@ async fn many_keys(stack: &Stack) -> ApiKey {
     stack.key().await
 }
 
-/// One more gateway before the same upstream, which finds its key-service here and carries so many requests at once.
+/// Starts one more gateway in front of the same upstream, with this key-service and this bound on requests in flight.
 async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Server {
     let data = stack.data().join(name);
     std::fs::create_dir_all(&data).unwrap();
@@ -224,14 +225,14 @@ async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Se
     Server::start(&Settings { program: "inference-gateway", data, env }).await
 }
 
-/// What requests of this tag became on their way to the model.
+/// Requests with this tag as the model received them.
 fn forwarded(stack: &Stack, tag: &str) -> Vec<Value> {
     let sent = stack.upstream.tagged(tag);
     assert!(!sent.is_empty(), "nothing of `{tag}` reached the upstream");
     sent.iter().map(Generation::json).collect()
 }
 
-/// What an official SDK's requests became on their way to the model.
+/// Asserts the requests of an official SDK as the model received them.
 fn assert_forwarded(stack: &Stack) {
     let bodies = |tag: &str| forwarded(stack, tag);
     for body in bodies("images") {
@@ -282,8 +283,8 @@ fn assert_forwarded(stack: &Stack) {
     }
 }
 
-/// Runs a script of `tests/clients`, which prints a line a fact, and holds all that went through the door against the
-/// service's own description.
+/// Runs a script of `tests/clients`, which prints one line per fact, and checks all recorded traffic against the
+/// OpenAPI description.
 async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)]) -> Vec<Exchange> {
     let door = Door::before(&stack.url("")).await;
     let mut command = client(script);
@@ -298,7 +299,7 @@ async fn holds(script: &str, stack: &Stack, key: &ApiKey, more: &[(&str, &str)])
     exchanges
 }
 
-/// Asserts that what the service took, and what it answered, is as its description says.
+/// Asserts that the requests that the service accepted, and its answers, match the OpenAPI description.
 pub(super) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     let written: Vec<Value> = exchanges.iter().map(Exchange::to_json).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -308,7 +309,7 @@ pub(super) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     succeeds("python/described.py", command, ALL_FACTS).await;
 }
 
-/// The program that runs a script of `tests/clients`.
+/// Command that runs a script of `tests/clients`.
 pub(super) fn client(script: &str) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (folder, file) = script.split_once('/').unwrap();
@@ -321,9 +322,9 @@ pub(super) fn client(script: &str) -> Command {
     command
 }
 
-/// Runs it to its end, which has to be a success.
+/// Runs a command to its end and asserts success.
 pub(super) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
-    // One that does not end in time ends when its server does.
+    // A command that exceeds its time ends when its server does.
     let ran = timeout(patience, spawn_blocking(move || command.output())).await;
     let ran = ran.unwrap_or_else(|_| panic!("{script} does not end")).unwrap();
     let ran = ran.unwrap_or_else(|e| {

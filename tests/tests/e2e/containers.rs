@@ -1,4 +1,4 @@
-//! What `docker-compose.yml` and the `Dockerfile` rely on, without an engine to run them.
+//! Checks of everything that `docker-compose.yml` and the `Dockerfile` rely on, without a container engine.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +14,15 @@ use shared::serve::DRAIN;
 use tests::harness::{ACCOUNT, Form, LOOK_EVERY, PATIENCE, Redis, Server, Settings};
 use tokio::time::sleep;
 
-/// The service of `docker-compose.yml` that ends before the others begin, and is none of the programs.
+/// Service of `docker-compose.yml` that runs to completion before the others start; not a program of this workspace.
 const SECRETS: &str = "secrets";
-/// The user that everything runs as.
+/// User and group of all containers.
 const USER: &str = "999:999";
-/// What a gateway takes to end beyond the time that requests have to finish: what is cut and what is owed have bounds.
+/// Time that a gateway needs to stop beyond its grace period for requests: cutting streams and delivering charges have
+/// bounds of their own.
 const LAST_WORDS: Duration = Duration::from_secs(32);
 
-/// Key-services that start at once.
+/// Number of key-services that start at once.
 const MANY: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -52,12 +53,12 @@ async fn key_services_that_start_at_once_have_one_first_run() {
     let deadline = Instant::now() + PATIENCE;
     let to_paste = "curl https://models.example.com/v1/chat/completions";
     while !servers.iter().any(|server| server.stdout().contains(to_paste)) {
-        assert!(Instant::now() < deadline, "nobody prints what to paste");
+        assert!(Instant::now() < deadline, "no key-service prints the first keys");
         sleep(LOOK_EVERY).await;
     }
     let printed = servers.iter().filter(|server| server.stdout().contains("fg_mgmt_")).count();
-    assert_eq!(printed, 1, "the one who made the key shows it, and nobody else");
-    assert!(servers.iter().all(|server| !server.log().contains("fg_mgmt_")), "no log tells it");
+    assert_eq!(printed, 1, "the key-service that made the key prints it, and no other does");
+    assert!(servers.iter().all(|server| !server.log().contains("fg_mgmt_")), "no log contains it");
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn the_containers_are_told_only_what_their_programs_understand() {
         let in_image = stage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(name, _)| name);
         let told: Vec<_> = service.environment.keys().map(String::as_str).chain(in_image).collect();
         let settings: Vec<_> = told.into_iter().filter(|word| word.starts_with("FAREGATE_")).collect();
-        assert!(!settings.is_empty(), "{name} has to be told where to listen");
+        assert!(!settings.is_empty(), "{name} needs an address to listen on");
         for setting in settings {
             assert!(help.contains(&format!("[env: {setting}")), "{name} has no setting {setting}");
         }
@@ -122,7 +123,7 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     assert!(grace("local-model") > DRAIN);
 }
 
-/// Redis reads its own file again as the user `default`, and drops what that user may not do.
+/// Redis reads its configuration file again as the user `default`, and drops everything that this user may not do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_redis_was_told_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();
@@ -159,7 +160,7 @@ async fn what_redis_was_told_survives_a_restart_under_its_users() {
     assert_eq!((accounts[0]["id"].as_str(), &accounts[0]["credit"]), (Some(made.trim()), &Value::from(7)));
 }
 
-/// What a command prints once Redis is there to be asked.
+/// Output of a command, repeated until Redis is reachable.
 async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -172,7 +173,7 @@ async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     }
 }
 
-/// What is read of `docker-compose.yml`.
+/// The parts of `docker-compose.yml` that are tested.
 #[derive(Deserialize)]
 struct Compose {
     services: BTreeMap<String, Service>,
@@ -200,7 +201,7 @@ struct Build {
 }
 
 impl Compose {
-    /// The services that are programs of this workspace, by their name, which is the program's.
+    /// Services that are programs of this workspace, by the name of the program.
     fn programs(&self) -> impl Iterator<Item = (&'static str, &Service)> {
         ["inference-gateway", "key-service", "local-model"]
             .map(|name| (name, &self.services[name]))
@@ -212,7 +213,7 @@ fn compose() -> Compose {
     serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
 }
 
-/// The lines of a stage of the Dockerfile.
+/// Lines of one stage of the Dockerfile.
 fn stage<'a>(dockerfile: &'a str, name: &str) -> &'a str {
     let (_, stage) = dockerfile.split_once(&format!(" AS {name}\n")).unwrap();
     stage.split("\nFROM ").next().unwrap()
@@ -223,7 +224,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// What a program says of its settings.
+/// Output of a program's `--help`.
 fn help(program: &'static str) -> String {
     let data = tempfile::TempDir::new().unwrap();
     Settings { program, data: data.path().to_owned(), env: Vec::new() }.cli(&["--help"])

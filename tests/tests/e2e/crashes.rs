@@ -1,4 +1,4 @@
-//! The process ends, in good order or not.
+//! Ends of the process: orderly shutdowns and crashes.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 /// Streams under way when the process is killed.
 const STREAMS: usize = 50;
-/// The shortest that is allowed, to be waited for.
+/// The shortest lease that is allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -26,7 +26,7 @@ async fn after_kill_9_every_stream_is_billed_what_it_last_reported_once() {
     let script = Script::tokens(12, 100_000).pace(25);
     let streams = join_all(keys.iter().map(|key| stack.call(key, script.clone()).stream())).await;
     let tags: Vec<_> = streams.iter().map(|stream| stream.tag.clone()).collect();
-    // Every lease is renewed, and progress reported with it.
+    // The leases are renewed until then, each time with a report of progress.
     let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
     sleep(LEASE + LEASE / 3).await;
 
@@ -93,7 +93,7 @@ async fn an_interrupted_server_lets_what_runs_finish_and_takes_nothing_new() {
     assert_eq!(stack.used(&key).await.nanos(), spent);
 }
 
-/// Whoever looks, a load balancer say, is told to look elsewhere.
+/// Asserts that `/health` soon reports draining, so that a load balancer stops sending requests.
 async fn assert_drains_soon(stack: &Stack) {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {
@@ -133,7 +133,7 @@ async fn a_drain_has_an_end() {
     assert_eq!(balance.held, NanoUsd::ZERO);
     assert!(
         balance.credit.nanos() <= 10_000_000_000 - cost_of(12, 5).nanos(),
-        "what was delivered is billed"
+        "the delivered tokens are billed"
     );
 }
 

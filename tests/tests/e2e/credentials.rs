@@ -1,4 +1,4 @@
-//! Who may call, and what a caller who may not hears first.
+//! Authentication and authorization: accepted credentials, and the order in which errors are reported.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// A revocation ends streams within five seconds; the rest is for slow machines.
+/// Time in which a revocation ends streams: five seconds by contract, and one for slow machines.
 const REVOCATION: Duration = Duration::from_secs(6);
 
 async fn models(stack: &Stack, secret: &str) -> Answer {
@@ -69,7 +69,7 @@ async fn each_class_of_key_opens_its_own_doors_only() {
         .await
         .assert_error(401, "invalid_management_key");
 
-    // Of the wrong class, and unknown or revoked besides: that it is unknown is all there is to say.
+    // Keys of the wrong class that are also unknown or revoked get the error of an unknown key.
     let revoked = stack.key().await;
     stack.revoke(&revoked).await;
     let answer = stack.http.send_as(&revoked.secret, Method::GET, &keys, None).await;
@@ -117,7 +117,7 @@ async fn checks_have_an_order_and_a_caller_who_may_not_call_hears_that_first() {
             .unwrap();
         stack.http.send(typed).await.assert_error(*status, code);
     }
-    // Then the body's own errors, then the model, and last whether it can be paid.
+    // Next come errors of the body, then of the model, and last of the balance.
     let nearly_empty = stack.key_limited(NanoUsd::from_nanos(1)).await;
     let call = stack.call(&nearly_empty, Script::default());
     let unknown = call.clone().with("model", "nothing");
@@ -176,7 +176,7 @@ async fn a_revocation_ends_streams_under_way_and_lets_whole_answers_finish() {
     assert_eq!((answer.status, answer.cost()), (200, cost_of(10, 5)), "{answer}");
     stack.released(Duration::from_secs(5)).await;
     let least = cost_of(10, ended.tokens() as u64).nanos() + cost_of(10, 3).nanos() + cost_of(10, 5).nanos();
-    assert!(stack.used(&key).await.nanos() >= least, "what was generated until then is billed");
+    assert!(stack.used(&key).await.nanos() >= least, "the tokens generated until then are billed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,4 +1,4 @@
-//! The model that is built in, through the gateway: what it can do is billed exactly, and what it cannot do it says.
+//! The built-in model behind the gateway: its answers are billed exactly, and unsupported requests get an error.
 
 use serde_json::{Value, json};
 use tests::{

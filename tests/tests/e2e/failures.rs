@@ -1,4 +1,4 @@
-//! Upstreams that fail: what the client is told, and what it pays.
+//! Failing upstreams: the errors that clients receive, and the tokens they pay for.
 
 use serde_json::json;
 use shared::money::NanoUsd;

@@ -101,7 +101,7 @@ async fn secrets_are_their_owners_alone_and_no_plaintext_is_kept_or_logged() {
 
     let log = stack.server().log();
     for secret in [&key.secret, &stack.account.management_key, &wrong] {
-        assert!(!log.contains(secret.as_str()), "the log tells a key");
+        assert!(!log.contains(secret.as_str()), "the log contains a key");
         for file in files(&stack) {
             let bytes = fs::read(&file).unwrap();
             let kept = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
@@ -110,7 +110,7 @@ async fn secrets_are_their_owners_alone_and_no_plaintext_is_kept_or_logged() {
     }
     assert!(
         !log.contains("quick brown") && !log.contains("\"script\""),
-        "the log tells prompts or completions"
+        "the log contains prompts or completions"
     );
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&stack.data().join("data")), 0o700, "the folder is its owner's alone");
@@ -141,7 +141,7 @@ async fn without_a_catalogue_the_built_in_model_answers() {
     let said = whole.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
     assert!(!said.is_empty(), "{whole}");
     let ended = call.with("seed", 7).stream().await.rest().await;
-    assert_eq!(ended.assert_done().text(), said, "the same seed says the same, whole or streamed");
+    assert_eq!(ended.assert_done().text(), said, "the same seed gives the same text, whole or streamed");
 
     let mut sum = 0;
     for usage in [&whole.json()["usage"], ended.usage().unwrap()] {
@@ -183,7 +183,7 @@ async fn a_wrong_setting_is_refused_at_start_with_its_name() {
     }
 }
 
-/// `--hold-lease-seconds` for `FAREGATE_HOLD_LEASE_SECONDS`
+/// Name of the flag for an environment variable: `--hold-lease-seconds` for `FAREGATE_HOLD_LEASE_SECONDS`.
 fn flag_of(variable: &str) -> String {
     format!("--{}", variable.trim_start_matches("FAREGATE_").replace('_', "-").to_lowercase())
 }

@@ -1,4 +1,4 @@
-//! Random and mutated requests over bare connections: whatever comes, it is answered, nothing hangs, and no hold stays.
+//! Random and mutated requests over plain connections: each gets a valid answer, nothing hangs, and no hold remains.
 
 use std::{env, time::Duration};
 
@@ -18,13 +18,13 @@ mod body;
 mod dice;
 mod request;
 
-/// Requests in all, unless `FAREGATE_FUZZ_REQUESTS` says how many. `FAREGATE_FUZZ_SEED` repeats a run.
+/// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets it. `FAREGATE_FUZZ_SEED` repeats a run.
 const REQUESTS: u64 = 2_000;
-/// Requests to one installation: more keys and records than this make only it slow.
+/// Number of requests per installation: more keys and records would only make it slower.
 const ROUND: u64 = 2_000;
-/// Connections at once.
+/// Number of concurrent connections.
 const AT_ONCE: usize = 24;
-/// What the fuzzed account may spend at a time.
+/// Spending limit of the fuzzed keys, in USD.
 const LIMIT: &str = "9";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -36,7 +36,7 @@ async fn whatever_comes_is_answered_and_nothing_is_held_for_good() {
     }
 }
 
-/// So many requests to an installation of their own. Each has a seed of its own, so that it can be repeated alone.
+/// Sends a range of requests to an installation of their own. Each has its own seed, so that it can be repeated alone.
 async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -72,7 +72,7 @@ async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     assert_eq!(health.status, 200, "{health}");
 }
 
-/// Keys that are good, and keys that are refused for one reason each.
+/// Makes valid keys, and keys that are refused for one reason each.
 async fn keys(stack: &Stack) -> Keys {
     let plain = |key: ApiKey| key.secret;
     let victim = stack.key().await;
@@ -91,7 +91,7 @@ async fn keys(stack: &Stack) -> Keys {
     }
 }
 
-/// Sends it the way it wants to be sent; gives what came back until its sender left.
+/// Sends a request as its `Sending` demands, and returns the bytes received before the sender left.
 async fn send(base: &str, sending: &Sending) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut connection = TcpStream::connect(base).await.unwrap();
@@ -104,20 +104,20 @@ async fn send(base: &str, sending: &Sending) -> Vec<u8> {
         if number > 0 && sending.pause_ms > 0 {
             sleep(Duration::from_millis(sending.pause_ms)).await;
         }
-        // A server that has heard enough may have closed already; its answer is still to be read.
+        // The server may have answered and closed before it read everything; its answer is still to be read.
         if connection.write_all(piece).await.is_err() {
             break;
         }
     }
     let mut read = async |answer: &mut Vec<u8>, most: u64| {
-        // A reset comes after the answer, where it comes.
+        // A connection reset can only follow the answer.
         let _ = (&mut connection).take(most).read_to_end(answer).await;
     };
     match sending.ending {
         Ending::Listen => read(&mut answer, u64::MAX).await,
         Ending::Leave { after } => read(&mut answer, after).await,
         Ending::Glance { ms } => {
-            // What came in time is kept.
+            // The bytes received before the timeout are kept.
             let _ = timeout(Duration::from_millis(ms), read(&mut answer, u64::MAX)).await;
         }
         Ending::Cut { .. } => {}
@@ -125,7 +125,7 @@ async fn send(base: &str, sending: &Sending) -> Vec<u8> {
     answer
 }
 
-/// What is wrong with an answer, if anything is.
+/// Checks an answer; an error describes its fault.
 fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(()) };
@@ -142,7 +142,7 @@ fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
                 Err("ends in an error of ours".into())
             }
         }
-        // What the HTTP parser refuses has no body, and neither has the answer to HEAD.
+        // Errors of the HTTP parser have no body, and neither have answers to HEAD.
         400.. if whole && !body.is_empty() && !code.is_ok_and(|code| code.is_string()) => {
             Err("is refused without an error of the contract".into())
         }

@@ -1,5 +1,5 @@
-//! The contents of streams: large events, tokens that are not seen, ends that differ. Everything that is generated is held
-//! before, and billed.
+//! Contents of streams: large events, hidden tokens, different ends. Every generated token is held beforehand and
+//! billed.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,19 @@ use tests::{
     upstream::{Fault, Script, Style, text},
 };
 
-/// Kinds of upstreams that report progress, or do not.
+/// Two kinds of upstreams: the first reports progress, the second does not.
 const KINDS: [&str; 2] = ["vllm", "openai"];
-/// Streams at once.
+/// Number of concurrent streams.
 const STREAMS: usize = 20;
-/// An end within seconds, as clients expect it.
+/// Time in which streams end. Clients expect seconds.
 const SOON: Duration = Duration::from_secs(8);
 
 async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
     Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-/// Tests each fact on `faregate` with its SQLite, and on services over a Redis, or a cluster where the environment asks for one.
+/// Runs each fact on `faregate` with SQLite, and on services over a Redis, or a cluster where the environment asks for
+/// one.
 macro_rules! facts {
     ($($fact:ident)*) => {
         mod all_in_one {
@@ -57,7 +58,7 @@ async fn whole_stream(over: Deployment, kind: &'static str, script: Script) -> E
     let stack = of_kind(over, kind).await;
     let key = stack.key().await;
     let ended = stack.call(&key, script).with("max_tokens", 50_000).stream().await.rest().await;
-    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "{kind}: what is served is billed");
+    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "{kind}: the served tokens are billed");
     ended.assert_done();
     ended
 }
@@ -117,7 +118,7 @@ async fn an_event_beyond_what_can_be_paid_is_not_delivered_and_passes_no_limit(o
 }
 
 async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_at_once(over: Deployment) {
-    // Its kind reports no progress.
+    // Upstreams of this kind report no progress.
     let stack = of_kind(over, "openai").await;
     let limit = cost_of(2_000, 30_000);
     let key = stack.key_limited(limit).await;
@@ -141,7 +142,7 @@ async fn reasoning_that_is_not_seen_is_generated_within_the_limit_by_20_streams_
     let (served, used) = (stack.cost_of_served(&key), stack.used(&key).await);
     println!("{complete} of {STREAMS} streams are complete; {served} served, {used} billed, of {limit}");
     assert!(served <= limit, "{served} is generated of {limit}");
-    assert_eq!(used, served, "what is generated is billed");
+    assert_eq!(used, served, "the generated tokens are billed");
     assert!(complete > 0, "some can be paid");
 }
 
@@ -178,7 +179,7 @@ async fn a_template_that_adds_more_than_assumed_is_covered_from_the_next_request
     let script = Script::tokens(5_000, 5);
     let call = |key| stack.call(key, script.clone()).with("max_tokens", 5);
     assert_eq!(call(&key).costing(cost_of(5_000, 5), cost_of(5_000, 5)).send().await.status, 200);
-    // Enough for the text of the prompt, and not for the prompt that the upstream makes of it.
+    // Enough for the text of the prompt, but not for the longer prompt that the upstream makes of it.
     let poor = stack.key_limited(cost_of(2_000, 5)).await;
     call(&poor).send().await.assert_error(402, "key_limit_reached");
     assert_eq!(stack.cost_of_served(&poor), NanoUsd::ZERO, "nothing is generated for it");

@@ -1,4 +1,4 @@
-//! The harness notices what it is there to notice.
+//! The harness detects the faults that it exists to detect.
 
 use http::Method;
 use tests::{harness::Stack, upstream::Script};

@@ -1,5 +1,5 @@
-//! Outages a little shorter and longer than a lease, while another client waits for what is held: the books are held
-//! against what the upstream generated.
+//! Outages slightly shorter and longer than a lease, while another client competes for the held money. The books are
+//! compared with the tokens the upstream generated.
 
 use std::{
     io::{BufRead, BufReader},
@@ -18,25 +18,25 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// The shortest that is allowed.
+/// The shortest lease that is allowed.
 const LEASE: Duration = Duration::from_secs(3);
-/// Outages around it.
+/// Durations of outages slightly shorter and longer than a lease.
 const SHORTER: Duration = Duration::from_millis(2_500);
 const LONGER: Duration = Duration::from_secs(5);
-/// Tokens of every request.
+/// Prompt tokens of every request.
 const PROMPT: u64 = 30;
 const COMPLETION: u64 = 400;
-/// Time that a stream, or a whole answer, takes: longer than the longest outage.
+/// Durations of a stream and of a whole answer: longer than the longest outage.
 const PACE_MS: u64 = 25;
 const TAKES_MS: u64 = 9_000;
 
-/// The limit of a key that can pay for four requests, but not for a fifth one beside them.
+/// Limit of a key that pays for four requests, but not for a fifth one beside them.
 fn limit() -> NanoUsd {
     cost_of(4 * PROMPT + 1_600, 4 * COMPLETION + 100)
 }
 
-/// Has two streams and two whole requests run through an outage, while another client wants the same again and again.
-/// Whatever `at_risk` says may be cut; everything else comes whole and is billed.
+/// Runs two streams and two whole requests through an outage, while another client keeps sending similar requests. With
+/// `at_risk`, answers may be cut. Otherwise all must arrive complete and be billed.
 async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>) {
     let limit = limit();
     let key = stack.key_limited(limit).await;
@@ -61,7 +61,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
         outcome
     };
     let competing = async {
-        // Once all four are authorized.
+        // By then all four are authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
@@ -95,7 +95,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
         let beyond = served.nanos() - limit.nanos();
         assert!(beyond <= shortfall, "{beyond} n$ beyond the limit are served, {shortfall} recorded");
     } else {
-        assert_eq!((used, shortfall), (served, 0), "what is served is billed");
+        assert_eq!((used, shortfall), (served, 0), "the served tokens are billed");
     }
 }
 
@@ -189,7 +189,7 @@ async fn a_gateway_that_is_frozen_for_longer_than_its_lease_has_what_is_unpaid_r
     survives(&stack, true, frozen).await;
 }
 
-/// Another process that has a database for itself, until this is dropped.
+/// Another process that holds a database's exclusive lock until it is dropped.
 struct Lock(Child);
 
 impl Lock {
@@ -212,7 +212,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

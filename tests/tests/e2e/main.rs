@@ -1,4 +1,4 @@
-//! The real programs through their public doors.
+//! End-to-end tests of the real programs, through their public interfaces only.
 
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 

@@ -1,4 +1,4 @@
-//! The management API, through the gateway's address as clients reach it.
+//! The management API, called through the gateway's address as clients do.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn keys_are_listed_newest_first_whole_or_in_pages() {
     );
     let mut ids = Vec::new();
     for _ in 0..7 {
-        // Keys of one millisecond have no order.
+        // Keys made within one millisecond have no defined order.
         sleep(Duration::from_millis(2)).await;
         ids.insert(0, stack.key().await.id);
     }

@@ -1,4 +1,4 @@
-//! The service is what its description says: a property-based client reads it and looks for anything else.
+//! Conformance to the OpenAPI description: a property-based client generates requests from it and looks for deviations.
 
 use std::{env, path::Path, process::Command, time::Duration};
 
@@ -12,14 +12,15 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::clients::assert_described;
 
-/// Examples of each route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` says how many.
+/// Number of examples per route, unless `FAREGATE_SCHEMATHESIS_EXAMPLES` sets it.
 const EXAMPLES: u32 = 20;
-/// How long one example may take on a slow machine, and the client to start.
+/// Time limits on a slow machine: for one example, and for the client to start.
 const PER_EXAMPLE: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_mins(2);
 
-/// Not everything that a request must be can be described: that a model or a cursor exists, say, or that a limit does not
-/// round to zero. So what fits the description may be refused, in described words. Everything else is held against it.
+/// The check that is left out. A description cannot express every rule, for instance that a model or a cursor exists,
+/// or that a limit does not round to zero. So a request that matches the description may be refused, with a described
+/// error. All other checks run.
 const NOT_HELD: &str = "positive_data_acceptance";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -52,12 +53,12 @@ async fn nothing_is_met_that_is_not_described() {
     let ran =
         ran.unwrap_or_else(|e| panic!("cannot run schemathesis ({e}); tests/tools/install.sh installs it"));
     let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(!said.contains("Authentication failed"), "a door stayed closed: {said}");
+    assert!(!said.contains("Authentication failed"), "a credential was refused: {said}");
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// The other direction: nothing is taken that is not described. The requests of all clients are held against the
-/// description where those are run.
+/// Tests the other direction: every accepted request matches the description. The requests of all clients are checked
+/// in the tests that run those clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_taken_is_described_however_unusual() {
     let stack = Stack::start().await;
@@ -73,7 +74,7 @@ async fn what_is_taken_is_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Bodies at the edges of what is taken.
+/// Unusual bodies, at the limits of what is accepted.
 fn unusual() -> Vec<Value> {
     let user = json!({"role": "user", "content": Script::tokens(1, 1).message()});
     let chat = |messages: Value, more: Value| {

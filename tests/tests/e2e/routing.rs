@@ -1,4 +1,4 @@
-//! Several upstreams of one model: who is asked, who is left alone, and what finds its way back.
+//! Several upstreams of one model: which one is chosen, and how a failed one is avoided and used again.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Pause between two requests that wait for an upstream to be tried again.
+/// Pause between two requests while waiting for an upstream to be tried again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// A stack with a second upstream in front of its own.
+/// Starts a stack with a second upstream, listed before its own.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let models = Models::Also(second.url());
@@ -26,7 +26,7 @@ async fn apart(scripted: &'static str, lines: &'static str) -> (Stack, Upstream)
     (Stack::with(Options { models, ..Options::default() }).await, second)
 }
 
-/// Asks with a message that leaves the script to the upstream.
+/// Sends a request that leaves the script to the upstream.
 async fn ask(stack: &Stack, key: &ApiKey) -> u16 {
     let mut call = stack.call(key, Script::default());
     call.body["messages"] = json!([{"role": "user", "content": "Hi"}]);
@@ -64,7 +64,7 @@ async fn a_conversation_comes_back_to_the_upstream_that_has_read_it() {
         served.iter().all(|served| served % TURNS == 0 && *served > 0),
         "no conversation is split: {served:?}"
     );
-    // All but the first of four turns, less what is new in each.
+    // Three of four turns can be cached, except for the new messages in each.
     assert!(cached * 100 >= prompt * 65, "{cached} of {prompt}");
 }
 
@@ -81,7 +81,7 @@ async fn one_conversation_spills_over_rather_than_wait_for_its_upstream() {
         streams.push(call.stream().await);
     }
     let (one, other) = (stack.upstream.generations().len(), second.generations().len());
-    // A quarter more than ten, rounded up.
+    // Bound of an upstream's share: a quarter above the even share of ten, rounded up.
     assert!(one.max(other) <= 13 && one + other == 20, "{one} {other}");
     for stream in &mut streams {
         stream.read_tokens(1).await;

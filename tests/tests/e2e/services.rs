@@ -1,4 +1,4 @@
-//! Two gateways, two key-services, one Redis: the same facts, whichever of them a request meets.
+//! Two gateways, two key-services, one Redis: every fact holds regardless of which of them serves a request.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -23,13 +23,13 @@ mod secured;
 mod spool;
 mod spread;
 
-/// A revocation ends streams within five seconds; the rest is for slow machines.
+/// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);
-/// Keys revoked under load, one after the other.
+/// Number of keys that are revoked under load, one after the other.
 const REVOKED: usize = 6;
-/// Requests that are tried after their key was revoked, unless `FAREGATE_TEST_REVOKED_TRIES` says how many.
+/// Number of requests sent after their key was revoked, unless `FAREGATE_TEST_REVOKED_TRIES` sets it.
 const TRIES: usize = 2_400;
-/// Clients that send one request after the other.
+/// Number of clients that send one request after the other.
 const CLIENTS: usize = 8;
 
 async fn two_of_each() -> Stack {
@@ -50,11 +50,11 @@ async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
         let answer = stack.call(&key, Script::tokens(12, 5)).send().await;
         assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 5)), "{answer}");
         spent += cost_of(12, 5).nanos();
-        assert_eq!(stack.used(&key).await.nanos(), spent, "whole, round {round}: the other gateway knows");
+        assert_eq!(stack.used(&key).await.nanos(), spent, "whole, round {round}: as the other gateway shows");
         let ended = stack.call(&key, Script::tokens(1_000, 50)).stream().await.rest().await;
         assert_eq!(ended.assert_done().cost(), cost_of(1_000, 50));
         spent += cost_of(1_000, 50).nanos();
-        // One more, so that the next round meets the gateways the other way round.
+        // One more request, so that the next round uses the gateways in the opposite order.
         assert_eq!(stack.get(&key, "/v1/models").await.status, 200);
         assert_eq!(stack.used(&key).await.nanos(), spent, "streamed, round {round}");
     }
@@ -133,7 +133,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
     println!("streams end {took:?} after the revocation");
     assert!(took < REVOCATION, "after {took:?}");
     stack.released(PATIENCE).await;
-    assert_eq!(stack.used(&key).await.nanos(), delivered, "what was delivered until then is billed");
+    assert_eq!(stack.used(&key).await.nanos(), delivered, "the tokens delivered until then are billed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,4 +1,4 @@
-//! Prompts as long as they come, and as many of them as fit.
+//! The longest prompts, and as many of them as fit into the memory budget.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tests::{
 };
 use tokio::time::timeout;
 
-/// A mebibyte for one prompt, two for all.
+/// Limits of one mebibyte for a prompt and two for all prompts together.
 fn little_room() -> Vec<(&'static str, String)> {
     vec![("FAREGATE_MAX_BODY_MIB", "1".to_owned()), ("FAREGATE_MAX_PROMPTS_MIB", "2".to_owned())]
 }
 
-/// A request with almost a mebibyte of prompt.
+/// A request with a prompt of almost a mebibyte.
 fn long(stack: &Stack, key: &ApiKey, script: Script) -> Call {
     let mut call = stack.call(key, script);
     let messages = call.body["messages"].as_array_mut().unwrap();
@@ -106,6 +106,6 @@ async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage
     let script = Script { padding_mib: 300, ..Script::tokens(12, 40) };
     let answer = stack.call(&key, script).send().await;
     assert_eq!(answer.assert_error(502, "upstream_error").header("x-should-retry"), "false");
-    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "what was generated is billed");
+    assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "the generated tokens are billed");
     assert_eq!(stack.used(&key).await, cost_of(12, 40));
 }

@@ -1,4 +1,4 @@
-//! The structure of the sources: imports run one way, and domains are pure.
+//! Structure of the source code: imports run in one direction, and domains are pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The crates whose modules are held to it.
+/// Crates that these rules apply to.
 const CRATES: [&str; 4] = ["shared", "key-service", "inference-gateway", "local-model"];
-/// Libraries that a domain must not know.
+/// Libraries that a domain must not use.
 const IMPURE: [&str; 8] = ["axum", "hyper", "hyper_util", "tokio", "tonic", "redis", "rusqlite", "getrandom"];
 
-/// The modules that each module imports.
+/// Modules imported by each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -70,7 +70,7 @@ fn read(file: &Path) -> String {
     text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned()
 }
 
-/// The Rust files below a folder, but for tests.
+/// Rust files below a folder, without tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -88,7 +88,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The imports between the modules directly below `parent`.
+/// Imports between the modules directly below `parent`.
 fn imports(source: &Path, parent: &[&str]) -> Imports {
     let folder = parent.iter().fold(source.to_owned(), |folder, name| folder.join(name));
     let mut all = Imports::new();
@@ -118,7 +118,7 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
     all
 }
 
-/// The paths of all `use` declarations, one for each name.
+/// Paths of all `use` declarations, one for each imported name.
 fn use_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut rest = text;
@@ -159,8 +159,8 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The modules of one circle, if there is any: those that remain when modules which import no remaining one are taken away,
-/// again and again.
+/// Modules of an import cycle, if there is one: those that remain after repeatedly removing modules that import no
+/// remaining one.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left = imports.clone();
     loop {

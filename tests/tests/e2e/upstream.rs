@@ -1,4 +1,4 @@
-//! The scripted upstream does what it is told: everything else rests on that.
+//! The scripted upstream follows its scripts, on which all other tests rely.
 
 use std::time::{Duration, Instant};
 
@@ -272,5 +272,5 @@ async fn it_refuses_what_does_not_fit_its_context() {
     let answer = whole(&upstream, &script, json!({"max_tokens": 9})).await.unwrap();
     assert!(answer.status == 400 && answer.text().contains("maximum context length"), "{answer}");
     let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
-    assert_eq!(answer["usage"]["completion_tokens"], 8, "what there is room for");
+    assert_eq!(answer["usage"]["completion_tokens"], 8, "as many tokens as the context has left");
 }

@@ -1,4 +1,4 @@
-//! What clients read and what upstreams are sent.
+//! Bytes on the wire: the responses that clients read and the requests that upstreams receive.
 
 use std::time::Instant;
 
@@ -283,6 +283,6 @@ async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
 
     assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000_000, 5)), "{answer}");
     let took = stack.server().peak_memory() - before;
-    // Freed pages count until the allocator gives them back.
+    // Freed pages count as resident until the allocator returns them to the system.
     assert!(took < 6 * BODY as u64, "{took} bytes of memory for {BODY} bytes of body");
 }

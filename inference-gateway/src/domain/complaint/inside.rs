@@ -1,10 +1,10 @@
-//! Whether words name what is inside: addresses, credentials, files, stacks.
+//! Detection of internal details in a text: addresses, credentials, files, stacks.
 //!
-//! In doubt they do. What is lost is an upstream's wording; what would be shown cannot be taken back.
+//! In doubt a text counts as internal: dropping it loses an upstream's wording, while showing it cannot be undone.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What stacks and headers contain, in lower case.
+/// Parts of stacks and headers, in lower case.
 const TELLTALES: [&str; 8] = [
     "://",
     "traceback",
@@ -15,7 +15,7 @@ const TELLTALES: [&str; 8] = [
     "\n    at ",
     "bearer ",
 ];
-/// Labels of names that only hosts inside have, or that most hosts outside end with.
+/// Labels of internal host names, or final labels of most public ones.
 const HOST_LABELS: [&str; 12] = [
     "internal",
     "intranet",
@@ -30,16 +30,16 @@ const HOST_LABELS: [&str; 12] = [
     "io",
     "ai",
 ];
-/// What the names of source files and libraries end with.
+/// Endings of the names of source files and libraries.
 const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu", ".js", ".so", ".java"];
-/// What credentials begin with.
+/// Prefixes of credentials.
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
-/// What is as long as this, and has letters and digits, is no word but a token, a digest or an id.
+/// Length from which a string of letters and digits counts as a token, a digest or an id.
 const TOKEN_CHARS: usize = 20;
-/// The same of what has letters alone.
+/// The same length for letters alone.
 const LETTERS_ONLY_CHARS: usize = 40;
 
-/// Returns whether these words name an address, a credential, a file or a stack.
+/// Returns whether a text contains an address, a credential, a file or a stack.
 pub(super) fn names_inside(message: &str) -> bool {
     let lower = message.to_lowercase();
     TELLTALES.iter().any(|telltale| lower.contains(telltale))
@@ -62,14 +62,14 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Returns whether it is `name:8000`. What begins with a number is a time or a place in a text.
+/// Returns whether a word has the form `name:8000`. One that begins with a number is a time or a position in a text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
         host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
     })
 }
 
-/// Returns whether it is the name of a host. Places in a request, such as `messages.0.content`, are no hosts.
+/// Returns whether a word is a host name. Places in a request, such as `messages.0.content`, are not.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }

@@ -1,7 +1,7 @@
-//! The output tokens that a stream's hold covers, and the moment to ask for more.
+//! Output tokens that a stream's hold covers, and the time to request more.
 
-/// Output tokens that a stream holds at first, and by which it extends: some tens of seconds of generation, and little
-/// enough that an idle rest of it keeps no other request waiting for long.
+/// Output tokens that a stream holds at first, and by which it extends: enough for some tens of seconds of generation,
+/// and few enough that an unused rest does not keep other requests waiting for long.
 pub(crate) const GRANT_TOKENS: u64 = 1024;
 
 /// The output tokens granted to a stream.
@@ -9,33 +9,33 @@ pub(crate) const GRANT_TOKENS: u64 = 1024;
 pub(crate) struct GrantedTokens {
     granted: u64,
     wanted: u64,
-    /// The last extension brought less than was asked: there is no more to be had, unless another hold ends.
+    /// The last extension granted less than requested: no more is available unless another hold ends.
     short: bool,
 }
 
 impl GrantedTokens {
-    /// Starts with so many of the wanted tokens granted.
+    /// Starts with some of the wanted tokens granted.
     pub(crate) const fn new(granted: u64, wanted: u64) -> Self {
         Self { granted, wanted, short: false }
     }
 
-    /// Returns whether so many tokens may be delivered.
+    /// Returns whether this many tokens may be delivered.
     pub(crate) const fn covers(&self, tokens: u64) -> bool {
         tokens <= self.granted
     }
 
-    /// Returns whether everything that the stream wanted is granted.
+    /// Returns whether all wanted tokens are granted.
     pub(crate) const fn is_complete(&self) -> bool {
         self.granted >= self.wanted
     }
 
-    /// Returns whether the last extension brought less than was asked.
+    /// Returns whether the last extension granted less than requested.
     pub(crate) const fn is_short(&self) -> bool {
         self.short
     }
 
-    /// The total to ask for, with so many tokens delivered: half a grant ahead of need. After an extension that fell short,
-    /// only once an event is blocked, which `needed` tokens in all would let through.
+    /// Total to request after this many delivered tokens: half a grant ahead of need. After a partial extension, only
+    /// when an event is blocked, which a total of `needed` tokens would unblock.
     pub(crate) fn ask(&self, delivered: u64, needed: Option<u64>) -> Option<u64> {
         let near = delivered + GRANT_TOKENS / 2 >= self.granted;
         let due = needed.is_some() || (near && !self.short);
@@ -49,7 +49,7 @@ impl GrantedTokens {
         self.granted
     }
 
-    /// Notes that so many tokens are granted in total, of so many asked.
+    /// Records the total of granted tokens, and the total that was requested.
     pub(crate) fn extended(&mut self, granted: u64, asked: u64) {
         self.short = granted < asked;
         self.granted = self.granted.max(granted);

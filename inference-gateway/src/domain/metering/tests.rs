@@ -11,7 +11,7 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
     StreamMeter::new(rewriter, UsageCounter::new(10, wanted), GrantedTokens::new(granted, wanted))
 }
 
-/// A chunk with a text; with the usage so far where `reported`.
+/// A chunk with a text, and with the usage so far if `reported`.
 fn chunk(text: &str, completion: u64, reported: bool) -> String {
     let usage = reported.then(|| json!({"prompt_tokens": 12, "completion_tokens": completion}));
     let chunk = json!({"choices": [{"index": 0, "delta": {"content": text}}], "usage": usage});
@@ -24,7 +24,7 @@ fn finish(completion: u64) -> String {
     format!("data: {finish}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// Carries a stream to its end, with extensions of at most so many tokens in all.
+/// Runs a stream to its end, with a bound on the total of granted tokens.
 fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd {
     let mut end = None;
     for piece in pieces {

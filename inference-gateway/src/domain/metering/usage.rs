@@ -1,4 +1,4 @@
-//! The tokens that a stream has used so far: as its upstream reports them, or else counted as they pass.
+//! Tokens that a stream has used so far: reported by its upstream, or else counted as they pass.
 
 use shared::tokens::Usage;
 
@@ -14,14 +14,14 @@ pub(crate) struct UsageCounter {
     most_completion: u64,
     counted: u64,
     reported: Option<Usage>,
-    /// Tokens that each choice generated, where the upstream reports that.
+    /// Tokens of each choice, where the upstream reports them separately.
     by_choice: [u64; MAX_CHOICES as usize],
     /// Output was delivered after the last report.
     behind: bool,
 }
 
 impl UsageCounter {
-    /// Starts before the first token. The prompt is taken to have this many tokens until the upstream reports it; the
+    /// Starts before the first token. The prompt is assumed to have this many tokens until the upstream reports it; the
     /// upstream was limited to `most_completion` tokens of output.
     pub(crate) const fn new(prompt_estimate: u64, most_completion: u64) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl UsageCounter {
         }
     }
 
-    /// The count once this chunk is delivered.
+    /// The count after this chunk is delivered.
     #[must_use]
     pub(crate) fn with_chunk(mut self, chunk: &Chunk<'_>) -> Self {
         let mut reported = chunk.usage.map(|reported| reported.tokens);
@@ -45,8 +45,8 @@ impl UsageCounter {
         self.with(chunk.text_bytes, chunk.outputs, reported)
     }
 
-    /// The count after a chunk with so many bytes of output, for so many choices (at least a token each), and the usage
-    /// that the upstream reports by then.
+    /// The count after a chunk with this many bytes of output, for this many choices (at least a token each), and the
+    /// usage that the upstream has reported by then.
     #[must_use]
     pub(crate) fn with(mut self, output_bytes: u64, outputs: u64, reported: Option<Usage>) -> Self {
         if outputs > 0 {
@@ -72,7 +72,7 @@ impl UsageCounter {
     /// Output tokens so far, over all choices.
     pub(crate) fn completion(&self) -> u64 {
         let reported = self.reported.unwrap_or_default().completion;
-        // Texts are longer or shorter than their tokens; an estimate never bills beyond the upstream's limit.
+        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond the upstream's limit.
         reported + self.counted.min(self.most_completion.saturating_sub(reported))
     }
 
@@ -128,7 +128,7 @@ mod tests {
             counter = counter.with(4, 1, Some(all));
             assert_eq!((counter.usage(), counter.is_estimate()), (used(sum), false));
         }
-        // A last report of one choice takes nothing back.
+        // A last report of one choice does not lower the count.
         assert_eq!(counter.with(0, 0, Some(used(2))).usage(), used(4));
     }
 

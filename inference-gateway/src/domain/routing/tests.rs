@@ -2,7 +2,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::*;
 
-/// Just before something.
+/// A moment before this time.
 fn before(time: Duration) -> Duration {
     time.saturating_sub(Duration::from_millis(1))
 }
@@ -40,7 +40,7 @@ fn equals_take_turns_by_weight() {
     let first =
         |two: &[Candidate]| (0..10_000).filter(|turn| choose(two, None, *turn, None) == Some(0)).count();
     assert!((4_700..5_300).contains(&first(&two)), "{}", first(&two));
-    // With none in flight, one request more is less for the larger one.
+    // With none in flight, one more request is a smaller load for the larger upstream.
     two[0].weight = 2;
     assert_eq!(first(&two), 10_000);
 }
@@ -87,7 +87,7 @@ fn openings_are_shared_out_by_weight_and_stay_where_they_are_when_another_upstre
     );
     three[0].aside = true;
     for (before, after) in before.iter().zip(homes(&three)) {
-        assert!(*before == after || *before == 0, "only what was there moves");
+        assert!(*before == after || *before == 0, "only requests of the removed upstream move");
     }
 }
 
@@ -111,7 +111,7 @@ fn failures_in_a_row_set_an_upstream_aside_and_one_request_tries_it_again() {
     let aside = health(&[Outcome::Failed; 3]);
     assert!(aside.rests(before(FIRST_ASIDE)) && !aside.rests(FIRST_ASIDE));
     let tried = aside.tried(FIRST_ASIDE);
-    assert!(tried.rests(FIRST_ASIDE), "the others wait for what comes of it");
+    assert!(tried.rests(FIRST_ASIDE), "other requests wait for the outcome of the trial");
     assert_eq!(tried.after(Outcome::Failed, FIRST_ASIDE), tried);
     assert!(tried.rests(before(FIRST_ASIDE * 3)) && !tried.rests(FIRST_ASIDE * 3), "twice as long");
     assert!(!tried.after(Outcome::Answered, FIRST_ASIDE).is_set_aside());
@@ -141,7 +141,7 @@ fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
     assert!(health(&broken).is_set_aside());
 }
 
-/// Keeps the most recent conversations that it has read.
+/// Cache of the most recent conversations.
 struct Cache(VecDeque<u64>);
 
 impl Cache {
@@ -157,8 +157,8 @@ impl Cache {
     }
 }
 
-/// The part of 8,000 requests, of 200 conversations in turns without a pattern, that found theirs in the cache of one of
-/// four upstreams with room for 60 each; 24 requests are in flight at any time.
+/// Share of 8,000 requests, of 200 conversations in random turns, whose conversation was in the cache of one of four
+/// upstreams with room for 60 each; 24 requests are in flight at any time.
 fn found(affine: bool) -> usize {
     let mut four = upstreams(&[0; 4]);
     let mut caches: Vec<_> = (0..4).map(|_| Cache(VecDeque::new())).collect();
@@ -179,7 +179,7 @@ fn found(affine: bool) -> usize {
 
 #[test]
 fn affinity_finds_what_was_read_more_than_twice_as_often() {
-    // 6193 and 2353.
+    // Measured: 6193 and 2353.
     let (with, without) = (found(true), found(false));
     assert!(with > 8_000 * 7 / 10, "{with} of 8000 with affinity");
     assert!(without < 8_000 * 4 / 10, "{without} of 8000 without");

@@ -22,14 +22,14 @@ pub enum RecordId {
 pub enum Command {
     /// Adds credit.
     Deposit {
-        /// Deposits once, however often it is sent.
+        /// Idempotency id: the deposit is added once, however often it is sent.
         id: DepositId,
         /// The amount; above zero.
         amount: NanoUsd,
     },
-    /// Advances lease time by one, if it still is `seen`. Answers the tick in any case.
+    /// Advances lease time by one if it is still `seen`. The outcome is the current tick in any case.
     Tick {
-        /// The last tick that the caller saw; `None` only asks.
+        /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
     },
     /// Asks whether the key may spend at all.
@@ -37,7 +37,7 @@ pub enum Command {
         /// The key.
         key: KeyId,
     },
-    /// Sets aside what a generation may cost.
+    /// Sets aside money for a generation.
     Hold {
         /// The key that pays.
         key: KeyId,
@@ -45,13 +45,14 @@ pub enum Command {
         generation: GenerationId,
         /// The model's id in the catalogue.
         model: String,
-        /// With less than this left, the request can never be paid: refused for good.
+        /// If less than this is left, the request can never be paid and is refused for good.
         least: NanoUsd,
-        /// With less than this available because others hold the rest, the request had better wait. `least` or more.
+        /// If less than this is available because other generations hold the rest, the request should wait. At least
+        /// `least`.
         enough: NanoUsd,
-        /// The amount to hold where it is available. `enough` or more.
+        /// The amount to hold where it is available. At least `enough`.
         most: NanoUsd,
-        /// Ticks from now at which the hold expires.
+        /// Number of ticks until the hold expires.
         lease_ticks: u64,
     },
     /// Renews a hold's lease, records progress, and raises the hold as far as is available.
@@ -62,9 +63,9 @@ pub enum Command {
         generation: GenerationId,
         /// The amount to hold in total. A lower amount than is held changes nothing.
         most: NanoUsd,
-        /// Used so far.
+        /// Usage so far.
         progress: Progress,
-        /// Ticks from now at which the hold expires; never shortens a lease.
+        /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
     /// Bills a generation and gives the rest of its hold back. Replaces the bill of an expiry. Without a hold, bills up to
@@ -76,7 +77,7 @@ pub enum Command {
         generation: GenerationId,
         /// The model's id in the catalogue. A hold or a bill keeps its own.
         model: String,
-        /// Used in the end.
+        /// Final usage.
         total: Progress,
         /// The usage is an estimate.
         estimated: bool,
@@ -128,19 +129,19 @@ impl Command {
 /// The effect of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The account's credit is this now.
+    /// New credit of the account.
     Deposited(NanoUsd),
-    /// The account's lease time is this now.
+    /// Current tick of the account.
     Ticked(u64),
     /// The key may spend.
     Allowed,
-    /// This much is held.
+    /// Amount now held.
     Held(NanoUsd),
-    /// The hold goes on.
+    /// The hold was extended.
     Extended {
-        /// Held in total.
+        /// Total amount held.
         amount: NanoUsd,
-        /// The key was revoked in the meantime: nothing more is held for it.
+        /// The key was revoked in the meantime, so that no more is held for it.
         revoked: bool,
     },
     /// The generation is billed.
@@ -151,33 +152,33 @@ pub enum Outcome {
     Expired(Settlement),
     /// The hold's lease has not run out.
     NotDue,
-    /// There is no such hold (any more), or the generation is another key's.
+    /// The hold does not exist (any more), or the generation belongs to another key.
     Gone,
 }
 
 /// Reason why a command was refused. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The account has no such key.
+    /// The account does not have the key.
     UnknownKey,
     /// The key was revoked.
     Revoked,
     /// The key is past its expiry.
     KeyExpired,
-    /// The key's limit is reached, or what is left of it cannot pay for this.
+    /// The key's limit is reached, or the rest of it cannot pay for the request.
     LimitReached,
-    /// The account's credit is used up, or what is left of it cannot pay for this.
+    /// The account's credit is used up, or the rest of it cannot pay for the request.
     CreditEmpty,
-    /// The rest is held by other generations.
+    /// Other generations hold the rest.
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The record of this cannot be read, so that nothing could be decided: an operator has to look.
+    /// The record cannot be read, so that no decision is possible. An operator has to repair it.
     Damaged,
 }
 
 impl Refused {
-    /// The refusal as the gRPC contract has it; `None` for what no caller of it can cause.
+    /// The refusal in the gRPC contract; `None` for those that no caller of it can cause.
     pub const fn refusal(self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),

@@ -1,10 +1,10 @@
-//! The balances of an account and one of its keys, and every movement between them, holds and settlements.
+//! Balances of an account and one of its keys, and all movements between these balances, holds and settlements.
 
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};
 
 use super::{Account, Ending, Hold, Key, Progress, Refused, Settlement};
 
-/// The use and cost of a generation that is to be billed.
+/// Usage and cost of a generation to be billed.
 #[derive(Clone, Copy)]
 pub(super) struct Claim {
     pub(super) total: Progress,
@@ -14,14 +14,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// The bill of which this much could be charged.
+    /// The settlement, if this much could be charged.
     pub(super) fn settled(self, key: KeyId, model: &str, charged: NanoUsd) -> Settlement {
         let Self { total: Progress { usage, cost }, estimated, ending, at } = self;
         Settlement { key, model: model.to_owned(), usage, cost, charged, ending, estimated, at }
     }
 }
 
-/// The two balances that every payment comes out of.
+/// The two balances from which every charge is paid.
 pub(super) struct Funds {
     pub(super) account: Account,
     pub(super) key: Key,
@@ -71,7 +71,7 @@ impl Funds {
         Ok(amount)
     }
 
-    /// The tick at which a lease of so many ticks ends.
+    /// The tick at which a lease of this many ticks ends.
     pub(super) fn lease(&self, ticks: u64) -> u64 {
         self.account.tick.saturating_add(ticks)
     }
@@ -83,7 +83,7 @@ impl Funds {
             most.left_after(hold.amount).min(self.available())
         };
         self.set_aside(more);
-        // Reports may overtake each other; the one that costs most is the latest.
+        // Reports may overtake each other; the one with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
         Hold {
             amount: plus(hold.amount, more),
@@ -93,7 +93,7 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold: the covered part of the cost is billed from it, the rest from what else is available.
+    /// Resolves a hold: the covered part of the cost is billed from it, the rest from other available money.
     pub(super) fn settle(&mut self, hold: &Hold, claim: Claim) -> Settlement {
         let cost = claim.total.cost;
         let beyond = cost.left_after(hold.amount).min(self.available());
@@ -103,14 +103,14 @@ impl Funds {
         claim.settled(hold.key, &hold.model, charged)
     }
 
-    /// Settles a capture of a closed generation. Final if it was captured; the bill of an expiry is replaced: more is
-    /// billed up to what is available, less is given back.
+    /// Settles a capture of a closed generation. A captured one is final. The bill of an expiry is replaced: more is
+    /// billed up to the available amount, or less is given back.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available());
-                // Credit ends at its bound, so what it cannot take back stays billed.
+                // Credit has an upper bound; an amount that it cannot take back stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.total.cost.min(billable).max(kept);
                 self.bill(charged.left_after(settled.charged), claim.at);
@@ -121,7 +121,7 @@ impl Funds {
         }
     }
 
-    /// Bills a cost that no hold covers, up to what is available. Answers the charge.
+    /// Bills a cost that no hold covers, up to the available amount. Returns the charge.
     pub(super) fn bill_without_hold(&mut self, claim: Claim) -> NanoUsd {
         let charged = claim.total.cost.min(self.available());
         self.bill(charged, claim.at);

@@ -1,5 +1,5 @@
-//! Random histories of a few accounts, and a model of a store that follows them by the ledger alone: for the tests of the
-//! ledger, and of every store against it.
+//! Random histories of a few accounts, and a model store that follows them with the ledger alone. Used to test the
+//! ledger, and every store against it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,30 +22,30 @@ use crate::domain::{
     usage::{Counts, Day, added},
 };
 
-/// Accounts that exist, and one behind them that does not.
+/// Number of existing accounts; the next number is an account that does not exist.
 pub(crate) const ACCOUNTS: u8 = 2;
-/// Keys that each account has, and one behind them that it does not have.
+/// Number of keys per account; the next number is a key that does not exist.
 pub(crate) const KEYS: u8 = 3;
-/// Generations, in every account. The last two have ids of another time: see [`of_history`].
+/// Number of generations per account. The last two have ids of another time: see [`of_history`].
 pub(crate) const GENERATIONS: u8 = 12;
 
-/// When histories begin.
+/// Start of all histories.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
-/// Something that happens.
+/// One step of a history.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Commands to one account, at once.
+    /// Commands to one account, executed together.
     Execute(AccountId, Vec<Command>),
-    /// A change by the owner.
+    /// The owner changes a key.
     Update(AccountId, KeyId, KeyPatch),
-    /// The end of a key.
+    /// The owner revokes a key.
     Revoke(AccountId, KeyId),
     /// Time passes.
     Wait(Duration),
 }
 
-/// Histories that spend more than there is, repeat themselves, and mix up whose is whose.
+/// Generates histories that overspend, repeat commands, and name keys and generations of other owners.
 pub(crate) fn history() -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..40)
 }
@@ -65,8 +65,8 @@ pub(crate) fn generation(n: u8) -> GenerationId {
     GenerationId::new(START, chance(n))
 }
 
-/// The generation of this number in histories. Of one the age lies beyond what stores remember, and one is made by a
-/// gateway whose clock is too far ahead.
+/// The generation of this number in histories. One of them is older than stores remember, and one comes from a gateway
+/// whose clock is too far ahead.
 pub(crate) fn of_history(n: u8) -> GenerationId {
     match GENERATIONS - n {
         1 => GenerationId::new(START.minus(Duration::from_hours(3)), chance(n)),
@@ -80,7 +80,7 @@ pub(crate) fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
 }
 
-/// Ids of larger numbers sort behind those of smaller ones.
+/// Random part of an id. Ids of larger numbers sort behind those of smaller ones.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }
@@ -100,7 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // Mostly a generation stays with one key, as it does outside of tests.
+    // A generation mostly stays with one key, as it does outside of tests.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))
@@ -137,12 +137,12 @@ fn model() -> impl Strategy<Value = String> {
     select(vec!["Model Flash", "Model Max"]).prop_map(String::from)
 }
 
-/// Mostly small, so that sums run into limits; sometimes as large as amounts get.
+/// Mostly small amounts, so that sums reach limits; sometimes the largest possible.
 fn nanos(small: std::ops::Range<i64>) -> impl Strategy<Value = NanoUsd> {
     prop_oneof![19 => small.prop_map(NanoUsd::from_nanos), 1 => Just(NanoUsd::MAX)]
 }
 
-/// Deposits that are accepted, and some that are not.
+/// Valid and invalid deposits.
 fn deposited() -> impl Strategy<Value = NanoUsd> {
     prop_oneof![9 => nanos(1..1_000), 1 => (-5..=0_i64).prop_map(NanoUsd::from_nanos)]
 }
@@ -155,12 +155,12 @@ fn progress() -> impl Strategy<Value = Progress> {
     })
 }
 
-/// Within the time that a history takes, and in steps so large that instants meet.
+/// Times within the duration of a history, in steps so large that some are equal.
 fn time() -> impl Strategy<Value = Timestamp> {
     (0..60_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds)))
 }
 
-/// The essence of a store: everything that commands read and write.
+/// The state of a store: everything that commands read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct World {
     /// The accounts there are.
@@ -169,7 +169,7 @@ pub(crate) struct World {
     pub(crate) keys: HashMap<(AccountId, KeyId), Key>,
     /// Their holds, settlements and deposits.
     pub(crate) records: HashMap<(AccountId, RecordId), Record>,
-    /// Their journals and counters.
+    /// Journals and counters of the accounts.
     pub(crate) trails: HashMap<AccountId, Trail>,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Trail {
 }
 
 impl World {
-    /// Accounts without credit; of each one's keys the first has no limit.
+    /// Accounts without credit. The first key of each has no limit.
     pub(crate) fn new() -> Self {
         let mut world = Self::default();
         for a in 0..ACCOUNTS {
@@ -196,7 +196,7 @@ impl World {
         world
     }
 
-    /// One command, as every store is to do it.
+    /// Applies one command, as every store has to.
     pub(crate) fn apply(
         &mut self,
         account: AccountId,
@@ -233,7 +233,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// A change by the owner; a revoked key stays as it is.
+    /// Applies a change by the owner. A revoked key does not change.
     pub(crate) fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch) {
         if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
             key.limit = patch.limit.unwrap_or(key.limit);
@@ -241,14 +241,14 @@ impl World {
         }
     }
 
-    /// Ends a key; again is the same.
+    /// Revokes a key; repeating it changes nothing.
     pub(crate) fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
         if let Some(key) = self.keys.get_mut(&(account, key)) {
             key.revoked_at.get_or_insert(now);
         }
     }
 
-    /// The open holds and the settlements of a key: what is held, and what was charged.
+    /// Sums of a key's open holds and of its settlements' charges.
     pub(crate) fn booked(&self, account: AccountId, key: KeyId) -> (NanoUsd, NanoUsd) {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {
@@ -263,7 +263,7 @@ impl World {
         (NanoUsd::from_nanos(held), NanoUsd::from_nanos(charged))
     }
 
-    /// All deposits of an account.
+    /// Sum of an account's deposits.
     pub(crate) fn deposited(&self, account: AccountId) -> NanoUsd {
         let deposits = self.records.iter().map(|((of, _), record)| match record {
             Record::Deposited(amount) if *of == account => amount.nanos(),

@@ -11,7 +11,7 @@ pub(crate) struct Hold {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Set aside.
+    /// Amount set aside.
     pub amount: NanoUsd,
     /// Billed if the hold expires.
     pub reported: Progress,
@@ -30,13 +30,13 @@ pub struct Settlement {
     pub usage: Usage,
     /// Their cost.
     pub cost: NanoUsd,
-    /// Billed: the cost, or less where nothing more was left.
+    /// Amount billed: the cost, or less where the money was used up.
     pub charged: NanoUsd,
     /// The way in which the generation ended.
     pub ending: Ending,
     /// The usage is an estimate.
     pub estimated: bool,
-    /// When it was last billed.
+    /// Time of the last bill.
     pub at: Timestamp,
 }
 
@@ -59,7 +59,7 @@ pub enum Ending {
 /// The record under a command's idempotency id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Nothing.
+    /// No record.
     #[default]
     None,
     /// An open hold.
@@ -81,18 +81,19 @@ impl Record {
     }
 }
 
-/// An entry of the journal, which is append-only. A late capture is an entry of its own: the correction of its expiry's.
+/// An entry of the journal, which is append-only. A late capture has an entry of its own, which corrects that of the
+/// expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The bill of the generation from here on.
+    /// The bill of the generation after this entry.
     pub settlement: Settlement,
-    /// Change of what was billed for the generation; below zero where some was given back.
+    /// Change of the amount billed for the generation; below zero where money was given back.
     pub delta: NanoUsd,
-    /// The key's `used` after it: a running balance, as on a bank statement.
+    /// The key's `used` after this entry: a running balance, as on a bank statement.
     pub used_after: NanoUsd,
 }
 
-/// The journal entry of a step from one record of a generation to the next, if it billed something new.
+/// The journal entry for a change of a generation's record, if the change billed something.
 pub(crate) fn entry(before: &Record, after: &State) -> Option<Entry> {
     let Record::Closed(settlement) = &after.record else { return None };
     let charged_before = match before {

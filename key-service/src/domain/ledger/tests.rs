@@ -1,4 +1,4 @@
-//! The ledger in short stories.
+//! Short scenarios of the ledger.
 
 mod properties;
 
@@ -30,7 +30,7 @@ fn capture(generation: GenerationId, total: Progress) -> Command {
     Command::Capture { key, generation, model, total, estimated: false }
 }
 
-/// One account in short commands: all of key 0, every lease three ticks long.
+/// A ledger of one account and key, with short methods for commands. Every lease is three ticks long.
 struct Book {
     world: World,
     now: Timestamp,
@@ -70,7 +70,7 @@ impl Book {
         })
     }
 
-    /// Holds exactly this much.
+    /// Asserts that exactly this amount can be held.
     fn must_hold(&mut self, n: u8, amount: i64) {
         assert_eq!(self.hold(n, amount, amount, amount), Ok(Outcome::Held(nanos(amount))));
     }
@@ -87,7 +87,7 @@ impl Book {
         }
     }
 
-    /// Lease time passes.
+    /// Advances lease time by this many ticks.
     fn tick(&mut self, ticks: u64) {
         for _ in 0..ticks {
             let seen = Some(self.world.accounts[&account(MINE)].tick);
@@ -130,7 +130,7 @@ fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
     assert_eq!(book.hold(1, 100, 200, 9_999), Ok(Outcome::Held(nanos(500))));
     assert_eq!(book.hold(2, 100, 200, 300), Err(Refused::Reserved));
     book.capture(1, cost(350));
-    // 150 are left in all: less than enough, but no other generation holds any of it, so waiting would not help.
+    // 150 are left in all: less than `enough`, but no other generation holds any of it, so waiting would not help.
     assert_eq!(book.hold(2, 100, 200, 300), Ok(Outcome::Held(nanos(150))));
 }
 
@@ -191,7 +191,7 @@ fn a_capture_whose_hold_is_lost_is_billed_up_to_what_is_available() {
     assert_eq!((settlement.charged, settlement.ending), (nanos(50), Ending::Captured));
     assert_eq!(book.capture(1, cost(50)), settlement);
     assert_eq!(book.sums(), (950, 100, 50));
-    // What another generation holds stays held.
+    // Money held for another generation stays held.
     let settlement = book.capture(3, cost(900));
     assert_eq!((settlement.charged, settlement.shortfall()), (nanos(350), nanos(550)));
     assert_eq!(book.sums(), (600, 100, 400));
@@ -260,7 +260,7 @@ fn lease_time_advances_one_tick_after_the_last_one_seen() {
     let ticked = |tick| Ok(Outcome::Ticked(tick));
     assert_eq!(book.run(&Command::Tick { seen: None }), ticked(0));
     assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
-    // Of two key-services that saw the same tick, one advances it.
+    // Two key-services saw the same tick, and only one advances it.
     assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
     assert_eq!(book.run(&Command::Tick { seen: Some(7) }), ticked(1));
 }
@@ -271,7 +271,7 @@ fn an_expiry_comes_at_the_end_of_the_lease_and_bills_the_last_report() {
     book.must_hold(1, 500);
     book.tick(2);
     book.extend(1, 500, cost(120)).unwrap();
-    // A report that was overtaken on its way.
+    // An older report arrives late.
     book.extend(1, 500, cost(80)).unwrap();
     book.tick(2);
     assert_eq!(book.expire(1), Ok(Outcome::NotDue));
@@ -294,7 +294,7 @@ fn no_clock_decides_when_a_lease_ends() {
     assert!(matches!(book.expire(1), Ok(Outcome::Expired(_))));
 }
 
-/// Holds 200 for generation 1 and lets it expire with a report of this cost.
+/// Holds 200 for generation 1 and lets the hold expire after a report of this cost.
 fn expired(book: &mut Book, reported: i64) {
     book.must_hold(1, 200);
     book.extend(1, 200, cost(reported)).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Desk {
-    /// Bills the key so much.
+    /// Bills this amount to the key.
     async fn bill(&self, id: &str, nanos: i64) {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let now = self.office.clock.now();
@@ -160,7 +160,7 @@ async fn a_revoked_key_cannot_be_changed() {
         answer.is_error(409, "key_revoked", None);
         assert_eq!(answer.headers["x-should-retry"], "false");
     }
-    // The body's own errors come first.
+    // Errors of the body come first.
     desk.patch(&id, r#"{"limit":-1}"#).await.is_error(400, "decimal_below_min_value", Some("limit"));
     assert_eq!(desk.everything().await, before);
 }

@@ -27,7 +27,7 @@ impl Desk {
         ids
     }
 
-    /// The ids of a listing, whose envelope is checked, and whether there are more.
+    /// Ids of a listing after checking its envelope, and whether there are more.
     async fn listed(&self, query: &str) -> (Vec<String>, bool) {
         let answer = self.get(&format!("{KEYS}?{query}")).await;
         assert_eq!(answer.status, 200, "{query}: {}", answer.text);
@@ -147,7 +147,7 @@ async fn a_listing_that_breaks_off_does_not_look_complete() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
     let request = || desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
-    // The credential and the first page are read; the second page is not.
+    // The calls for the credential and for the first page succeed; the one for the second page fails.
     desk.office.store.outage.fail_after(2);
     let response = desk.app.clone().oneshot(request()).await.unwrap();
     assert_eq!(response.status(), 200);
@@ -183,7 +183,8 @@ async fn over_a_socket_a_listing_that_breaks_off_ends_without_its_last_chunk() {
         "GET {KEYS}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\r\n",
         desk.credential
     );
-    // The credential, the first page, and for each of two more its cursor and its keys.
+    // Calls to the store: for the credential and the first page, and for each of two more pages its cursor and its
+    // keys.
     for (answered_calls, whole) in [(6, true), (5, false)] {
         desk.office.store.outage.fail_after(answered_calls);
         let mut socket = TcpStream::connect(address).await.unwrap();

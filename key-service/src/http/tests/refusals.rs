@@ -1,4 +1,4 @@
-//! Bad input of every kind gets exactly its status, code and param (contract §8), and changes nothing.
+//! Every kind of invalid input gets its exact status, code and param (contract §8), and changes nothing.
 
 use super::*;
 
@@ -49,7 +49,7 @@ async fn bad_fields_are_refused_on_create_and_on_patch_alike_and_change_nothing(
         (r#""key":null"#.into(), "unknown_parameter", "key"),
         (r#""revoked_at":null"#.into(), "unknown_parameter", "revoked_at"),
     ] {
-        // Alone, and behind a good member, which must not be applied either.
+        // Alone, and after a valid member, which must not be applied either.
         for body in [format!("{{{member}}}"), format!(r#"{{"label":"changed",{member}}}"#)] {
             if body.matches("\"label\"").count() > 1 {
                 continue;
@@ -174,7 +174,7 @@ async fn a_store_that_is_away_closes_every_door_and_is_not_described() {
         (Method::PATCH, &one),
         (Method::DELETE, &one),
     ] {
-        // Away from the start, and from just after the credential was checked.
+        // The store fails from the start, or right after the credential was checked.
         for calls in [0, 1] {
             desk.office.store.outage.fail_after(calls);
             let answer = desk.call(method.clone(), path, "{}").await;

@@ -34,7 +34,7 @@ pub(super) struct Shelf {
     pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
 }
 
-/// Everything of one account.
+/// Records of one account.
 #[derive(Debug)]
 pub(super) struct AccountBook {
     pub(super) name: String,
@@ -84,7 +84,7 @@ impl AccountBook {
         }
     }
 
-    /// Load, decide, write.
+    /// Loads the state, applies the command, and writes the result.
     pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
         let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let state = State {
@@ -131,7 +131,7 @@ impl AccountBook {
         self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
     }
 
-    /// The answer of a living idempotency key to the creation of this key.
+    /// Answer of a live idempotency key to the creation of this key.
     pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
         let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
         if promise.request != attempt.request {
@@ -200,7 +200,7 @@ impl AccountBook {
         auditor.account(self.money, held, deposits.into_iter())
     }
 
-    /// Writes past the ledger.
+    /// Writes directly, without the ledger.
     #[cfg(test)]
     pub(super) fn doctor(&mut self, fault: Fault) {
         let one_more = |amount: NanoUsd| NanoUsd::from_nanos(amount.nanos() + 1);

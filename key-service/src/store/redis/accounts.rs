@@ -1,4 +1,4 @@
-//! Accounts, and whose credential a digest is.
+//! Accounts, and the owners of credentials.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, RedisResult, cmd};
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::store::{self, AccountSummary, NewAccount};
 
-/// Accounts that are asked for at once.
+/// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
 
 impl Redis {
-    /// Makes the account first, then lists it under its name: whatever interrupts this, a name that is taken belongs
-    /// to an account that there is, and an account that is not listed was never made for anyone.
+    /// Makes the account first, then lists it under its name. After an interruption, a name that is taken belongs to an
+    /// existing account, and an unlisted account was never returned to a caller.
     pub(super) async fn make_account(&self, new: &NewAccount) -> RedisResult<bool> {
         let id = new.id.to_string();
         let mut question = cmd("HGET");
@@ -65,7 +65,8 @@ impl Redis {
         Ok(Some(store::Funds { name, credit, held }))
     }
 
-    /// Makes a credential findable. The account's part is written before, so that what is found is there.
+    /// Writes the mapping from a digest to its owner. The account's part is written before, so that a credential that
+    /// is found has its record.
     pub(super) async fn put_credential(&self, digest: &Digest, owner: Principal) -> RedisResult<()> {
         let owner = match owner {
             Principal::ApiKey(account, key) => format!("{account} {key}"),
@@ -83,12 +84,12 @@ impl Redis {
         owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
     }
 
-    /// Waits until what was written to the account will survive.
+    /// Waits until the writes to the account are durable.
     pub(super) async fn confirm_account(&self, account: AccountId) -> RedisResult<()> {
         self.confirm(cmd("SET").arg(self.key_space.barrier(account)).arg("")).await
     }
 
-    /// Waits until whatever was written to the slot of this write will survive; it is written once more for that.
+    /// Waits until earlier writes to the slot of this write are durable; repeats this write to do so.
     pub(super) async fn confirm(&self, write: &Cmd) -> RedisResult<()> {
         self.durability.pass(&self.client, write).await
     }

@@ -1,21 +1,22 @@
-//! What a Redis must be before money is kept in it.
+//! Requirements on a Redis before it stores money.
 
 use redis::{RedisResult, Value, cmd};
 
 use super::connection::Connection;
 
-/// How much longer than the answer a write may live only in memory: the longest comes last.
+/// Durability of an answered write, from the safest to the least safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sync {
-    /// `appendfsync always`: what was answered is on disk.
+    /// `appendfsync always`: answered writes are on disk.
     BeforeAnswering,
-    /// The server tells, when asked, what is on disk (`WAITAOF`, from 7.2).
+    /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot tell: up to two seconds may be lost, with the machine or, on a slow disk, with Redis alone.
+    /// The server cannot report it: up to two seconds may be lost with the machine or, on a slow disk, with Redis
+    /// alone.
     Behind,
 }
 
-/// A Redis that will not do.
+/// Reason why a Redis is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {
     #[error("Redis {0} is too old: 7.0 or newer is needed (or Valkey)")]
@@ -39,15 +40,15 @@ pub(super) enum NotAdmitted {
     Replica,
 }
 
-/// The verdict on all masters.
+/// Result of the check of all masters.
 pub(super) enum Admission {
     Admitted(Sync),
-    /// One of them still loads its data: what it says of itself until then is not so (`aof_enabled:0`).
+    /// One of the masters still loads its data. Until then its own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
 
-/// Asks every master what it is, and judges those that have loaded their data.
+/// Reads the settings of every master, and checks those that have loaded their data.
 pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -> RedisResult<Admission> {
     let mut weakest = Sync::BeforeAnswering;
     let fsync = slowest_fsync(connection).await;
@@ -64,7 +65,7 @@ pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -
     Ok(Admission::Admitted(weakest))
 }
 
-/// When a server writes its append-only file to disk: the slowest comes last.
+/// Time at which a server writes its append-only file to disk, from the fastest to the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fsync {
     Always,
@@ -72,7 +73,7 @@ enum Fsync {
     No,
 }
 
-/// The slowest `appendfsync` of all masters. Where we may not ask, it is the default.
+/// The slowest `appendfsync` of all masters; the default where it cannot be read.
 async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     let mut question = cmd("CONFIG");
     question.arg("GET").arg("appendfsync");
@@ -88,7 +89,7 @@ async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
 }
 
-/// A field of what a server says of itself; empty where it does not say it.
+/// Field of a server's `INFO`; empty if it is missing.
 fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim_end()

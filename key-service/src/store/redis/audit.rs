@@ -1,9 +1,9 @@
-//! The audit of an account that others go on spending from: looks of a millisecond each, which together are as good as
-//! one of a single moment.
+//! Audit of an account while spending continues: reads of about a millisecond each, which together equal one read of a
+//! single moment.
 //!
-//! Entries of the journal are only ever appended, and dropped at its beginning. They are read from the oldest on, in
-//! pieces, until none is left; and the figures of some keys are read at the very moment at which no entry is left. Where
-//! entries were dropped before they were read, the audit begins anew.
+//! Entries of the journal are only ever appended, and dropped at its beginning. They are read in pieces from the oldest
+//! on until none is left, and the figures of some keys are read at the very moment at which no entry is left. If
+//! entries were dropped before they were read, the audit starts again.
 
 use std::{collections::HashMap, io};
 
@@ -24,22 +24,22 @@ use crate::{
     store::{Order, Page},
 };
 
-/// Keys in one look. Each look adds up the open holds anew, about a microsecond for each of them.
+/// Keys in one read. Each read adds up the open holds again, about a microsecond for each of them.
 const KEYS_AT_ONCE: usize = 500;
-/// Attempts before an audit gives up: entries are dropped more slowly than they are read.
+/// Attempts before an audit gives up. Entries are normally dropped more slowly than they are read.
 const ATTEMPTS: u32 = 10;
 
-/// The id behind which all additions are.
+/// Stream id before all additions.
 const NOTHING_READ: &str = "0-0";
 
-/// Result of going through the books once.
+/// Result of reading the books once.
 enum Attempt {
     Done(Option<Audit>),
     /// Entries were dropped before they were read.
     Overtaken,
 }
 
-/// An answer of `scripts/audit.lua`: entries that were not read yet and, if these are the last, all figures of the moment.
+/// An answer of `scripts/audit.lua`: further entries and, if these are the last, all figures of that moment.
 struct Look {
     additions: Vec<Addition>,
     figures: Option<Figures>,
@@ -48,18 +48,18 @@ struct Look {
 /// Figures of one moment.
 struct Figures {
     funds: Funds,
-    /// Balances of each key that was asked for.
+    /// Balances of each requested key.
     keys: Vec<Option<Vec<u8>>>,
     /// Sums of open holds by the bytes of a key's id.
     holds: HashMap<Vec<u8>, i64>,
     deposits: Vec<i64>,
 }
 
-/// The answer as it comes.
+/// The raw answer.
 type Answer = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
 
 impl Redis {
-    /// `None` where there is no such account.
+    /// Audits the account; `None` where the account does not exist.
     pub(super) async fn audited(&self, account: AccountId) -> RedisResult<Option<Audit>> {
         for _ in 0..ATTEMPTS {
             match self.go_through(account).await? {
@@ -102,7 +102,7 @@ impl Redis {
         }
     }
 
-    /// The number of the first entry that the journal still has; one where it has none, as it never drops all.
+    /// Number of the first entry still in the journal. One for an empty journal, since entries are never all dropped.
     async fn first_number(&self, account: AccountId) -> RedisResult<u64> {
         let mut question = cmd("XRANGE");
         question.arg(self.key_space.journal(account)).arg("-").arg("+").arg("COUNT").arg(1);
@@ -110,7 +110,8 @@ impl Redis {
         first.first().map_or(Ok(1), |first| Ok(addition_of(first)?.0))
     }
 
-    /// A key that has entries and was not seen may have been made after its page was read.
+    /// Adds the figures to the audit. A key that has entries but was not listed may have been made after its page was
+    /// read.
     async fn finish(&self, account: AccountId, auditor: Auditor, figures: &Figures) -> RedisResult<Attempt> {
         for key in auditor.unknown() {
             if self.read_key(account, key).await?.is_some() {

@@ -1,4 +1,4 @@
-//! The arguments and the answers of `scripts/ledger.lua`: a batch of commands of one account.
+//! Arguments and answers of `scripts/ledger.lua`: a batch of commands of one account.
 
 use std::collections::HashMap;
 
@@ -24,27 +24,27 @@ use crate::{
     store::Outcomes,
 };
 
-/// Commands that one run of the script takes; it holds up all of Redis for some 3 µs each. Longer batches are cut.
+/// Commands per run of the script, each of which blocks Redis for some 3 µs. Longer batches are split.
 const BATCH: usize = 512;
 /// Seconds of a day.
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// Milliseconds of an hour: settled generations are kept in a hash for each hour in which generations began.
+/// Milliseconds of an hour: settled generations are kept in one hash for each hour in which generations began.
 const HOUR: i64 = 60 * 60 * 1000;
-/// Milliseconds of a day: expired ones in a hash for each day.
+/// Milliseconds of a day: expired generations are kept in one hash for each day.
 const DAY: i64 = 24 * HOUR;
-/// Bytes of a command.
+/// Bytes of an encoded command.
 const COMMAND_SIZE: usize = 41;
-/// Ticks beyond which no lease goes: exact as a double, and longer than any machine runs.
+/// Largest lease in ticks: exact as a double, and longer than any machine runs.
 const MOST_TICKS: u64 = 1 << 48;
 
-/// How much is kept of what was billed.
+/// Retention of bills.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
     pub(super) journal_entries: u32,
     pub(super) usage_days: u32,
 }
 
-/// The way to the script, and its settings.
+/// Client, script, and settings of a batch.
 pub(super) struct Batch<'a> {
     pub(super) client: &'a Client,
     pub(super) ledger: &'a Lua,
@@ -55,8 +55,8 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Applies the commands in their order. A batch that the script gives up on is tried again command by command, so
-    /// that a record which cannot be read is the answer to its own commands alone.
+    /// Applies the commands in their order. If the script fails on a batch, each command is tried alone, so that an
+    /// unreadable record affects its own commands only.
     pub(super) async fn execute(&self, commands: &[Command]) -> RedisResult<Outcomes> {
         let mut all = Vec::with_capacity(commands.len());
         for batch in commands.chunks(BATCH) {
@@ -75,7 +75,7 @@ impl Batch<'_> {
 
     async fn run(&self, commands: &[Command]) -> RedisResult<Outcomes> {
         let answer: Option<Vec<Value>> = self.client.run(self.ledger, &self.arguments(commands)).await?;
-        // No answer: there is no such account.
+        // No answer means that the account does not exist.
         let Some(answers) = answer else { return Ok(vec![Err(Refused::UnknownKey); commands.len()]) };
         if answers.len() != commands.len() {
             return Err(senseless("too few outcomes"));
@@ -113,7 +113,7 @@ impl Batch<'_> {
             writer.deposits.len(),
             writer.keys.all.len(),
         ];
-        // Counters of today are kept for as many days as are over.
+        // Counters of today are kept for this many days after it.
         let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
         let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
         let mut settings = Vec::with_capacity(4 * 8 + 5 * 2);
@@ -145,8 +145,8 @@ impl Batch<'_> {
     }
 }
 
-/// The generations of a batch, each once: first those to be held that begin in the same hour, as nearly all do, then
-/// others of that hour, then the rest.
+/// Generations of a batch, each once: first those to be held that begin in the same hour, as nearly all do, then others
+/// of that hour, then the rest.
 struct Generations {
     ids: Vec<GenerationId>,
     numbers: HashMap<GenerationId, usize>,
@@ -187,8 +187,8 @@ impl Generations {
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Adds the hashes of settled and of expired generations to the names, those of the first generation first. Answers
-    /// the places of each generation's two among all names.
+    /// Adds the hashes of settled and of expired generations to the names, those of the first generation first. Returns
+    /// the indices of each generation's two among all names.
     fn places(&self, arguments: &mut Arguments, key_space: &KeySpace, account: AccountId) -> Vec<u8> {
         let (mut hours, mut days, mut places) = (HashMap::new(), HashMap::new(), Vec::new());
         for id in &self.ids {
@@ -204,13 +204,13 @@ impl Generations {
     }
 }
 
-/// Things in the order in which they were first named, each once.
+/// Distinct values, in the order of their first occurrence.
 struct Named<T> {
     all: Vec<T>,
 }
 
 impl<T: PartialEq> Named<T> {
-    /// The place of a thing, from one.
+    /// Index of a value, from one.
     fn place(&mut self, thing: T) -> usize {
         let known = self.all.iter().position(|known| *known == thing);
         1 + known.unwrap_or_else(|| {
@@ -220,7 +220,7 @@ impl<T: PartialEq> Named<T> {
     }
 }
 
-/// The commands as the script reads them, and all that they name.
+/// Encoder of the commands, and everything that they refer to.
 struct Writer<'a> {
     generations: &'a Generations,
     commands: Vec<u8>,
@@ -283,7 +283,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds a bill, and answers its place.
+    /// Adds a bill, and returns its index.
     fn bill(&mut self, progress: Progress, ending: Ending, estimated: bool) -> usize {
         self.bills.extend(records::write_bill(progress, ending, estimated));
         self.bills.len() / records::BILL_SIZE
@@ -295,19 +295,19 @@ fn counted(Usage { prompt, cached, completion }: Usage) -> [i64; 3] {
     [prompt, cached, completion].map(|tokens| tokens.min(COUNTED_PER_REQUEST).cast_signed())
 }
 
-/// A place among things of which a batch has at most a few for each command.
+/// Encodes an index. A batch has at most a few values for each command.
 fn place(place: usize) -> [u8; 2] {
     u16::try_from(place).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// Whether the script stopped at something that it could not read, before it changed anything. Whatever else a server
-/// refuses (it is full, it is no master any more) is no fault of the commands.
+/// Returns whether the script stopped at something that it could not read, before it changed anything. Other errors of
+/// a server (out of memory, no longer a master) are not caused by the commands.
 fn gave_up(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
         && error.detail().is_some_and(|detail| detail.contains("user_script"))
 }
 
-/// An outcome is a number, a word, a word and a number, or a settlement, as the command has it.
+/// Decodes an outcome: a number, a word, a word and a number, or a settlement, depending on the command.
 fn outcome(command: &Command, answer: &Value) -> RedisResult<Result<Outcome, Refused>> {
     let read = match answer {
         Value::Int(number) => amount_outcome(command, *number).map(Ok),

@@ -1,4 +1,4 @@
-//! The client of Redis: one shared connection, made again whenever it breaks, and a deadline on every call.
+//! Client of Redis: one shared connection that is made again whenever it breaks, and a deadline on every call.
 
 use std::{
     io,
@@ -25,19 +25,20 @@ use super::{
     watermark::Watermark,
 };
 
-/// The time that a call may take, reconnecting included: half of the 3 s for which gateways wait for an answer. So a gateway
-/// gets an error in time to ask another key-service. A restart that is quicker goes unnoticed; a longer one is answered 503.
+/// Longest time of a call, reconnecting included: half of the 3 s for which gateways wait for an answer, so that a
+/// gateway gets an error in time to ask another key-service. A quicker restart goes unnoticed; during a longer one,
+/// requests are answered 503.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// The same for the first connection, when no call waits yet.
+/// Longest time of the first connection, when no call waits yet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
-/// The least time between two connections to a cluster that are made anew, since one shard may stay away for long.
+/// Shortest time between two new connections to a cluster, since one shard may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
-/// Calls under way or waiting at once; one more is refused. Each holds a batch of some hundred kilobytes at most.
+/// Number of calls in flight or waiting; one more is refused. Each holds a batch of some hundred kilobytes at most.
 const CALLS: usize = 4096;
-/// The pauses before connecting again.
+/// Pauses before connecting again.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// A connection to the configured Redis, made again when the one below breaks.
+/// Client of the configured Redis, which reconnects when its connection breaks.
 pub(super) struct Client {
     source: Source,
     volatile_allowed: bool,
@@ -45,10 +46,10 @@ pub(super) struct Client {
     watermark: Watermark,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
-    /// When a cluster's connection was last made anew; locked meanwhile.
+    /// Time at which a cluster's connection was last replaced; locked while it is replaced.
     renewed: Mutex<Instant>,
     calls: Semaphore,
-    /// The durability that was logged.
+    /// Durability that was logged.
     logged: OnceLock<()>,
 }
 
@@ -57,7 +58,7 @@ enum ConnectionState {
     Up {
         connection: Connection,
         sync: Sync,
-        /// Tells this connection from the one before.
+        /// Number of the connection, which increases with every new one.
         number: u64,
     },
     Down {
@@ -69,15 +70,14 @@ enum ConnectionState {
     },
 }
 
-/// What is sent may be sent again: the ledger's commands are idempotent, and so are the scripts.
+/// A request. It may be sent again: the ledger's commands and the scripts are idempotent.
 enum Request<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
 }
 
 impl Client {
-    /// Connects for the first time. A server that still loads its data is waited for by the calls; whatever else is wrong
-    /// then is not tried again.
+    /// Connects for the first time. Calls wait for a server that still loads its data; any other error is final.
     pub(super) async fn connect(
         source: Source,
         volatile_allowed: bool,
@@ -106,24 +106,24 @@ impl Client {
         Ok(client)
     }
 
-    /// A connection of its own, for what would hold others up. It was not asked what it is.
+    /// Opens a separate connection, for commands that would delay others. Its server is not checked.
     pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
         self.source.connect(answering).await
     }
 
-    /// Grows whenever the connection was made again.
+    /// Number of the current connection: increases with every new one.
     pub(super) async fn number(&self) -> u64 {
         match &*self.state.read().await {
             ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. } => *number,
         }
     }
 
-    /// Whether there is a connection.
+    /// Returns whether there is a connection.
     pub(super) async fn is_up(&self) -> bool {
         matches!(&*self.state.read().await, ConnectionState::Up { .. })
     }
 
-    /// The time that writes may live only in memory; as if longest while there is no connection.
+    /// Durability of answered writes; the least safe while there is no connection.
     pub(super) async fn sync(&self) -> Sync {
         match &*self.state.read().await {
             ConnectionState::Up { sync, .. } => *sync,
@@ -141,7 +141,7 @@ impl Client {
         Ok(redis::from_redis_value(self.call(&Request::Many(commands)).await?)?)
     }
 
-    /// Runs a script, and teaches it to a server that does not know it.
+    /// Runs a script, and sends its text to a server that does not have it.
     pub(super) async fn run<T: FromRedisValue>(&self, script: &Lua, arguments: &Arguments) -> RedisResult<T> {
         match self.ask(&script.by_hash(arguments)).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Notes that the store was seen, unless it has forgotten when it last was.
+    /// Marks the store as seen now, unless it has lost earlier marks.
     pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<()> {
         let (connection, _) = self.connection().await;
         self.watermark.check(&connection).await?.map_err(refused)?;
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Sends until there is an answer.
+    /// Sends a request again until there is an answer.
     async fn persist(&self, request: &Request<'_>) -> RedisResult<Value> {
         loop {
             let (mut connection, number) = self.connection().await;
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    /// The connection, as soon as there is one. Callers give up on their own.
+    /// Returns the connection as soon as there is one. Callers have deadlines of their own.
     async fn connection(&self) -> (Connection, u64) {
         loop {
             let until = match &*self.state.read().await {
@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Connects to a server that has loaded its data, that will do, and that is not older than it was.
+    /// Connects to a server that has loaded its data, meets the requirements, and has not lost data.
     async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
         let mut connection = self.source.connect(ANSWERING).await?;
         let sync = match admit(&mut connection, self.volatile_allowed).await? {
@@ -254,15 +254,15 @@ impl Client {
         }
     }
 
-    /// Makes a cluster's connection anew that has lost its masters: by itself it may look for them only much later. Returns
-    /// whether the call is worth another attempt.
+    /// Replaces a cluster's connection that has lost its masters: by itself it may look for them only much later.
+    /// Returns whether the call is worth another attempt.
     async fn renew(&self, lost: u64) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
         if renewed.elapsed() < RENEWED_EVERY {
             return false;
         }
         *renewed = Instant::now();
-        // The other masters' calls go on over the old one meanwhile.
+        // Calls to the other masters use the old connection meanwhile.
         let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
         if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
             && *number == lost
@@ -282,7 +282,7 @@ impl Client {
     }
 }
 
-/// Whether another connection would do better. A cluster's finds its own way.
+/// Returns whether a new connection may help. A cluster's connection recovers by itself.
 fn is_broken(connection: &Connection, error: &RedisError) -> bool {
     let Connection::One(_) = connection else { return false };
     let moved = matches!(
@@ -294,7 +294,7 @@ fn is_broken(connection: &Connection, error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Warns of charges that may be lost after their answer.
+/// Warns of charges that may be lost after they were answered.
 fn log_durability(sync: Sync) {
     match sync {
         Sync::BeforeAnswering => {}
@@ -309,7 +309,7 @@ fn log_durability(sync: Sync) {
     }
 }
 
-/// A server that still reads its file may do once it has.
+/// Error of a server that still reads its file and may be used later.
 fn loading() -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
 }
@@ -318,7 +318,7 @@ fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
-/// Logs why there is no connection; that the server still loads only once.
+/// Logs the reason why there is no connection. A server that loads its data is logged only once.
 fn log_failure(why: &RedisError, was_loading: bool) {
     match (is_loading(why), was_loading) {
         (true, true) => {}
@@ -331,7 +331,7 @@ fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
     io::Error::new(kind, why).into()
 }
 
-/// A Redis that answers, but will not do.
+/// Error of a Redis that answers but is not accepted.
 fn refused(why: impl std::error::Error + Send + std::marker::Sync + 'static) -> RedisError {
     io::Error::new(io::ErrorKind::Unsupported, why).into()
 }

@@ -1,4 +1,4 @@
-//! A connection to one server or to all masters of a cluster: many calls share it.
+//! A connection to one server, or to all masters of a cluster, shared by many calls.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use super::{
     tls::Certificates,
 };
 
-/// How long a server may take to accept a connection.
+/// Longest time for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
-/// How long a server may take to answer; longer means that the connection is dead. Scripts take a millisecond. Less than
-/// callers have patience, or they would leave before anyone notices.
+/// Longest time for a server to answer; after it, the connection counts as dead. Scripts take a millisecond. Shorter
+/// than the deadline of calls, so that they still learn of it.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
-/// How often a call follows a cluster that moves under it.
+/// Number of redirections that a call follows while a cluster moves its slots.
 const REDIRECTIONS: u32 = 8;
 
-/// Where connections come from.
+/// Source of connections.
 pub(super) enum Source {
     One(Box<Client>),
-    /// Asked for the master on every connection.
+    /// Sentinels, asked for the master on every connection.
     Sentinel(Box<Mutex<SentinelClient>>),
-    /// Some of the nodes, and what TLS needs to know.
+    /// Some of the cluster's nodes, and the certificates for TLS.
     Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
@@ -40,14 +40,14 @@ pub(super) enum Source {
 #[derive(Clone)]
 pub(super) enum Connection {
     One(MultiplexedConnection),
-    /// Heals by itself.
+    /// Reconnects by itself.
     Cluster(ClusterConnection),
 }
 
 impl Source {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
-            // Whoever installed one first has it; they are all the same.
+            // An error means that one is installed already; all are the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
@@ -67,7 +67,7 @@ impl Source {
         }
     }
 
-    /// A new connection, on which every answer comes within `answering`.
+    /// Opens a connection on which every answer comes within `answering`.
     pub(super) async fn connect(&self, answering: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// A client that asks Sentinels for the master, and signs in to both.
+/// A client that asks Sentinels for the master, and authenticates to both.
 fn watched(
     sentinel: Sentinel,
     tls: bool,

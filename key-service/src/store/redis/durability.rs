@@ -1,7 +1,7 @@
-//! Waits until what was written is on disk, where the server can tell.
+//! Waits until writes are on disk, for servers that can report it.
 //!
-//! `WAITAOF` stops its connection until the disk has answered, so it has one of its own. All who come while it waits
-//! are waited for together, the next time.
+//! `WAITAOF` blocks its connection until the disk has answered, so it has one of its own. Callers that arrive meanwhile
+//! share the next wait.
 
 use std::{mem, time::Duration};
 
@@ -10,21 +10,21 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::{admission::Sync, client::Client, connection::Connection};
 
-/// How long to wait for a disk: `everysec` takes one second, and two when it is slow.
+/// Longest wait for a disk: `everysec` takes one second, and two when it is slow.
 const LONGEST: Duration = Duration::from_millis(2_500);
-/// How long the connection may take to say what came of it.
+/// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);
-/// Writes waited for at once; the client lets no more calls in.
+/// Writes waited for at once; the client admits no more calls.
 const WAITING: usize = 4096;
 
-/// Who waits, and who has the connection to wait on.
+/// Queue of waiting writes, and the connection for `WAITAOF`.
 pub(super) struct DurabilityWait {
     queue: std::sync::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
 }
 
-/// A connection to wait on, and the number of the client's when it was made: if that was made again since, this one is
-/// broken as well.
+/// A connection for `WAITAOF`, and the number of the client's connection at that time: if that was replaced since, this
+/// one is broken as well.
 struct Waiting {
     connection: Connection,
     number: u64,
@@ -40,8 +40,8 @@ impl DurabilityWait {
         Self { queue: std::sync::Mutex::default(), connection: Mutex::default() }
     }
 
-    /// Returns when everything that was written before to the slot of `write` will survive. `write` is written again
-    /// for it, so it must be idempotent.
+    /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` for it, so it must be
+    /// idempotent.
     pub(super) async fn pass(&self, client: &Client, write: &Cmd) -> RedisResult<()> {
         match client.sync().await {
             Sync::BeforeAnswering | Sync::Behind => return Ok(()),
@@ -49,7 +49,7 @@ impl DurabilityWait {
         }
         let (reply, mut answer) = oneshot::channel();
         self.join(Waiter { write: write.clone(), reply })?;
-        // Whoever gets the connection waits for all that have joined by then.
+        // The caller that gets the connection waits for all that have joined by then.
         let mut connection = self.connection.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
@@ -60,7 +60,7 @@ impl DurabilityWait {
             *connection = None;
         }
         for waiter in waiters {
-            // Who has given up needs no answer.
+            // Callers that gave up need no answer.
             let _ = waiter.reply.send(outcome.clone());
         }
         outcome
@@ -97,7 +97,7 @@ async fn wait(client: &Client, waiting: &mut Option<Waiting>, waiters: &[Waiter]
     Ok(())
 }
 
-/// The write happened, and may be lost yet.
+/// Error of a write that took effect but may still be lost.
 fn unconfirmed(why: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
 }

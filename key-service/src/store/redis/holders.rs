@@ -1,4 +1,4 @@
-//! The index of accounts with holds, which no hold can slip past, and the due holds of an account.
+//! Index of the accounts with holds, which misses no hold, and the due holds of an account.
 //!
 //! A hold and the index lie in different slots, so they cannot change together. Instead an account is listed *before*
 //! it holds anything, and again every minute in which it does. It is forgotten only when it has no holds and was last
@@ -29,24 +29,24 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Time after its last listing at which an account without holds is forgotten: far more than that, than calls take, and
-/// than clocks may differ.
+/// Time after its last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than calls
+/// take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Accounts of which this process remembers when it listed them; others are listed again.
+/// Number of accounts for which this process remembers the time of listing; others are listed again.
 const REMEMBERED: usize = 65_536;
-/// Accounts asked for at once whether they still have holds.
+/// Accounts checked at once for open holds.
 const ASKED_AT_ONCE: usize = 64;
-/// Holds on a page: a fraction of a millisecond of Redis.
+/// Holds on a page, which takes a fraction of a millisecond of Redis.
 const HOLDS_AT_ONCE: usize = 500;
 
-/// The index, and the part of it that this process wrote.
+/// The index, and a cache of what this process wrote to it.
 pub(super) struct AccountIndex {
     clock: Arc<dyn Clock>,
     listed: Cache<AccountId, Instant>,
     forget: Lua,
 }
 
-/// An account, and when it was last listed.
+/// An account with the time of its last listing.
 struct Listed {
     account: AccountId,
     at: Timestamp,
@@ -58,7 +58,7 @@ impl AccountIndex {
         Self { clock, listed: Cache::new(REMEMBERED), forget }
     }
 
-    /// Lists the account if the commands may open holds. To be called before they run.
+    /// Lists the account if the commands may open holds. Must be called before they run.
     pub(super) async fn list(
         &self,
         client: &Client,
@@ -73,7 +73,7 @@ impl AccountIndex {
         if self.listed.get(&account).is_some_and(|at| began.saturating_duration_since(at) < LISTED_FOR) {
             return Ok(());
         }
-        // There is no such account: it holds nothing.
+        // An account that does not exist holds nothing.
         if !client.ask::<bool>(cmd("EXISTS").arg(key_space.account(account))).await? {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl AccountIndex {
         Ok(())
     }
 
-    /// The accounts that are listed, in all parts of the index that can be reached.
+    /// The listed accounts, from all parts of the index that can be reached.
     pub(super) async fn accounts(&self, client: &Client, key_space: &KeySpace) -> Holders {
         let parts = (0..PARTS).map(|part| listed(client, key_space, part));
         let parts: Vec<_> = stream::iter(parts).buffered(PARTS).collect().await;
@@ -102,7 +102,8 @@ impl AccountIndex {
         Holders { accounts: kept.into_iter().flatten().collect(), missing }
     }
 
-    /// The account, unless it was forgotten now. One whose part cannot be reached is kept.
+    /// Returns the account, or removes it from the index if it has no holds. An account whose part cannot be reached is
+    /// kept.
     async fn keep(&self, client: &Client, key_space: &KeySpace, listed: Listed) -> Option<AccountId> {
         let Listed { account, at } = listed;
         if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
@@ -132,7 +133,7 @@ async fn listed(client: &Client, key_space: &KeySpace, part: usize) -> RedisResu
     Ok(listed.collect())
 }
 
-/// A page of the account's holds whose lease is over; one that cannot be read is taken for due.
+/// A page of the account's holds whose lease is over; a hold that cannot be read counts as due.
 pub(super) async fn due(
     client: &Client,
     key_space: &KeySpace,

@@ -1,4 +1,4 @@
-//! The journal and the counters of usage, as they are read.
+//! Reading of the journal and of the usage counters.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -22,11 +22,11 @@ pub(super) const ADDITIONS_AT_ONCE: usize = 100;
 /// Counters read in one round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
 
-/// An addition to the journal: the entries of one batch. Its id begins with the number of the first.
+/// An addition to the journal: the entries of one batch. Its id begins with the number of the first entry.
 pub(super) type Addition = (String, Vec<Vec<u8>>);
 
 impl Redis {
-    /// Reads a page. An addition that holds entries on both sides of `after` is found by going back from there.
+    /// Reads a page. An addition with entries on both sides of `after` is found by reading backwards from there.
     pub(super) async fn read_journal(
         &self,
         account: AccountId,
@@ -122,7 +122,7 @@ impl Redis {
         Ok(lines)
     }
 
-    /// A counter may come twice while others are added; its later reading is the truer one.
+    /// Reads counters. One may come twice while others are added; its later reading is the current one.
     async fn read_counters(
         &self,
         account: AccountId,
@@ -150,14 +150,14 @@ impl Redis {
     }
 }
 
-/// The number of the first entry, and the text of all.
+/// The number of the first entry, and the encoded entries.
 pub(super) fn addition_of((id, fields): &Addition) -> RedisResult<(u64, &[u8])> {
     let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
     let text = fields.get(1).map(Vec::as_slice);
     number.zip(text).ok_or_else(|| damaged("a journal"))
 }
 
-/// A pattern for names that begin with these bytes.
+/// A pattern for names with this prefix.
 fn pattern(beginning: &[u8]) -> Vec<u8> {
     let mut pattern: Vec<u8> = beginning.iter().flat_map(|byte| [b'\\', *byte]).collect();
     pattern.push(b'*');

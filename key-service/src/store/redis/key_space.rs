@@ -1,7 +1,7 @@
-//! What everything is called in Redis.
+//! Names of all data in Redis.
 //!
-//! All of an account shares one hash tag, so that it lies in one slot and one script can change it whole. What finds
-//! an account (a credential, a name, a due hold) lies in slots of its own.
+//! The data of an account shares one hash tag, so that it lies in one slot and one script can change it atomically.
+//! Lookups that lead to an account (a credential, a name, a due hold) lie in slots of their own.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ use shared::{
 
 use crate::domain::usage::Day;
 
-/// Parts that the index of accounts with holds is cut into, so that a cluster shares its load.
+/// Number of parts of the index of accounts with holds, so that a cluster shares its load.
 pub(super) const PARTS: usize = 16;
 
-/// Makes the names, which begin with the installation's own prefix.
+/// Makes the names, which begin with the installation's prefix.
 #[derive(Clone, Debug)]
 pub(super) struct KeySpace {
     prefix: String,
@@ -36,12 +36,13 @@ impl KeySpace {
         format!("{}:{{{account}}}:holds", self.prefix)
     }
 
-    /// Hash: the settlement of each captured generation that began in this hour since 1970. Gone some hours after it.
+    /// Hash: the settlement of each captured generation that began in this hour since 1970. Expires some hours later.
     pub(super) fn settled(&self, account: AccountId, hour: i64) -> String {
         format!("{}:{{{account}}}:settled:{hour}", self.prefix)
     }
 
-    /// Hash: the settlement of each expired generation that began on this day, until it is captured. Gone a month later.
+    /// Hash: the settlement of each expired generation that began on this day, until it is captured. Expires a month
+    /// later.
     pub(super) fn expired(&self, account: AccountId, day: i64) -> String {
         format!("{}:{{{account}}}:expired:{day}", self.prefix)
     }
@@ -116,24 +117,24 @@ impl KeySpace {
         format!("{}:attempts:{}", self.prefix, hex(name))
     }
 
-    /// String: what an idempotency key stands for.
+    /// String: the request and the key of an idempotency key.
     pub(super) fn promise(&self, account: AccountId, idempotency_key: &str) -> String {
         format!("{}:{{{account}}}:promise:{idempotency_key}", self.prefix)
     }
 
-    /// String: an empty one, written only to be waited for.
+    /// String: an empty value, written only to wait for its durability.
     pub(super) fn barrier(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:barrier", self.prefix)
     }
 
-    /// String: whose credential has this digest.
+    /// String: the owner of the credential with this digest.
     pub(super) fn credential(&self, digest: &Digest) -> Vec<u8> {
         let mut name = format!("{}:credential:", self.prefix).into_bytes();
         name.extend_from_slice(digest.as_bytes());
         name
     }
 
-    /// String: which account a management key belongs to.
+    /// String: the account of a management key.
     pub(super) fn owner(&self, key: ManagementKeyId) -> String {
         format!("{}:owner:{key}", self.prefix)
     }
@@ -158,12 +159,12 @@ impl KeySpace {
         self.holders(usize::from(account.as_bytes()[15]) % PARTS)
     }
 
-    /// String: the number of this layout.
+    /// String: the number of the data layout.
     pub(super) fn schema(&self) -> String {
         format!("{}:schema", self.prefix)
     }
 
-    /// Hash: when each data directory last saw this part of the store.
+    /// Hash: the time at which each data directory last saw this part of the store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }

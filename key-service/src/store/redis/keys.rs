@@ -1,4 +1,4 @@
-//! API keys, and the promises to make them only once.
+//! API keys and their idempotency keys.
 
 use redis::{RedisResult, Value, cmd, pipe};
 use shared::{
@@ -24,7 +24,7 @@ type Found = (Option<Vec<u8>>, Fields);
 const READ_AT_ONCE: usize = 500;
 
 impl Redis {
-    /// `None` where there is no such account.
+    /// Makes a key; `None` where the account does not exist.
     pub(super) async fn make_key(
         &self,
         NewKey { account, key, digest, most }: &NewKey,
@@ -73,7 +73,7 @@ impl Redis {
         records::read_key(id, &fields, spend.as_deref())
     }
 
-    /// Reads a page a part at a time, each part of the index and of the keys in a round trip.
+    /// Reads a page in parts; each part of the index and of the keys takes one round trip.
     pub(super) async fn read_keys(&self, account: AccountId, page: Page) -> RedisResult<Vec<ApiKey>> {
         let (mut keys, mut after) = (Vec::new(), page.after);
         while keys.len() < page.limit {
@@ -104,7 +104,7 @@ impl Redis {
         Ok(keys)
     }
 
-    /// Ids sort by themselves: all have the same score.
+    /// Ids of a page. All have the same score, so that they sort by themselves.
     pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
         let behind = page.after.map(|id| format!("({id}"));
         let mut question = cmd("ZRANGE");
@@ -167,7 +167,7 @@ impl Redis {
     }
 }
 
-/// The request, the time, and when the promise ends: by the caller's clock, and for Redis, which then forgets it.
+/// The request, the time, and the end of the idempotency key: by the caller's clock, and as a lifetime for Redis.
 fn promise(attempt: &Idempotency) -> [String; 4] {
     let lives = attempt.expires_at.millis().saturating_sub(attempt.now.millis()).max(1);
     let request = hex::encode(attempt.request.as_bytes());

@@ -15,7 +15,7 @@ use super::{
 use crate::store::{ManagementKey, NewManagementKey};
 
 impl Redis {
-    /// Whether there is such an account.
+    /// Makes a management key. Returns whether the account exists.
     pub(super) async fn make_management_key(
         &self,
         NewManagementKey { account, key, digest }: &NewManagementKey,
@@ -39,7 +39,7 @@ impl Redis {
         Ok(true)
     }
 
-    /// There are a handful per account.
+    /// Reads all management keys of an account, of which there are few.
     pub(super) async fn read_management_keys(&self, account: AccountId) -> RedisResult<Vec<ManagementKey>> {
         let list = self.key_space.management_keys(account);
         let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;

@@ -1,7 +1,7 @@
-//! The formats of records in Redis: packed numbers that the scripts read with `struct`, and hashes of texts.
+//! Formats of records in Redis: packed numbers that the scripts read with `struct`, and hashes of texts.
 //!
-//! Numbers are big-endian doubles, exact below 2^53. A limit or a time that is not set is infinite. Texts that end a
-//! record have their length in two bytes before them, so that records can follow each other.
+//! Numbers are big-endian doubles, exact below 2^53. A limit or a time that is not set is infinite. Texts at the end of
+//! a record have a length of two bytes before them, so that records can follow each other.
 
 use std::collections::HashMap;
 
@@ -25,24 +25,24 @@ use crate::{
     store::{JournalEntry, ManagementKey},
 };
 
-/// A hash of texts, as it is read.
+/// A hash of texts.
 pub(super) type Fields = HashMap<String, String>;
 
-/// Fields and values of a hash, and where its reading goes on (`HSCAN`).
+/// Fields and values of a hash, and the cursor for the rest (`HSCAN`).
 pub(super) type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// The field of an account's hash that has its funds.
 pub(super) const FUNDS: &str = "funds";
 
-/// Sums beyond 2^53 are kept as so many of these, and the rest.
+/// Sums above 2^53 are stored as a multiple of this number and a remainder.
 const CARRY: i64 = 1_000_000_000_000_000;
 
-/// Endings of a bill, as `ledger.lua` has them.
+/// Codes of a bill's ending, as in `ledger.lua`.
 const CAPTURED: u8 = 0;
 const ESTIMATED: u8 = 1;
 const EXPIRED: u8 = 2;
 
-/// A limit or a time that may not be set.
+/// A limit or a time that may be absent.
 struct Setting<T>(Option<T>);
 
 /// Reads a record from its beginning.
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         self.double().filter(|n| n.is_finite()).map(|n| n as i64)
     }
 
-    /// A number that may be infinite, which is not set: `convert` is then not called.
+    /// A number that may be infinite, which means absent: `convert` is then not called.
     fn optional<T>(&mut self, convert: impl FnOnce(i64) -> T) -> Option<Setting<T>> {
         let mut rest = Self(self.0);
         if self.double()?.is_finite() {
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         self.number().map(NanoUsd::from_nanos)
     }
 
-    /// A sum that may pass 2^53.
+    /// A sum that may exceed 2^53.
     fn sum(&mut self) -> Option<NanoUsd> {
         let (high, low) = (self.number()?, self.number()?);
         high.checked_mul(CARRY)?.checked_add(low).map(NanoUsd::from_nanos)
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number as the scripts read it.
+/// Encodes a number for the scripts.
 #[expect(
     clippy::cast_precision_loss,
     reason = "callers keep to whole numbers below 2^53, or mean more than anyone owns"
@@ -122,12 +122,13 @@ fn optional(n: Option<i64>) -> [u8; 8] {
     n.map_or_else(|| f64::INFINITY.to_be_bytes(), double)
 }
 
-/// An amount on its way to the ledger. What is more than anyone can own stays that when it is cut to one nano-USD more.
+/// Encodes an amount for the ledger. Amounts above the largest one are cut to one nano-USD above it, which keeps the
+/// decision.
 pub(super) fn amount(amount: NanoUsd) -> i64 {
     amount.nanos().clamp(-1, NanoUsd::MAX.nanos() + 1)
 }
 
-/// The money of an account, and how far its lease time and its journal are.
+/// Money of an account, its lease time, and the length of its journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Funds {
     pub(super) credit: NanoUsd,
@@ -167,7 +168,7 @@ pub(super) fn write_spend(key: &ledger::Key) -> Vec<u8> {
     .concat()
 }
 
-/// The same, on its way back.
+/// Decodes the ledger's part of a key.
 pub(super) fn read_spend(record: &[u8]) -> RedisResult<ledger::Key> {
     let mut reader = Reader(record);
     let mut read = || {
@@ -183,7 +184,7 @@ pub(super) fn read_spend(record: &[u8]) -> RedisResult<ledger::Key> {
     read().ok_or_else(|| damaged("the balances of a key"))
 }
 
-/// A limit or a time on its way to a script, which leaves it as it was where it is given nothing.
+/// Encodes a change of a limit or a time for a script; an empty value leaves it unchanged.
 pub(super) fn write_setting(value: Option<i64>) -> Vec<u8> {
     optional(value).to_vec()
 }
@@ -194,10 +195,10 @@ pub(super) fn write_payer(key: KeyId, model: &str) -> Vec<u8> {
     [key.as_bytes(), &length.to_be_bytes()[..], &model.as_bytes()[..length.into()]].concat()
 }
 
-/// The bytes that a bill has: its ending, its cost and its usage.
+/// Bytes of an encoded bill: its ending, its cost and its usage.
 pub(super) const BILL_SIZE: usize = 33;
 
-/// A bill on its way to the ledger.
+/// Encodes a bill for the ledger.
 pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) -> [u8; BILL_SIZE] {
     let Progress { usage: Usage { prompt, cached, completion }, cost } = progress;
     let mut bill = [0; BILL_SIZE];
@@ -213,7 +214,7 @@ pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) ->
     bill
 }
 
-/// An open hold, as far as it is read outside of the ledger: its key, and the tick at which it ends.
+/// The fields of an open hold that are read outside of the ledger: its key, and the tick at which it ends.
 pub(super) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
     let mut reader = Reader(record);
     let (b"H", _amount, lease_until) = (reader.take(1)?, reader.money()?, reader.count()?) else {
@@ -223,7 +224,7 @@ pub(super) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
     Some((reader.payer()?.0, lease_until))
 }
 
-/// A settlement with its effect on the key's balance, which is also the rest of an entry.
+/// A settlement with its effect on the key's balance. An entry of the journal ends with these fields.
 pub(super) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
     let b"S" = reader.take(1)? else { return None };
     let at = Timestamp::from_millis(reader.number()?);
@@ -273,7 +274,7 @@ pub(super) fn write_key(arguments: &mut Arguments, key: &ApiKey) {
     );
 }
 
-/// A key from its texts and its balances; `None` where it has none, as there is no such key.
+/// A key from its texts and its balances; `None` without texts, which means that the key does not exist.
 pub(super) fn read_key(id: KeyId, fields: &Fields, spend: Option<&[u8]>) -> RedisResult<Option<ApiKey>> {
     let Some(spend) = spend else { return Ok(None) };
     let created_at = Timestamp::from_millis(required(fields, "created_at")?);
@@ -281,7 +282,7 @@ pub(super) fn read_key(id: KeyId, fields: &Fields, spend: Option<&[u8]>) -> Redi
     Ok(Some(ApiKey { id, label, hint, created_at, spend: read_spend(spend)? }))
 }
 
-/// The same for a management key.
+/// Adds the texts of a management key to the arguments of a script.
 pub(super) fn write_management_key(arguments: &mut Arguments, key: &ManagementKey) {
     let ManagementKey { id: _, name, hint, created_at, revoked_at } = key;
     let numbers =
@@ -289,7 +290,7 @@ pub(super) fn write_management_key(arguments: &mut Arguments, key: &ManagementKe
     write(arguments, [("name", name.as_str()), ("hint", hint.as_str())], numbers);
 }
 
-/// The same for a management key.
+/// A management key from its texts.
 pub(super) fn read_management_key(
     id: ManagementKeyId,
     fields: &Fields,
@@ -386,7 +387,7 @@ fn required(fields: &Fields, name: &'static str) -> RedisResult<i64> {
     number(fields, name)?.ok_or_else(|| damaged(name))
 }
 
-/// A record that this program did not write.
+/// Error of a record that this program did not write.
 pub(super) fn damaged(what: &str) -> RedisError {
     (ErrorKind::UnexpectedReturnType, "a record is damaged", what.to_owned()).into()
 }

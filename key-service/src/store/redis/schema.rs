@@ -1,4 +1,4 @@
-//! The number of the layout in Redis, so that data of another layout is refused rather than misread.
+//! Number of the layout in Redis, so that data of another layout is refused rather than misread.
 
 use redis::{RedisResult, cmd};
 
@@ -22,7 +22,7 @@ pub(super) enum OtherLayout {
     Later(String),
 }
 
-/// Refuses data of another layout, and notes this one in a Redis that has none.
+/// Refuses data of another layout, and records this one in an empty Redis.
 pub(super) async fn check(
     connection: &mut Connection,
     key_space: &KeySpace,

@@ -1,10 +1,10 @@
-//! The scripts that run inside Redis, and their arguments.
+//! Scripts that run inside Redis, and their arguments.
 
 use std::borrow::Cow;
 
 use redis::{Cmd, Script, cmd};
 
-/// A script, known to a server by the hash of its text once it was told the text.
+/// A script. A server identifies it by the hash of its text once it has received the text.
 pub(in crate::store) struct Lua {
     text: Cow<'static, str>,
     hash: String,
@@ -16,18 +16,18 @@ impl Lua {
         Self { hash: Script::new(&text).get_hash().to_owned(), text }
     }
 
-    /// For a server that knows the script.
+    /// Command for a server that has the script.
     pub(super) fn by_hash(&self, arguments: &Arguments) -> Cmd {
         arguments.command("EVALSHA", &self.hash)
     }
 
-    /// For one that does not; it does afterwards.
+    /// Command for a server that does not have the script; it does afterwards.
     pub(super) fn by_text(&self, arguments: &Arguments) -> Cmd {
         arguments.command("EVAL", &self.text)
     }
 }
 
-/// What a script is called with.
+/// Arguments of a script.
 #[derive(Default)]
 pub(super) struct Arguments {
     keys: Vec<Vec<u8>>,
@@ -35,23 +35,23 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Of the names that the script reads and writes; all of them lie in one slot.
+    /// Arguments with the names that the script reads and writes; all of them lie in one slot.
     pub(super) fn keys<const N: usize>(names: [String; N]) -> Self {
         Self { keys: names.into_iter().map(String::into_bytes).collect(), values: Vec::new() }
     }
 
-    /// One more name. Answers its place, from one.
+    /// Adds a name. Returns its index, from one.
     pub(super) fn key(&mut self, name: String) -> usize {
         self.keys.push(name.into_bytes());
         self.keys.len()
     }
 
-    /// One more value.
+    /// Adds a value.
     pub(super) fn value(&mut self, value: impl Into<Vec<u8>>) {
         self.values.push(value.into());
     }
 
-    /// The same, in a chain.
+    /// Adds a value, and returns the arguments.
     pub(super) fn with(mut self, value: impl Into<Vec<u8>>) -> Self {
         self.value(value);
         self
@@ -64,7 +64,7 @@ impl Arguments {
     }
 }
 
-/// All scripts there are.
+/// All scripts.
 pub(super) struct Scripts {
     pub(super) ledger: Lua,
     pub(super) create_account: Lua,

@@ -1,4 +1,4 @@
-//! Where Redis is, and what is asked of it.
+//! Address of Redis, and requirements on it.
 
 use std::path::PathBuf;
 
@@ -7,36 +7,36 @@ use shared::secret::SecretString;
 
 use super::tls::Certificates;
 
-/// Port of a Redis or a cluster's node that names none.
+/// Default port of a Redis or a cluster's node.
 const REDIS_PORT: &str = "6379";
-/// Port of a Sentinel that names none.
+/// Default port of a Sentinel.
 const SENTINEL_PORT: &str = "26379";
 
-/// Where Redis is, and what is asked of it.
+/// Settings of the Redis store.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where it is.
+    /// Address of the servers.
     pub(crate) address: Address,
-    /// What all names begin with: installations that share a Redis have different ones.
+    /// Prefix of all names: installations that share a Redis have different ones.
     pub(crate) prefix: String,
-    /// Most entries that the journal of an account keeps. Some 180 bytes each; older ones are dropped.
+    /// Bound on the entries that the journal of an account keeps. Some 180 bytes each; older ones are dropped.
     pub(crate) journal_entries: u32,
-    /// Days that usage counters are kept, some 100 bytes for each key and model used on a day.
+    /// Days for which usage counters are kept, some 100 bytes for each key and model used on a day.
     pub(crate) usage_days: u32,
-    /// Whether a Redis that does not write an append-only file will do: it forgets when it stops.
+    /// Accept a Redis without an append-only file, which loses all data when it stops.
     pub(crate) volatile_allowed: bool,
-    /// What vouches for a server that is reached over TLS, and for us.
+    /// Certificates for servers that are reached over TLS, and for this client.
     pub(crate) certificates: Certificates,
-    /// The folder that remembers when the store was last seen, so that one that came back older is noticed.
+    /// Folder with the record of when the store was last seen, by which a store that lost data is noticed.
     pub(crate) data_dir: PathBuf,
 }
 
-/// Where Redis is. Printed without its password.
+/// Address of Redis. Printed without its password.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// One server.
     One(ConnectionInfo),
-    /// Whatever server the Sentinels say is the master of the service.
+    /// The server that the Sentinels report as the master of the service.
     Sentinel(Sentinel),
     /// A cluster.
     Cluster(
@@ -50,20 +50,20 @@ pub(crate) enum Address {
 pub(crate) struct Sentinel {
     /// Some of the Sentinels.
     pub(crate) addresses: Vec<ConnectionAddr>,
-    /// What they call the master.
+    /// The Sentinels' name for the master.
     pub(crate) service: String,
-    /// How to sign in to the Sentinels.
+    /// Credentials for the Sentinels.
     pub(crate) sign_in: SignIn,
-    /// How to sign in to the master; its host is not used.
+    /// Credentials for the master; its host is not used.
     pub(crate) master: ConnectionInfo,
 }
 
-/// How to sign in to Sentinels that want it.
+/// Credentials for Sentinels that require them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignIn {
     /// A user of their access list.
     pub(crate) user: Option<String>,
-    /// Its password, or the one that all need.
+    /// Password of the user, or the common one.
     pub(crate) password: Option<SecretString>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct SignIn {
 pub(crate) struct InvalidAddress(String);
 
 impl Address {
-    /// Reads a URL. `rediss`, `rediss+cluster` and `rediss+sentinel` speak TLS.
+    /// Reads a URL. `rediss`, `rediss+cluster` and `rediss+sentinel` use TLS.
     pub(crate) fn parse(url: &str) -> Result<Self, InvalidAddress> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| InvalidAddress("no scheme".into()))?;
         match (scheme, rest.strip_prefix("//")) {
@@ -90,7 +90,7 @@ impl Address {
         }
     }
 
-    /// Whether connections are encrypted.
+    /// Returns whether connections are encrypted.
     pub(super) fn is_tls(&self) -> bool {
         let encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         match self {
@@ -140,7 +140,7 @@ impl SignIn {
     }
 }
 
-/// What stands before the last `@`, which belongs to it, and what stands behind it.
+/// Splits at the last `@`: the credentials before it, with the `@`, and the rest behind it.
 fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
@@ -152,12 +152,12 @@ fn at(scheme: &str, user: &str, host: &str, port: &str) -> String {
 
 fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     let info: RedisResult<ConnectionInfo> = url.into_connection_info();
-    // The library's own words do not repeat the URL, which may hold a password.
+    // The library's own messages do not repeat the URL, which may hold a password.
     let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
     Ok(info.set_tcp_settings(at_once()))
 }
 
-/// Small writes leave at once: waiting for more to send costs 40 ms each.
+/// Settings that send small writes at once: waiting for more to send costs 40 ms each.
 pub(super) fn at_once() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }

@@ -1,4 +1,4 @@
-//! What a Redis is refused for, and what the store makes of one that goes away, comes back, or comes back older.
+//! Reasons for refusing a Redis, and the behaviour of the store when its Redis stops, returns, or has lost data.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ use crate::{
 };
 
 impl Redis {
-    /// Writes past the ledger.
+    /// Writes directly, without the ledger.
     pub(in crate::store) async fn doctor(&self, account: AccountId, fault: Fault) {
         let key_space = &self.key_space;
         let ask = async |line: &[&[u8]]| {
@@ -77,7 +77,7 @@ impl Redis {
     }
 }
 
-/// A clock that stands where it was put.
+/// A clock that stands still until it is set.
 struct Stopped(AtomicI64);
 
 impl Clock for Stopped {
@@ -175,7 +175,7 @@ async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    // Neither the process that saw it newer goes on with it, nor one that is started now.
+    // Neither a process that saw the newer data nor a newly started one continues with it.
     let refused = newer.ping().await.unwrap_err().to_string();
     assert!(refused.contains("came back older"), "{refused}");
     let refused = Redis::open(&settings, Arc::clone(&later)).await.err().unwrap().to_string();
@@ -220,7 +220,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
     let key = make_key(&store, account, 1, None).await;
     spend_one_each(&store, account, key, 27).await;
     assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
-    // Whole nodes of the stream are dropped: at least as many entries are kept as are to be.
+    // Redis drops whole nodes of the stream, so it may keep more entries than configured, never fewer.
     let page = store.journal(account, 3, 9).await.unwrap();
     assert_eq!((page.gone_until, page.entries.len(), page.entries[0].number), (15, 9, 16));
     let last = store.journal(account, 25, 9).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
         store.audit(account).await.unwrap().unwrap(),
         Audit { entries: 12, keys: 1, wrong: Vec::new() }
     );
-    // A settled generation is remembered all the same.
+    // A settled generation is still remembered.
     let first = GenerationId::new(START, [7; 10]);
     store.execute(account, vec![capture(key, first, 1)], START).await.unwrap();
     assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
@@ -296,7 +296,7 @@ async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
     let alone = store.execute(account, commands[..1].to_vec(), START).await.unwrap();
     assert_eq!(alone, [Err(Refused::Damaged)]);
     assert_eq!(spend(&store, account, key).await.held, NanoUsd::from_nanos(1));
-    // Among holds that are due it hides none.
+    // The damaged hold hides no other due hold.
     tick(&store, account, 1).await;
     let due = store.due_holds(account, None).await.unwrap().holds;
     assert_eq!(due.len(), 2);
@@ -324,7 +324,7 @@ async fn an_account_without_holds_leaves_the_index_when_its_time_is_over() {
     assert_eq!(listed().await, [account]);
     wait(601);
     assert_eq!(listed().await, []);
-    // A process that has not listed it in the last minute lists it anew.
+    // A process that has not listed the account in the last minute lists it again.
     let (_other_dir, other) = place(&server);
     let other = open(&Settings { prefix: settings.prefix, ..other }).await.unwrap();
     let generation = GenerationId::new(START, [2; 10]);
@@ -344,7 +344,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     let client = ::redis::Client::open(server.url()).unwrap();
     fill.query::<()>(&mut client.get_connection().unwrap()).unwrap();
     server.kill();
-    // A pause of so many microseconds for every key; it looks at its connections after every thousand of them.
+    // Redis pauses this many microseconds per key while loading, and serves its connections after every thousand keys.
     server.start_loading(&["--key-load-delay", "100"]);
     let store = open(&settings).await.unwrap();
     let waiting = store.ping().await.unwrap_err().to_string();

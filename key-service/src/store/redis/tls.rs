@@ -1,4 +1,4 @@
-//! What vouches for a Redis that is reached over TLS, and for us.
+//! Certificates for a Redis that is reached over TLS, and for this client.
 
 use redis::{ClientTlsConfig, TlsCertificates};
 
@@ -7,8 +7,8 @@ use redis::{ClientTlsConfig, TlsCertificates};
 pub(crate) struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// PEM texts: of the authority that signed the server's certificate (the system's are trusted without one), and of
-    /// the certificate with its key that the server is shown, if it wants one.
+    /// Reads PEM texts: the authority that signed the server's certificate (by default the system's), and the client's
+    /// certificate with its key for servers that require one.
     pub(crate) fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

@@ -1,7 +1,7 @@
-//! Notices a Redis that came back older than it was: from a snapshot, or empty.
+//! Detects a Redis that has lost data: restored from a snapshot, or empty.
 //!
-//! Every few seconds the time is written to every part of the store, and when it is there, to a file of the data
-//! directory. A store that remembers an earlier time than the file has lost what was acknowledged in between.
+//! Every few seconds the time is written to every part of the store, and then to a file of the data directory. A store
+//! that has an earlier time than the file has lost acknowledged writes.
 
 use std::{
     fs, io,
@@ -23,22 +23,23 @@ use super::{
     script::{Arguments, Lua},
 };
 
-/// The file's name in the data directory.
+/// Name of the file in the data directory.
 const FILE: &str = "redis-seen";
 
-/// A loss that is not taken for a restored snapshot: more than a crash or a failover loses, which is two seconds.
+/// Largest difference that does not count as a restored snapshot: more than a crash or a failover loses, which is two
+/// seconds.
 const TOLERATED: Duration = Duration::from_mins(1);
 
-/// The store as this data directory has last seen it.
+/// Time at which this data directory last saw the store.
 pub(super) struct Watermark {
     key_space: KeySpace,
     file: PathBuf,
-    /// What the store calls this data directory.
+    /// Name of this data directory in the store.
     directory: String,
-    /// Milliseconds; the lowest there is: never.
+    /// Time in milliseconds; the lowest value means never.
     seen: AtomicI64,
     mark: Lua,
-    /// Once the store was found to be older nothing is asked of it any more.
+    /// Set once the store was found to be older. It is not used any more then.
     older: OnceLock<Older>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Older {
 }
 
 impl Watermark {
-    /// Reads the file; `new_directory` is what a data directory without one is called.
+    /// Reads the file; `new_directory` is the name for a data directory without one.
     pub(super) fn open(key_space: KeySpace, data_dir: &Path, new_directory: String) -> io::Result<Self> {
         let file = data_dir.join(FILE);
         let (directory, seen) = match fs::read_to_string(&file) {
@@ -72,12 +73,12 @@ impl Watermark {
         Ok(Self { key_space, file, directory, seen: AtomicI64::new(seen), mark, older: OnceLock::new() })
     }
 
-    /// What was found, if the store was ever found to be older.
+    /// The finding, if the store was ever found to be older.
     pub(super) fn older(&self) -> Option<&Older> {
         self.older.get()
     }
 
-    /// Compares what every part of the store remembers with what was seen of it.
+    /// Compares the times in every part of the store with the time at which it was last seen.
     pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<(), Older>> {
         let seen = self.seen.load(Ordering::Acquire);
         if seen == i64::MIN {
@@ -99,7 +100,7 @@ impl Watermark {
         Ok(Ok(()))
     }
 
-    /// Tells every part of the store the time, then the file. Only a store that was checked may be told.
+    /// Writes the time to every part of the store, then to the file. The store must have been checked before.
     pub(super) async fn set(&self, connection: &Connection, now: Timestamp) -> RedisResult<()> {
         try_join_all((0..PARTS).map(|part| {
             let arguments = Arguments::keys([self.key_space.marks(part)]);
@@ -120,7 +121,7 @@ fn parse(text: &str) -> Option<(String, i64)> {
     Some((directory.to_owned(), seen.parse().ok()?))
 }
 
-/// Writes beside and renames, so that there is always a whole file.
+/// Replaces the file by renaming a new one, so that it is always complete.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

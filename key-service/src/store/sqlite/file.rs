@@ -1,4 +1,4 @@
-//! Opening the file: whether it is ours, which tables it has, and how SQLite is to treat it.
+//! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
     fs::OpenOptions,
@@ -10,10 +10,10 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-/// In the header of every file of ours: "Fare".
+/// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Each one brings the tables to the next version; a file's version is how many it has seen.
+/// Migrations, each to the next version. A file's version is the number of migrations it has had.
 const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -36,10 +36,10 @@ const CACHE_KIB: i64 = 16 * 1024;
 /// Reason why a file cannot serve as the store.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// Some other program's database, or no database at all.
+    /// The file belongs to another program, or is not a database.
     #[error("{} is not a database of this service", .0.display())]
     NotOurs(PathBuf),
-    /// The program is older than the file.
+    /// The file was written by a newer program.
     #[error("{} was written by a newer version (its tables are of version {found}, this program knows up to {known})", .path.display())]
     Newer {
         /// The file.
@@ -49,23 +49,23 @@ pub(crate) enum OpenError {
         /// The latest version that this program can read.
         known: usize,
     },
-    /// There is none, and none can be made.
+    /// The file is missing and cannot be created.
     #[error("{} cannot be made", .0.display())]
     NotMade(PathBuf, #[source] io::Error),
-    /// It cannot be opened or brought up to date.
+    /// The file cannot be opened or brought up to date.
     #[error("{} cannot be opened", .0.display())]
     Failed(PathBuf, #[source] rusqlite::Error),
-    /// No thread can be started to work on it.
+    /// No thread can be started for it.
     #[error("no thread can be started")]
     NoThread(#[source] io::Error),
 }
 
-/// The file as its writer sees it: made where there is none, and brought up to date.
+/// Opens the writer's connection: creates a missing file, and brings its tables up to date.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
     make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
     let mut connection = connect(path, OpenFlags::empty()).map_err(failed)?;
-    // A file that is not ours is left exactly as it is.
+    // A file of another program is left unchanged.
     check(&connection, path)?;
     settle(&connection).map_err(failed)?;
     migrate(&mut connection).map_err(failed)?;
@@ -73,7 +73,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// One more connection to a file that is open already, to read alone.
+/// Opens a read-only connection to a file that is open already.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let read_only = |connection: &Connection| {
         settle(connection)?;
@@ -83,7 +83,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// Makes the file, readable by its owner alone, if there is none. SQLite gives what it puts beside it the same mode.
+/// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -100,10 +100,10 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Refuses what is not ours or newer than us. A file without any table is a new one.
+/// Refuses files of other programs or of newer versions. A file without any table is a new one.
 fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let header = || -> rusqlite::Result<(i32, usize, bool)> {
-        // All of one moment, since another process may be making the tables just now.
+        // One transaction, since another process may be creating the tables at this moment.
         let moment = connection.unchecked_transaction()?;
         let number = |name| moment.pragma_query_value(None, name, |row| row.get(0));
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -124,23 +124,23 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Sets how SQLite treats the file.
+/// Configures SQLite for the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
-    // A commit returns after its sync: what was acknowledged survives the machine.
+    // A commit returns after its sync: acknowledged changes survive the loss of the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Savepoints keep what they may have to undo in memory.
+    // Savepoints keep their undo data in memory.
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // Nothing in the file's schema may call functions with side effects.
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Readers and one writer do not block each other, over several processes.
+/// Enables the write-ahead log: readers and one writer do not block each other, over several processes.
 ///
-/// Of two processes that ask for this on a new file at once, SQLite refuses one instead of letting it wait. So it waits
-/// here, for a moment with the file to itself, and asks again.
+/// If two processes do so on a new file at once, SQLite refuses one instead of letting it wait. That one waits here,
+/// for a moment with the file to itself, and tries again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut attempt = 1;
     loop {
@@ -154,9 +154,10 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Brings the tables up to date, all or nothing. Of two processes that do it at once, the second finds it done.
+/// Brings the tables up to date, completely or not at all. Of two processes that do so at once, the second finds it
+/// done.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    // A long journal is sorted, which takes more memory than a process may have.
+    // A long journal is sorted, which may exceed the memory of a process.
     connection.pragma_update(None, "temp_store", "file")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let seen: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! Many commands to one account in one go: its row and its keys' rows are read once and written once.
+//! Executes many commands to one account together: the rows of the account and of its keys are read and written once.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) now: Timestamp,
 }
 
-/// Applies every request in its order; outcomes for each of them.
+/// Applies every request in its order; returns the outcomes of each.
 pub(super) fn execute(
     connection: &Connection,
     account: AccountId,
@@ -48,13 +48,13 @@ struct Fold<'c> {
     connection: &'c Connection,
     account: AccountId,
     books: Row<accounts::Books>,
-    /// `None` where the account has no such key.
+    /// `None` where the account does not have the key.
     keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
     /// Additions to the counters.
     counted: HashMap<(Day, KeyId, String), Counts>,
 }
 
-/// A row as it was read, and as it is to be.
+/// A row with its old and its new value.
 struct Row<T> {
     read: T,
     current: T,
@@ -71,7 +71,8 @@ impl<T: Copy + PartialEq> Row<T> {
 }
 
 impl Fold<'_> {
-    /// Load, decide, write. Holds and settlements are written at once: few are touched twice.
+    /// Loads the state, applies the command, and records the result. Holds and settlements are written at once: few
+    /// change twice.
     fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {
         let (connection, account) = (self.connection, self.account);
         let key = command.key().map(|id| self.key(id)).transpose()?.flatten();

@@ -1,4 +1,4 @@
-//! Calls on their way to the store's threads, and answers on their way back.
+//! Queues of calls to the store's threads, and the channels for their answers.
 
 use std::{
     io,
@@ -10,17 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::Unavailable;
 
-/// Calls that may wait in a queue; more wait outside of it. A full queue is a few milliseconds of work.
+/// Number of calls in a queue; further calls wait outside of it. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
 
-/// Longest wait of a call for its answer. Twice what the writer waits for another process, so that one slow
-/// transaction over there is not felt here.
+/// Longest wait of a call for its answer. Twice the writer's wait for another process, so that one slow transaction
+/// there does not fail calls here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The way back to the caller.
+/// Channel for the answer of a call.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
 
-/// The end of a queue that its thread takes calls from.
+/// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
 
 /// A bounded queue of calls, and the threads that serve it until it is dropped and empty.
@@ -37,7 +37,7 @@ pub(super) fn queue<C>() -> (Queue<C>, Calls<C>) {
 }
 
 impl<C> Queue<C> {
-    /// Starts a thread that serves the queue, and that is waited for when the queue is dropped.
+    /// Starts a thread that serves the queue, and that is joined when the queue is dropped.
     pub(super) fn serve(&mut self, name: &str, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.threads.push(thread::Builder::new().name(name.into()).spawn(serve)?);
         Ok(())

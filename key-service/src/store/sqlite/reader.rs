@@ -1,4 +1,4 @@
-//! The threads that read, so that a long listing holds up no write.
+//! Reader threads, so that a long listing does not block writes.
 
 use std::{
     path::Path,
@@ -14,13 +14,13 @@ use super::{
 };
 use crate::store::Unavailable;
 
-/// Two, so that a short question need not wait behind a long listing.
+/// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
 
-/// Something to look up, with the way to answer it inside.
+/// A query that sends its own answer.
 type Question = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Answers questions from connections of its own.
+/// Runs queries on connections of its own.
 pub(super) struct Readers {
     questions: Queue<Question>,
 }
@@ -38,7 +38,7 @@ impl Readers {
         Ok(Self { questions })
     }
 
-    /// Runs a look-up on the last committed state.
+    /// Runs a query on the last committed state.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -54,7 +54,7 @@ impl Readers {
     }
 }
 
-/// An idle thread holds the lock and waits for the next question; it lets go before it answers.
+/// Serves queries. An idle thread holds the lock while it waits for the next query, and releases it before it answers.
 fn serve(connection: &Connection, waiting: &Mutex<Calls<Question>>) {
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
     while let Some(question) = next() {

@@ -1,4 +1,4 @@
-//! Every statement there is, by what it is about. Nothing here decides anything.
+//! All SQL statements, by table. This module makes no decisions.
 
 pub(super) mod accounts;
 pub(super) mod journal;
@@ -11,7 +11,7 @@ pub(super) mod usage;
 use rusqlite::{Row, types::Type};
 use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
-/// An id in a column; `from` is its `from_slice`.
+/// Reads an id from a column; `from` is its `from_slice`.
 fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
     let bytes = row.get_ref(column)?.as_blob()?;
     from(bytes).ok_or_else(|| damaged(column, Type::Blob, "an id has 16 bytes"))
@@ -29,7 +29,8 @@ fn time_if_any(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestam
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis))
 }
 
-/// SQLite has no unsigned integers. The same 64 bits come back, even where an upstream counts absurdly.
+/// Reads a count of tokens. SQLite has no unsigned integers, so the same 64 bits are stored signed, even for absurd
+/// counts of an upstream.
 fn tokens(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }

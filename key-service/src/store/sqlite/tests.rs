@@ -1,4 +1,4 @@
-//! The particulars of a file: crashes, other processes, and waiting for each other.
+//! Tests specific to files: crashes, other processes, and locks between them.
 
 mod damage;
 mod upgrade;
@@ -37,7 +37,7 @@ use crate::{
 /// First credit of every account.
 const CREDIT: i64 = 1_000_000;
 
-/// A folder for a store, removed in the end.
+/// A folder for a store, removed on drop.
 struct Folder(TempDir);
 
 impl Folder {
@@ -62,7 +62,7 @@ impl Folder {
         Arc::new(store)
     }
 
-    /// The state after a crash at this moment: the file and its log, as they are on the disk.
+    /// State after a crash at this moment: copies of the file and its log.
     fn crashed(&self) -> Self {
         let copy = Self::new();
         fs::copy(self.file(), copy.file()).unwrap();
@@ -98,7 +98,7 @@ fn capture(generation: GenerationId, cost: i64) -> Command {
     Command::Capture { key: key(0), generation, model, total, estimated: false }
 }
 
-/// The generation of this number, of very many.
+/// The generation of this number, for large numbers.
 fn numbered(n: u32) -> GenerationId {
     GenerationId::new(Timestamp::from_millis(n.into()), [0; 10])
 }
@@ -107,7 +107,7 @@ async fn used(store: &Sqlite, account: AccountId) -> i64 {
     store.key(account, key(0)).await.unwrap().unwrap().spend.used.nanos()
 }
 
-/// Open holds of accounts 0 and 1.
+/// Number of open holds of accounts 0 and 1.
 async fn open_holds(store: &Sqlite) -> [usize; 2] {
     let mut open = [0; 2];
     for (n, open) in (0..).zip(&mut open) {
@@ -117,7 +117,7 @@ async fn open_holds(store: &Sqlite) -> [usize; 2] {
     open
 }
 
-/// Keeps the writer busy until the sender is dropped; what is sent to it meanwhile is done together afterwards.
+/// Keeps the writer busy until the sender is dropped. Calls sent meanwhile share the next transaction.
 async fn hold_up(store: &Arc<Sqlite>) -> mpsc::Sender<()> {
     let (go_on, wait) = mpsc::channel();
     let (started, begun) = oneshot::channel();
@@ -134,7 +134,8 @@ async fn hold_up(store: &Arc<Sqlite>) -> mpsc::Sender<()> {
     go_on
 }
 
-/// Reads the file as any other program would, and adds up what the ledger promises. How many generations are billed.
+/// Reads the file as any other program would, checks the invariants of the ledger, and returns the number of billed
+/// generations.
 fn audit(path: &Path) -> i64 {
     let connection = Connection::open(path).unwrap();
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -211,7 +212,7 @@ async fn callers_at_once_share_a_transaction_and_each_hears_its_own_outcomes() {
         let Ok(Outcome::Captured(settlement)) = &outcomes[1] else { panic!("{outcomes:?}") };
         assert_eq!(settlement.charged.nanos(), n);
     }
-    // Two hundred commands have written a few dozen pages, not some for each of them.
+    // Two hundred commands wrote a few dozen pages in all, not several each.
     assert!(syncs() - before < 60 * 4_096, "{}", syncs() - before);
 }
 
@@ -239,12 +240,12 @@ async fn dropping_a_store_finishes_what_is_queued() {
     let store = folder.store().await;
     let go_on = hold_up(&store).await;
     for n in 0..20 {
-        // Its caller is gone as soon as it is queued.
+        // The caller is gone as soon as the call is queued.
         let commands = vec![hold(generation(n), 10), capture(generation(n), 10)];
         assert!(store.execute(account(0), commands, START).now_or_never().is_none());
     }
     drop(go_on);
-    // The task that held the writer up lets go of the store once it has heard its answer.
+    // The task that keeps the writer busy drops its store once it received its answer.
     let mut store = Some(store);
     while let Some(shared) = store.take() {
         tokio::task::yield_now().await;
@@ -328,7 +329,7 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     assert!(matches!(nowhere, OpenError::NotMade(..)), "{nowhere:?}");
 }
 
-/// An unknown key is no reason to write anything.
+/// A refusal for an unknown key writes nothing.
 #[tokio::test]
 async fn a_refusal_writes_nothing() {
     let folder = Folder::new();

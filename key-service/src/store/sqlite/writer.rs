@@ -1,4 +1,4 @@
-//! The one thread that writes: it takes what is waiting, does all of it in one transaction, and answers after the sync.
+//! The writer thread: it runs all waiting calls in one transaction, and answers after the sync.
 
 use std::path::Path;
 
@@ -16,19 +16,20 @@ use crate::{
     store::{Outcomes, Unavailable},
 };
 
-/// Most calls that share a transaction: what the first of them waits for the last, and what one failed sync undoes.
+/// Largest number of calls in a transaction. It bounds the time that the first call waits for the last, and the work
+/// that one failed sync undoes.
 const CALLS_PER_TRANSACTION: usize = 256;
 
-/// Does changes in the order that suits it, many at once, and answers when they are safe.
+/// Runs changes in batches, possibly reordered, and answers when they are durable.
 pub(super) struct Writer {
     calls: Queue<Call>,
 }
 
 /// Something to write.
 enum Call {
-    /// Commands to an account; those to the same account are done in one go.
+    /// Commands to an account; commands to the same account are executed together.
     Execute { account: AccountId, request: Request, reply: Reply<Outcomes> },
-    /// Anything else.
+    /// Any other change.
     Change(Box<dyn Change>),
 }
 
@@ -51,7 +52,7 @@ impl Writer {
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
 
-    /// Makes a change that happens whole or not at all.
+    /// Makes a change that takes effect completely or not at all.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -67,16 +68,16 @@ fn serve(connection: &mut Connection, mut waiting: Calls<Call>) {
     }
 }
 
-/// A change that happens whole or not at all, and the callers that wait for it.
+/// A change that takes effect completely or not at all, and the callers that wait for it.
 trait Change: Send {
-    /// Does it, and keeps what came of it.
+    /// Runs the change, and keeps its result.
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
 
-    /// Answers the callers, now that the change is safe, or with the reason why it is not.
+    /// Answers the callers: the change is durable, or it failed for this reason.
     fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
 }
 
-/// All commands to one account together. They came at the same time, so any order among them is right.
+/// Groups commands by account. They are concurrent, so any order among them is correct.
 fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
     let mut changes: Vec<Box<dyn Change>> = Vec::new();
     let mut executes: Vec<Execute> = Vec::new();
@@ -99,7 +100,7 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
     changes
 }
 
-/// Does all changes, syncs once, and only then answers.
+/// Runs all changes, syncs once, and only then answers.
 fn commit(connection: &mut Connection, mut changes: Vec<Box<dyn Change>>) {
     let verdicts = match run_all(connection, &mut changes) {
         Ok(verdicts) => verdicts,
@@ -110,7 +111,7 @@ fn commit(connection: &mut Connection, mut changes: Vec<Box<dyn Change>>) {
     }
 }
 
-/// One transaction; a savepoint for each change, so that one that fails harms no other.
+/// Runs one transaction with a savepoint for each change, so that a failed one affects no other.
 fn run_all(
     connection: &mut Connection,
     changes: &mut [Box<dyn Change>],
@@ -124,7 +125,7 @@ fn run_all(
                 savepoint.commit()?;
                 verdicts.push(Ok(()));
             }
-            // SQLite gave up the whole transaction: the disk is full or broken.
+            // SQLite rolled back the whole transaction: the disk is full or broken.
             Err(e) if savepoint.is_autocommit() => return Err(e),
             Err(e) => verdicts.push(Err(unavailable(&e))),
         }
@@ -135,7 +136,7 @@ fn run_all(
 
 /// The change of one caller.
 struct Single<W, T> {
-    /// Taken when it is done.
+    /// Taken when it runs.
     work: Option<W>,
     done: Option<T>,
     reply: Reply<T>,
@@ -160,13 +161,13 @@ where
     }
 }
 
-/// The commands that all callers had for one account.
+/// Commands of all callers for one account.
 struct Execute {
     account: AccountId,
     requests: Vec<Request>,
     /// One for each request.
     replies: Vec<Reply<Outcomes>>,
-    /// Likewise, once they are done.
+    /// Outcomes for each request, once they are executed.
     done: Vec<Outcomes>,
 }
 
@@ -186,7 +187,7 @@ impl Change for Execute {
     }
 }
 
-/// Of what a verdict says that it succeeded, there is always something to tell.
+/// Error of a change without a result. A successful change always has one, so it is not seen.
 fn not_done() -> Unavailable {
     Unavailable("it was not done".into())
 }

@@ -33,7 +33,7 @@ pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     subject.interrupt().await;
     let store = subject.store();
     assert!(!store.create_account(new(2, "Grüße")).await.unwrap());
-    // A caller that lost the answer asks again.
+    // A caller that lost the answer repeats the call.
     assert!(store.create_account(new(1, "Grüße")).await.unwrap());
     assert!(store.create_account(new(2, "grüße")).await.unwrap());
     let names: Vec<_> = store.accounts().await.unwrap().into_iter().map(|a| a.name).collect();
@@ -95,7 +95,7 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     }
     subject.interrupt().await;
     let store = subject.store();
-    // A caller that lost the answer asks again.
+    // A caller that lost the answer repeats the call.
     store.create_management_key(new_management_key(mine, 3)).await.unwrap();
     assert_eq!(store.management_keys(mine).await.unwrap(), [management_key(1), management_key(3)]);
     assert_eq!(store.management_keys(account(9)).await.unwrap(), []);

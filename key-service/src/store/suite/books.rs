@@ -1,4 +1,4 @@
-//! The traces of spending: the journal, the counters, and books that can be proven.
+//! Records of spending: the journal, the counters, and books that pass an audit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     store::{Deposit, Funds, JournalPage, Store},
 };
 
-/// Turns of each spender while audits go on.
+/// Number of rounds of each spender while audits run.
 const TURNS: u64 = 30;
 
 /// The entries of the account: number, generation, charge, change, balance after it.
@@ -89,7 +89,7 @@ pub(super) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subje
         capture(key, generation(2), 10),
     ];
     store.execute(account, late, after(40)).await.unwrap();
-    // Sent again it adds nothing.
+    // Repeating it adds nothing.
     store.execute(account, vec![capture(key, generation(1), 70)], after(41)).await.unwrap();
     subject.interrupt().await;
     let expected = [
@@ -136,12 +136,13 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     expire_all(&**store, account, first, &[3], after(30)).await;
     tick(&**store, account, 99).await;
     subject.interrupt().await;
-    // The next day the rest of what had expired is captured.
+    // The remaining cost of the expired generation is captured the next day.
     let store = subject.store();
     let tomorrow = START.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(first, generation(3), 45)], tomorrow).await.unwrap();
     expire_all(&**store, account, second, &[6], tomorrow).await;
-    // Of what expires on one day and is given back on the next, the next day's charge is below zero.
+    // If generations expire on one day and their charges are given back on the next, the next day's charge is below
+    // zero.
     let later = tomorrow.plus(Duration::from_hours(24));
     store.execute(account, vec![capture(second, generation(6), 1)], later).await.unwrap();
 

@@ -18,10 +18,10 @@ use crate::store::{
     redis::{Address, Certificates, Redis, Settings},
 };
 
-/// Entries that a journal keeps here: more than any case settles.
+/// Entries that a journal keeps: more than any case settles.
 const JOURNAL_ENTRIES: u32 = 100_000;
 
-/// Settings for a store of one's own at this address, beside others on the same servers.
+/// Settings of a separate store at this address, beside others on the same servers.
 pub(crate) fn settings(url: &str, data_dir: &TempDir) -> Settings {
     static STORES: AtomicU32 = AtomicU32::new(0);
     Settings {
@@ -63,7 +63,8 @@ impl Subject for InRedis {
     }
 }
 
-/// The same on a server that is killed in the middle and started again; the store finds its own way back.
+/// The Redis store on a server that is killed in the middle of each case and started again; the store reconnects by
+/// itself.
 pub(crate) struct Killed {
     redis: Arc<Redis>,
     store: Arc<dyn Store>,
@@ -92,9 +93,9 @@ impl Subject for Killed {
     }
 }
 
-/// The Redis store on a cluster, opened again in the middle.
+/// The Redis store on a cluster, opened again in the middle of each case.
 pub(crate) struct InCluster {
-    /// Nothing while it is closed.
+    /// `None` while it is closed.
     redis: Option<Arc<Redis>>,
     store: Arc<dyn Store>,
     settings: Settings,

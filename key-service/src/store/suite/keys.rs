@@ -19,7 +19,7 @@ use crate::{
     store::{Created, Idempotency, Order, Page, Store, Updated},
 };
 
-/// An attempt that lives for 24 hours.
+/// An idempotency key that lives for 24 hours.
 fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
     let expires_at = now.plus(Duration::from_hours(24));
     Idempotency { key: key.into(), request: digest(request), now, expires_at }
@@ -156,7 +156,7 @@ pub(super) async fn an_idempotency_key_makes_one_key(subject: &mut impl Subject)
     let created = store.create_key(new_key(mine, 3), Some(attempt("once", "b", after(1)))).await.unwrap();
     assert_eq!(created, Created::Reused);
     assert_eq!(count(&**store, mine).await, 1);
-    // What was not made has no credential either.
+    // A key that was not made has no credential either.
     assert_eq!(store.find_credential(new_key(mine, 2).digest).await.unwrap(), None);
 
     let other = new_key(theirs, 4);
@@ -194,7 +194,7 @@ pub(super) async fn old_idempotency_keys_make_room_for_new_ones(subject: &mut im
         let made = attempt(&format!("attempt {n}"), "a", after(n.into()));
         store.create_key(new_key(account, n), Some(made)).await.unwrap();
     }
-    // All of them have ended by now, and each may be used again, pruned or not.
+    // All of them have expired by now, and each may be used again, removed or not.
     for n in 0..50 {
         let name = format!("attempt {}", 199 - n);
         let created =

@@ -1,4 +1,4 @@
-//! Lease time: counted by the ledger, tick by tick, and no clock.
+//! Lease time: ticks counted by the ledger, independent of clocks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     store::DueHold,
 };
 
-/// Holds that take several pages.
+/// Number of holds that takes several pages.
 const MANY: u64 = 1_500;
 /// Commands executed at once.
 const AT_ONCE: usize = 300;
@@ -59,7 +59,7 @@ pub(super) async fn an_extension_counts_from_the_tick_it_comes_at(subject: &mut 
     execute_one(&**store, account, hold(key, generation, 5, 7)).await.unwrap();
     tick(&**store, account, 6).await;
     execute_one(&**store, account, extend(7)).await.unwrap();
-    // A shorter lease takes nothing away.
+    // A shorter lease does not shorten the current one.
     execute_one(&**store, account, extend(1)).await.unwrap();
     tick(&**store, account, 6).await;
     subject.interrupt().await;
@@ -94,7 +94,7 @@ pub(super) async fn accounts_with_holds_are_listed(subject: &mut impl Subject) {
     }
     let [(with_money, first), (without, _), (of_nothing, third)] = accounts[..] else { unreachable!() };
     execute_one(&**store, with_money, hold(first, generation(1), 5, 7)).await.unwrap();
-    // A hold that covers nothing has a lease all the same.
+    // A hold of zero also has a lease.
     execute_one(&**store, of_nothing, hold(third, generation(1), 0, 7)).await.unwrap();
     subject.interrupt().await;
     let mut holders = subject.store().accounts_with_holds().await;

@@ -16,11 +16,11 @@ use crate::{
     store::{Order, Page, Store, memory::Memory, sqlite::Sqlite},
 };
 
-/// Keys that are there when the listing begins.
+/// Keys that exist when the listing begins.
 const KEYS: u64 = 100_000;
-/// Keys in memory at a time.
+/// Keys kept in memory at a time.
 const PAGE: usize = 500;
-/// Keys made at once, so that stores can do many in one go.
+/// Keys made at once, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
 /// Ids of a kind, in the order of their numbers: one a millisecond.
@@ -28,7 +28,7 @@ fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
 
-/// Kinds of ids: those that are listed, and those that are made meanwhile.
+/// Kinds of ids: those that are listed, and those made in the meantime.
 const LISTED: u8 = 1;
 const MEANWHILE: u8 = 2;
 
@@ -38,8 +38,8 @@ async fn make(store: &dyn Store, account: AccountId, id: KeyId) {
     store.create_key(new, None).await.unwrap();
 }
 
-/// No page is longer than was asked for, there are no more pages than it takes, and whatever was there at the beginning
-/// comes once and in its place, although with every page a key is made on either side of the cursor.
+/// No page exceeds its limit, and there are no more pages than necessary. Every key that existed at the beginning comes
+/// once and in order, although a key is made on either side of the cursor with every page.
 async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<dyn Store>) {
     let account = open_account(&*store, 1).await;
     let made = stream::iter(0..KEYS).map(|n| make(&*store, account, id(n, LISTED)));

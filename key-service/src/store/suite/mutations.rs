@@ -1,4 +1,4 @@
-//! Shows that the random histories have teeth: each of these faults, planted in the script, is caught.
+//! Mutation test of the random histories: each of these faults, planted in the script, is caught.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     },
 };
 
-/// Histories within which a fault must show, always the same ones: most show in the first ten.
+/// Number of histories within which a fault must show, always the same ones. Most show in the first ten.
 const HISTORIES: u32 = 400;
 
-/// A fault: its name, the words that are right, and those that take their place.
+/// A fault: its name, the correct text, and its replacement.
 const FAULTS: [(&str, &str, &str); 66] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
@@ -156,11 +156,7 @@ const FAULTS: [(&str, &str, &str); 66] = [
     ("the credit passes its bound", " or account.credit + amount > MAX", ""),
     ("a tick advances whatever was seen", "if seen == account.tick then", "if true then"),
     ("a tick does not advance", "account.tick, account.changed = account.tick + 1, true", ""),
-    (
-        "what was billed is not added to the key",
-        "key.used, key.low = key.used + amount, key.low + amount",
-        "",
-    ),
+    ("a charge is not added to the key", "key.used, key.low = key.used + amount, key.low + amount", ""),
     ("the time of the last bill is lost", "if amount > 0 then key.last_used_at = now end", ""),
     (
         "a charge of nothing counts as use",
@@ -195,11 +191,7 @@ const FAULTS: [(&str, &str, &str); 66] = [
         "  return settle(key, n, payer, reported",
     ),
     ("tokens are counted without a bound", "return min(prompt, COUNTED_PER_REQUEST)", "return prompt"),
-    (
-        "what was counted before is forgotten",
-        "if before[n] then requests, prompt",
-        "if false then requests, prompt",
-    ),
+    ("earlier counts are forgotten", "if before[n] then requests, prompt", "if false then requests, prompt"),
     (
         "a batch counts its last settlement alone",
         "local sums = counts[payer]\n  if not sums then",
@@ -236,11 +228,11 @@ fn the_script_without_a_fault_passes() {
 }
 
 fn is_caught(server: &Arc<Server>, (what, right, wrong): &(&str, &str, &str)) -> bool {
-    assert_eq!(LEDGER.matches(right).count(), 1, "{what}: the words to be changed must stand there once");
+    assert_eq!(LEDGER.matches(right).count(), 1, "{what}: the text to replace must occur exactly once");
     first_failure(server, &LEDGER.replace(right, wrong)).is_some()
 }
 
-/// The first of the histories that does not end as the ledger says.
+/// The first history that ends differently from the ledger.
 fn first_failure(server: &Arc<Server>, ledger: &str) -> Option<String> {
     edges()
         .into_iter()
@@ -268,7 +260,7 @@ fn run(
     }
 }
 
-/// Histories at the edges of numbers and times, where chance seldom leads: each is of one key without a limit.
+/// Histories at the limits of numbers and times, which random ones seldom reach. Each is of one key without a limit.
 fn edges() -> Vec<Vec<Step>> {
     let (mine, key) = (account(0), key(0));
     let nanos = NanoUsd::from_nanos;
@@ -318,13 +310,13 @@ fn edges() -> Vec<Vec<Step>> {
             at_once(expire(1)),
             at_once(vec![capture(1, 25, nanos(30))]),
         ],
-        // A correction that credit at its bound cannot take.
+        // A correction of which credit at its bound can take only a part.
         vec![
             at_once(vec![deposit(1, most), hold(1, most), report(1, u64::MAX, most)]),
             at_once(expire(1)),
             at_once(vec![deposit(2, most), capture(1, 5, nanos(10))]),
         ],
-        // Charges of a key that pass what a double holds.
+        // Charges of a key that exceed the exact range of a double.
         vec![
             at_once(vec![deposit(1, most), hold(1, most), capture(1, 1, all_but_one)]),
             at_once(vec![deposit(2, all_but_one), hold(2, most), capture(2, 1, all_but_one)]),

@@ -1,10 +1,10 @@
-//! A store that is away, for tests of those that use one.
+//! Simulated outages of a store, for tests of its callers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::Unavailable;
 
-/// Lets so many more calls pass, and then none.
+/// Fails all calls after a number of successful ones.
 #[derive(Debug)]
 pub(crate) struct Outage {
     calls_left: AtomicU64,
@@ -17,12 +17,12 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// Begins after so many more calls.
+    /// Fails after this many further calls.
     pub(crate) fn fail_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
     }
 
-    /// Ends.
+    /// Ends the outage.
     pub(crate) fn recover(&self) {
         self.fail_after(u64::MAX);
     }

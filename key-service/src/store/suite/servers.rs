@@ -1,4 +1,4 @@
-//! Private Redis servers: real ones, on sockets and ports of their own, gone when the last test that uses them ends.
+//! Private Redis servers on sockets and ports of their own, stopped when the last test that uses them ends.
 
 use std::{
     fs,
@@ -13,9 +13,9 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a server may take to start, or a cluster to form: far more than it does.
+/// Longest time for a server to start or a cluster to form: far more than needed.
 const STARTING: Duration = Duration::from_secs(30);
-/// Pause between two looks at one that starts.
+/// Interval at which a starting server is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A server on a Unix socket that writes everything to disk before it answers.
@@ -31,29 +31,29 @@ pub(crate) struct Cluster {
     masters: [Server; 3],
 }
 
-/// A master, its replica, and the Sentinel that watches them.
+/// A master, its replica, and the Sentinel that monitors them.
 pub(crate) struct Watched {
     sentinel: Child,
     port: u16,
-    /// What the Sentinel wants to hear first; empty: nothing.
+    /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
     _servers: [Server; 2],
 }
 
 impl Server {
-    /// The server that all tests of this moment share.
+    /// The server shared by all concurrent tests.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
     }
 
-    /// A server of one's own.
+    /// A separate server.
     pub(crate) fn start() -> Self {
         Self::start_with(&["--port", "0"])
     }
 
-    /// The same with more options; later ones win.
+    /// A separate server with additional options; later ones override earlier ones.
     pub(crate) fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
@@ -66,12 +66,12 @@ impl Server {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Where it keeps its files.
+    /// Folder of the server's files.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// As if the machine had lost it.
+    /// Kills the server without warning.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -79,15 +79,15 @@ impl Server {
         }
     }
 
-    /// Starts it on what it left on disk.
+    /// Starts the server on its data on disk.
     pub(crate) fn start_again(&mut self) {
         self.launch(&[]);
-        // One that wants a password first is there as well.
+        // An error that demands a password shows that the server is up as well.
         let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
         until("redis-server to start", || self.ask("PING").is_some_and(there));
     }
 
-    /// The same with more options, and does not wait until it has read what it left.
+    /// Starts the server with additional options, without waiting until it has read its data.
     pub(crate) fn start_loading(&mut self, options: &[&str]) {
         self.launch(options);
         until("redis-server to load", || self.ask("PING").is_some_and(|answer| answer.contains("LOADING")));
@@ -118,12 +118,12 @@ impl Server {
         ));
     }
 
-    /// Asks on a line, and answers the reply's first line.
+    /// Sends a line, and returns the first line of the reply.
     pub(crate) fn ask(&self, line: &str) -> Option<String> {
         ask(UnixStream::connect(self.socket()).ok()?, line)
     }
 
-    /// Whether the answer says this.
+    /// Returns whether the reply contains this text.
     fn asks(&self, line: &str, fact: &str) -> bool {
         whole_answer(UnixStream::connect(self.socket()).unwrap(), line).contains(fact)
     }
@@ -140,7 +140,7 @@ impl Drop for Server {
 }
 
 impl Cluster {
-    /// The cluster that all tests of this moment share.
+    /// The cluster shared by all concurrent tests.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
@@ -150,14 +150,14 @@ impl Cluster {
         format!("redis+cluster://{}", self.ports.map(|port| format!("127.0.0.1:{port}")).join(","))
     }
 
-    /// Kills the last master, as if its machine were lost.
+    /// Kills the last master without warning.
     pub(crate) fn kill_one(&mut self) {
         self.masters[2].kill();
     }
 
-    /// A cluster of one's own.
+    /// A separate cluster.
     pub(crate) fn start() -> Self {
-        // All six are taken at once, so that no two are the same.
+        // All six ports are taken at once, so that no two are the same.
         let taken: [TcpListener; 6] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let free = taken.map(|listener| listener.local_addr().unwrap().port());
         let (ports, buses) = ([free[0], free[1], free[2]], [free[3], free[4], free[5]]);
@@ -179,7 +179,7 @@ impl Watched {
         Self::launch(&[], "", "")
     }
 
-    /// Neither the servers nor the Sentinel answer before they have heard their password.
+    /// Starts servers and a Sentinel that require these passwords.
     pub(crate) fn start_with_passwords(of_servers: &str, of_sentinel: &str) -> Self {
         Self::launch(&["--requirepass", of_servers, "--masterauth", of_servers], of_servers, of_sentinel)
     }
@@ -225,7 +225,7 @@ impl Watched {
         // An array of two strings: five lines.
         let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
         let before = master();
-        // It promotes none before it has looked at it, which it does within ten seconds.
+        // It promotes no replica before it has polled it, which it does within ten seconds.
         until("the Sentinel to begin", || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
         until("the failover", || master() != before);
     }
@@ -249,7 +249,7 @@ impl Drop for Watched {
     }
 }
 
-/// A line that says the password first, if there is one.
+/// A line preceded by authentication, if there is a password.
 fn signed_in(password: &str, line: &str) -> String {
     if password.is_empty() { line.to_owned() } else { format!("AUTH {password}\r\n{line}") }
 }
@@ -265,13 +265,13 @@ fn master(port: u16, bus: u16) -> Server {
         &bus,
         "--cluster-node-timeout",
         "15000",
-        // One that is away takes its own slots with it, and no others.
+        // A node that is down takes only its own slots with it.
         "--cluster-require-full-coverage",
         "no",
     ])
 }
 
-/// Whether a node finds all slots served and knows who serves them.
+/// Returns whether a node reports that all slots are served and has the addresses of all masters.
 fn knows_all(port: u16) -> bool {
     let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let info = whole_answer(stream, "CLUSTER INFO");
@@ -298,7 +298,7 @@ fn first_lines(mut stream: impl std::io::Read + Write, line: &str, lines: usize)
     Some(answer)
 }
 
-/// For servers that know `QUIT`; a Sentinel does not.
+/// Reads a complete reply from servers that support `QUIT`; a Sentinel does not.
 fn whole_answer(mut stream: impl std::io::Read + Write, line: &str) -> String {
     let asked = stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes());
     asked.and_then(|()| std::io::read_to_string(stream)).unwrap_or_default()
@@ -322,7 +322,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with its contents.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,4 +1,4 @@
-//! Spending: the ledger's answers, whatever the batches and however many ask at once.
+//! Spending: the ledger's answers, independent of batching and concurrency.
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
@@ -30,16 +30,16 @@ use crate::{
     store::{DueHold, JournalEntry, Store, UsageLine},
 };
 
-/// Random histories per store; each is a few hundred commands.
+/// Number of random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
 
-/// Longer than all waiting in a history.
+/// Longer than the total waiting time of a history.
 const LONGEST_HISTORY: Duration = Duration::from_hours(40 * 3);
 
-/// Entries read at once: so few that there are several pages.
+/// Entries read at once: few, so that there are several pages.
 const PAGE: usize = 3;
 
-/// Callers that ask at once.
+/// Number of concurrent callers.
 const CALLERS: u8 = 48;
 
 pub(super) async fn an_unknown_account_is_refused_everything(subject: &mut impl Subject) {
@@ -85,11 +85,11 @@ pub(super) async fn a_capture_of_a_forgotten_age_is_recorded_as_shortfall(subjec
     let captured = execute_one(&**store, account, capture(key, old, 300)).await;
     let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
     assert_eq!((settlement.charged, settlement.shortfall()), (nanos(0), nanos(300)));
-    // Seen in the journal, and answered again.
+    // The shortfall is in the journal, and the repeated call has the same outcome.
     let page = store.journal(account, 0, 9).await.unwrap();
     assert_eq!(page.entries.iter().map(|e| &e.entry.settlement).collect::<Vec<_>>(), [settlement]);
     assert_eq!(execute_one(&**store, account, capture(key, old, 300)).await, captured);
-    // An old generation with a hold is billed as any other.
+    // An old generation with a hold is billed like any other.
     let long = GenerationId::new(START.minus(Duration::from_hours(30)), [2; 10]);
     execute_one(&**store, account, hold(key, long, 50, 7)).await.unwrap();
     execute_one(&**store, account, capture(key, long, 40)).await.unwrap();
@@ -167,7 +167,7 @@ pub(super) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
     assert_eq!((summary.credit, summary.held), (nanos(0), nanos(0)));
 }
 
-/// Many callers hold and capture until all is spent; meanwhile no sum is ever too large.
+/// Many callers hold and capture until all is spent, and no sum ever exceeds its bound.
 async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
         let (store, key) = (Arc::clone(store), keys[usize::from(n) % keys.len()]);
@@ -206,7 +206,7 @@ pub(super) async fn a_capture_sent_by_many_at_once_is_billed_once(subject: &mut 
     execute_one(&**subject.store(), account, hold(key, generation(1), 100, 7)).await.unwrap();
     let callers = (0..CALLERS).map(|n| {
         let store = Arc::clone(subject.store());
-        // No two tell the same.
+        // Each caller reports a different cost.
         tokio::spawn(
             async move { execute_one(&*store, account, capture(key, generation(1), n.into())).await },
         )
@@ -237,7 +237,7 @@ pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
         let generation = GenerationId::new(after(n), [1; 10]);
         let commands = vec![hold(key, generation, 7, 7), capture(key, generation, 7)];
         let outcomes = subject.store().execute(account, commands, START).await.unwrap();
-        // Where the limit is too low for the hold, the capture bills what is left of it.
+        // Where the limit is too low for the hold, the capture bills the rest of the limit.
         if let [_, Ok(Outcome::Captured(settlement))] = &outcomes[..] {
             charged += settlement.charged.nanos();
         }
@@ -252,7 +252,7 @@ pub(super) async fn it_answers_a_ping(subject: &mut impl Subject) {
     subject.store().ping().await.unwrap();
 }
 
-/// The same history by the ledger alone and by the store: equal answers, and equal books in the end.
+/// Runs the same history through the ledger alone and through the store: equal answers, and equal books at the end.
 pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
@@ -267,7 +267,7 @@ pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     outcome.unwrap();
 }
 
-/// Lives a history, and compares.
+/// Runs a history in the store, and compares.
 pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
@@ -305,7 +305,7 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     the_books_balance(&**subject.store(), world, now).await;
 }
 
-/// All that can be read: keys, accounts, open holds.
+/// Compares everything that can be read: keys, accounts, open holds.
 async fn the_books_are_equal(store: &dyn Store, world: &World) {
     for ((account, key), expected) in &world.keys {
         assert_eq!(spend(store, *account, *key).await, *expected);
@@ -338,7 +338,7 @@ async fn the_books_are_equal(store: &dyn Store, world: &World) {
     assert!(listed.is_superset(&holding), "{listed:?} {holding:?}");
 }
 
-/// The journal, what was counted, and whether an audit is content.
+/// Compares the journal and the counters, and audits the account.
 async fn the_trails_are_equal(store: &dyn Store, world: &World) {
     for account in world.accounts.keys() {
         let expected = world.trails.get(account).cloned().unwrap_or_default();
@@ -371,7 +371,7 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
     }
 }
 
-/// Captures of everything: no hold is left, and the charges of settlements are what keys used.
+/// Captures everything: no hold is left, and the charges of settlements are the keys' usage.
 async fn the_books_balance(store: &dyn Store, mut world: World, now: Timestamp) {
     let now = now.plus(Duration::from_secs(1));
     for (account, key) in world.clone().keys.into_keys() {

@@ -1,4 +1,4 @@
-//! Servers that make up a Redis Cluster.
+//! Servers that form a Redis Cluster.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use super::{
     until,
 };
 
-/// Masters that share the slots.
+/// Number of masters that share the slots.
 pub(super) const MASTERS: usize = 3;
 
 /// All slots, shared evenly.
 const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
 
-/// Milliseconds of silence after which a node is taken for dead. Short: tests wait for it.
+/// Milliseconds of silence after which a node counts as dead. Short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
 
-/// Starts so many nodes, each in a folder of its own, which do not know each other yet.
+/// Starts this many nodes, each in a folder of its own and not yet joined.
 pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
     let ports = free_ports(2 * count);
     let (ports, buses) = ports.split_at(count);
@@ -31,7 +31,7 @@ pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
         .collect()
 }
 
-/// Makes a cluster of them: the first ones share the slots, each further one is a replica of one of these.
+/// Joins the nodes to a cluster: the first ones share the slots, each further one is a replica of one of these.
 pub(super) async fn form(nodes: &[Node]) {
     let (masters, replicas) = nodes.split_at(MASTERS);
     for (number, (master, slots)) in masters.iter().zip(SLOTS).enumerate() {
@@ -53,7 +53,7 @@ pub(super) async fn form(nodes: &[Node]) {
     until("the replicas to follow", || replicas.iter().all(in_step)).await;
 }
 
-/// Waits until every node that runs finds all slots served.
+/// Waits until every running node reports that all slots are served.
 pub(super) async fn serves(nodes: &[Node]) {
     until("all slots to be served", || {
         let running = nodes.iter().filter(|node| node.is_running());
@@ -78,7 +78,7 @@ fn must(node: &Node, command: &str) {
     assert!(answer.starts_with("+OK"), "{command}: {answer}");
 }
 
-/// A line of what is answered.
+/// One line of a command's answer.
 fn field(node: &Node, command: &str, line: usize) -> String {
     let answer = node.ask(command).unwrap_or_default();
     answer.lines().nth(line).unwrap_or_else(|| panic!("{command}: {answer}")).to_owned()

@@ -18,19 +18,19 @@ use crate::harness::{
     server::{is_running, signal},
 };
 
-/// What keeps every answer: it is on disk before it is given, and nothing is ever evicted.
+/// Options that make every answered write durable: it is on disk before it is answered, and nothing is evicted.
 const KEEPING: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
 
-/// How long one that hangs or starts is waited for by a question.
+/// Longest wait for an answer from a server that hangs or starts.
 const ANSWERING: Duration = Duration::from_secs(2);
 
 /// A `redis-server`, killed when dropped.
 pub(super) struct Node {
     folder: PathBuf,
-    /// `None`: it listens on a socket in its folder.
+    /// Port that the server listens on; `None` is a socket in its folder.
     port: Option<u16>,
-    /// Beyond what keeps every answer; later ones win.
+    /// Options beyond [`KEEPING`]. Later ones override earlier ones.
     options: Vec<String>,
     child: Mutex<Option<Child>>,
 }
@@ -52,9 +52,9 @@ impl Node {
         node
     }
 
-    /// Starts it on what it has kept.
+    /// Starts the server on its data.
     pub(super) fn launch(&self) {
-        // One that was killed has left it behind.
+        // A killed server leaves its socket behind.
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new("redis-server");
         command.args(["--daemonize", "no", "--bind", "127.0.0.1"]).args(KEEPING);
@@ -71,7 +71,7 @@ impl Node {
         *self.child.lock().unwrap() = Some(child);
     }
 
-    /// Waits until it answers: one that still reads its file says that it loads.
+    /// Waits until the server answers. While it reads its file, it reports that it is loading.
     pub(super) async fn ready(&self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.ask("PING").is_some_and(|answer| answer.starts_with("+PONG")) {
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// All that it answers to a command, as it is on the wire; nothing where it cannot be asked.
+    /// Raw answer to a command; `None` if the server cannot be reached.
     pub(super) fn ask(&self, command: &str) -> Option<String> {
         if let Some(port) = self.port {
             let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
@@ -94,12 +94,12 @@ impl Node {
         }
     }
 
-    /// `HOST:PORT` of one on a port.
+    /// `HOST:PORT` of a server that listens on a port.
     pub(super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.expect("it listens on a port"))
     }
 
-    /// As `FAREGATE_STORE` names it.
+    /// URL of the server for `FAREGATE_STORE`.
     pub(super) fn url(&self) -> String {
         match self.port {
             Some(_) => format!("redis://{}", self.address()),
@@ -117,7 +117,7 @@ impl Node {
 
     pub(super) fn kill(&self) {
         if let Some(mut child) = self.child.lock().unwrap().take() {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -149,12 +149,12 @@ fn answer(mut stream: impl Read + Write, command: &str) -> Option<String> {
     Some(answer)
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that is free at this moment.
 pub(super) fn free_port() -> u16 {
     free_ports(1)[0]
 }
 
-/// So many of them. All are taken at once, so that no two are the same.
+/// Free ports. All are taken at once, so that no two are the same.
 pub(super) fn free_ports(count: usize) -> Vec<u16> {
     let taken: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports")).collect();

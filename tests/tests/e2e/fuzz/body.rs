@@ -1,19 +1,19 @@
-//! Bodies: good ones, good ones with a fault, and good ones that were damaged.
+//! Request bodies: valid ones, valid ones with one fault, and damaged ones.
 
 use serde_json::json;
 use tests::upstream::{Fault, Script, Shape};
 
 use super::dice::Dice;
 
-/// A body.
+/// A generated request body.
 #[derive(Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// Whether it makes the model fail.
+    /// The body may make the model fail.
     pub(super) blames_upstream: bool,
 }
 
-/// What may stand where something else should.
+/// Replacements for valid values.
 const JUNK: [&str; 28] = [
     "null",
     "true",
@@ -44,7 +44,7 @@ const JUNK: [&str; 28] = [
     "[1,\"a\",{}]",
     "01",
 ];
-/// Members of a chat request with values that are right.
+/// Members of a chat request with valid values.
 const OPTIONS: [(&str, &str); 24] = [
     ("temperature", "0.5"),
     ("top_p", "1"),
@@ -71,7 +71,7 @@ const OPTIONS: [(&str, &str); 24] = [
     ("modalities", "[\"text\"]"),
     ("top_logprobs", "2"),
 ];
-/// Messages; the last one of a request tells the model what to do.
+/// Messages; the last message of a request contains the model's script.
 const MESSAGES: [&str; 8] = [
     r#"{"role":"system","content":"s"}"#,
     r#"{"role":"developer","content":[{"type":"text","text":"s"}]}"#,
@@ -98,7 +98,7 @@ impl Body {
         while dice.percent(40) {
             messages.push((*dice.pick(&MESSAGES)).into());
         }
-        // A script that was damaged would trip the scripted model itself.
+        // A damaged script would make the scripted model itself fail.
         if !damaged {
             messages.push(json!({"role": "user", "content": script.message()}).to_string());
         } else if messages.is_empty() {
@@ -123,7 +123,7 @@ impl Body {
         Self { bytes, blames_upstream: fault != Fault::None }
     }
 
-    /// What makes or changes a key.
+    /// Body that makes or changes a key.
     pub(super) fn key(dice: &mut Dice) -> Self {
         let members =
             [("label", "\"fuzz\""), ("limit", "0.000000001"), ("expires_at", "\"2099-01-01T00:00:00Z\"")];
@@ -158,7 +158,7 @@ fn fault(dice: &mut Dice) -> Fault {
     ])
 }
 
-/// The object of these members; now and then one is missing, one comes twice, or one is not what it should be.
+/// Makes an object of these members. Sometimes a member is missing, duplicated or of the wrong type.
 fn object(dice: &mut Dice, mut members: Vec<(String, String)>) -> Vec<u8> {
     while dice.percent(25) && !members.is_empty() {
         let place = dice.below(members.len());
@@ -179,7 +179,7 @@ fn object(dice: &mut Dice, mut members: Vec<(String, String)>) -> Vec<u8> {
     format!("{blank}{{{}}}{blank}", members.join(",")).into_bytes()
 }
 
-/// Arrays or objects in each other, maybe deeper than any parser goes.
+/// Nested arrays or objects, possibly deeper than any parser accepts.
 fn nested(dice: &mut Dice) -> String {
     let depth = dice.below(2_000);
     if dice.percent(50) {
@@ -189,7 +189,7 @@ fn nested(dice: &mut Dice) -> String {
     }
 }
 
-/// Changes, inserts, takes away or repeats bytes.
+/// Changes, inserts, removes or repeats bytes.
 pub(super) fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
     for _ in 0..=dice.below(4) {
         if bytes.is_empty() {

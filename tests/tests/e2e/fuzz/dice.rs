@@ -1,10 +1,10 @@
-//! Chance that can be repeated.
+//! Reproducible random numbers.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, quick, and even enough for this.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and uniform enough for tests.
 pub(super) struct Dice(u64);
 
 impl Dice {
-    /// The dice of one request of a run.
+    /// Random numbers of one request of a run.
     pub(super) fn new(seed: u64, number: u64) -> Self {
         let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         dice.next();
@@ -19,17 +19,17 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below this one, which is not zero.
+    /// A number below `end`, which is not zero.
     pub(super) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
-    /// True so often in a hundred times.
+    /// Returns true with this probability, in percent.
     pub(super) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// One of these.
+    /// One of these items.
     pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

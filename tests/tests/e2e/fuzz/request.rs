@@ -1,4 +1,4 @@
-//! A request as bytes: its line, its headers, how its body is framed, and how its sender behaves.
+//! Requests as bytes: request line, headers, framing of the body, and the sender's behaviour.
 
 use std::fmt;
 
@@ -7,40 +7,40 @@ use super::{
     dice::Dice,
 };
 
-/// Credentials that a request may come with.
+/// Credentials that a request may carry.
 pub(super) struct Keys {
-    /// May spend.
+    /// A key that may spend.
     pub(super) good: String,
-    /// May not, for one reason each.
+    /// Keys that are refused, for one reason each.
     pub(super) refused: Vec<String>,
     /// A management key.
     pub(super) management: String,
-    /// The id of a key that may be changed and revoked.
+    /// Id of a key that requests may change and revoke.
     pub(super) victim: String,
 }
 
-/// How a sender ends.
+/// Manner in which a sender ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Sends all and hears all: what it sent is HTTP, and has to be answered.
+    /// Sends everything and reads the whole answer: the request is HTTP and has to be answered.
     Listen,
-    /// Sends all, hears what comes within so many milliseconds, and leaves.
+    /// Sends everything, reads for this many milliseconds, and leaves.
     Glance { ms: u64 },
-    /// Sends all, hears so many bytes, and leaves.
+    /// Sends everything, reads this many bytes, and leaves.
     Leave { after: u64 },
-    /// Leaves after so many bytes of the request.
+    /// Leaves after sending this many bytes of the request.
     Cut { after: usize },
 }
 
-/// A request, and how it is sent.
+/// A request and the way in which it is sent.
 pub(super) struct Sending {
     pub(super) bytes: Vec<u8>,
-    /// Bytes of one write.
+    /// Number of bytes per write.
     pub(super) piece: usize,
-    /// Milliseconds between two writes.
+    /// Pause between two writes in milliseconds.
     pub(super) pause_ms: u64,
     pub(super) ending: Ending,
-    /// Whether the model may fail: then an error may be its.
+    /// The model may fail on this request, so that an upstream error is a valid answer.
     pub(super) blames_upstream: bool,
 }
 
@@ -112,7 +112,7 @@ const HEADERS: [&str; 12] = [
 ];
 
 impl Sending {
-    /// A request by chance.
+    /// Draws a random request.
     pub(super) fn roll(dice: &mut Dice, keys: &Keys) -> Self {
         let (line, mut body) = Self::line_and_body(dice, keys);
         let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
@@ -133,7 +133,8 @@ impl Sending {
         let mut bytes = frame(dice, head, &body.bytes);
         let mut ending = ending(dice, bytes.len());
         if dice.percent(6) {
-            // No HTTP any more, maybe: an answer may never come. Or a script that trips the scripted model.
+            // The bytes may no longer be HTTP, so that no answer is due; or the script may make the scripted model
+            // fail.
             body.blames_upstream = true;
             body::damage(dice, &mut bytes);
             ending = Ending::Glance { ms: 100 };
@@ -152,7 +153,7 @@ impl Sending {
                     _ => format!("/v1/management/keys/{}", keys.victim),
                 };
                 let method = *dice.pick(&["GET", "POST", "PATCH", "PATCH", "DELETE"]);
-                // A revoked key takes no change: it is revoked now and then only.
+                // A revoked key accepts no further change, so most revocations are replaced.
                 let method = if method == "DELETE" && dice.percent(95) { "HEAD" } else { method };
                 let body = if matches!(method, "POST" | "PATCH") { Body::key(dice) } else { Body::default() };
                 (format!("{method} {path}"), body)
@@ -170,7 +171,7 @@ fn push_line(head: &mut Vec<u8>, line: &str) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// The values of `Authorization`: one, mostly, and mostly a good one.
+/// Values of `Authorization`: usually one, and usually valid.
 fn credentials(dice: &mut Dice, keys: &Keys, management: bool) -> Vec<String> {
     let good = if management { &keys.management } else { &keys.good };
     match dice.below(100) {
@@ -184,7 +185,7 @@ fn credentials(dice: &mut Dice, keys: &Keys, management: bool) -> Vec<String> {
     }
 }
 
-/// Head and body as one message: with a length, or in chunks of whatever size.
+/// Joins head and body to one message, with a length or in chunks of random size.
 fn frame(dice: &mut Dice, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
     if body.is_empty() && dice.percent(80) {
         head.extend_from_slice(b"\r\n");
@@ -214,7 +215,7 @@ fn ending(dice: &mut Dice, length: usize) -> Ending {
     }
 }
 
-/// Bytes of a write, and the milliseconds between two: at once, mostly; never long in all.
+/// Bytes per write, and milliseconds between two writes. Most requests are sent at once, and none takes long.
 fn pace(dice: &mut Dice, length: usize) -> (usize, u64) {
     match dice.below(100) {
         0..80 => (length.max(1), 0),

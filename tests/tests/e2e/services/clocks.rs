@@ -1,4 +1,4 @@
-//! Key-services whose wall clocks differ: leases are the same for all of them.
+//! Key-services with different wall clocks: leases last equally long for all of them.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use tokio::time::sleep;
 
 use super::outages::LEASE;
 
-/// Seconds that clocks differ by: more than a lease.
+/// Difference between the clocks in seconds: more than a lease.
 const APART: i64 = 4;
-/// Seconds that a clock may not be away from its store's.
+/// Difference from the store's clock, in seconds, that makes a key-service unready.
 const TOO_FAR: i64 = 15;
 
-/// Two gateways and two key-services, whose clocks are so many seconds ahead of the machine's and of Redis'.
+/// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis'.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
     let deployment = Deployment::services(2, 2);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
@@ -27,7 +27,7 @@ async fn with_clocks(clocks: [i64; 2]) -> Stack {
 async fn a_limit_holds_over_key_services_whose_clocks_differ_by_more_than_a_lease() {
     for clocks in [[0, APART], [-APART, 0], [-APART, APART]] {
         let stack = with_clocks(clocks).await;
-        // Two of the requests can be paid at once, and each takes longer than a lease.
+        // The limit pays for two requests at once, and each takes longer than a lease.
         let limit = cost_of(1_000, 2_000);
         let key = stack.key_limited(limit).await;
         let script = Script { head_after_ms: 5_000, ..Script::tokens(30, 1_000) };
@@ -80,7 +80,7 @@ async fn what_a_killed_gateway_held_is_free_after_a_lease_whatever_the_clocks_sa
     stream.read_tokens(20).await;
     stack.kill_gateway(0);
     let killed = Instant::now();
-    // Less than a lease: it is still held.
+    // Less than a lease passes, so the money is still held.
     sleep(LEASE / 2).await;
     assert!(stack.balance(&stack.account).held > NanoUsd::ZERO, "it is held for a lease");
     stack.released(PATIENCE).await;
@@ -98,7 +98,7 @@ async fn a_key_service_is_not_ready_while_its_clock_is_far_from_its_stores() {
     becomes(&stack, &stack.key_services[1], 200).await;
 }
 
-/// Waits until a process' readiness is this status.
+/// Waits until a process reports this readiness status.
 async fn becomes(stack: &Stack, server: &Server, status: u16) {
     let deadline = Instant::now() + PATIENCE;
     loop {

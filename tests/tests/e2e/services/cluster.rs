@@ -1,4 +1,4 @@
-//! Accounts spread over the masters of a cluster, and one of them lost.
+//! Accounts distributed over the masters of a cluster, and the loss of one master.
 
 use std::{
     sync::{
@@ -19,11 +19,11 @@ use tokio::time::sleep;
 
 use super::outages::{LEASE, heals};
 
-/// So many accounts lie on all three masters, but for one chance in a thousand billions.
+/// Enough accounts that all three masters have some, except with a probability of one in 10¹⁵.
 const ACCOUNTS: usize = 72;
-/// Those that send requests, each with a key of its own.
+/// Number of accounts that send requests, each with a key of its own.
 const BUSY: usize = 12;
-/// What was answered so long before a master is lost has reached its replica.
+/// Time after which an answered write has reached the replica.
 const REPLICATED: Duration = Duration::from_secs(1);
 
 async fn over(redis: Form) -> Stack {
@@ -46,12 +46,12 @@ async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
     }
 }
 
-/// A replica follows behind its master. What the master acknowledged and could not pass on any more is lost with it:
-/// such a charge was answered at most a moment before, and never is anything billed that was not served.
+/// A replica lags behind its master. Writes that the master acknowledged but had not replicated are lost with it.
+/// Charges may be lost that were answered at most a moment earlier, but nothing is billed that was not served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_with_it() {
     let stack = over(Form::ClusterWithReplicas).await;
-    // What is lost is what this measures.
+    // The harness would fail on lost charges, which this test measures itself.
     stack.others_spend();
     let keys = keys_of_many_accounts(&stack, BUSY).await;
     let told: Vec<Mutex<Vec<Instant>>> = keys.iter().map(|_| Mutex::default()).collect();
@@ -84,7 +84,8 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     for (key, told) in keys.iter().zip(told) {
         let told = told.into_inner().unwrap();
         let used = stack.used(key).await;
-        // `heals` sends one more to each gateway, and those before it may have been served without an answer in time.
+        // `heals` sends one more request to each gateway, after some that may have been served without an answer in
+        // time.
         let billed = used.nanos() / cost_of(12, 5).nanos();
         assert_eq!(used, times(billed), "no charge is cut");
         let just_before = told.iter().filter(|at| **at <= killed && **at + REPLICATED > killed).count();

@@ -1,4 +1,4 @@
-//! Whichever process dies or hangs, nothing is lost, nothing is billed twice, and all heals by itself.
+//! A process that dies or hangs loses no charge and causes no double charge, and the installation recovers by itself.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,13 +17,13 @@ use tokio::time::sleep;
 
 use super::{CLIENTS, two_of_each, with_lease};
 
-/// The shortest that is allowed, to be waited for: a store that carries out what nobody waits for any more leaves holds
+/// The shortest lease that is allowed, because tests wait for it: a store that executes abandoned calls leaves holds
 /// that only expire.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
-/// An expiry is noticed within a second; the rest is for slow machines.
+/// Time in which an expiry is noticed: one second by contract, and three for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
-/// How often a gateway, a key-service and a Redis is killed each, unless `FAREGATE_TEST_KILLS` says it, and in which
-/// order.
+/// Number of times that a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the
+/// seed of their order.
 const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
@@ -100,7 +100,7 @@ async fn key_services_that_end_are_not_felt_while_one_is_left() {
         sleep(Duration::from_millis(200)).await;
     };
     load.run(&stack, &key, end_all_twice).await;
-    assert_eq!(load.refused(), 0, "whoever asked the one that ended is answered by the other");
+    assert_eq!(load.refused(), 0, "calls to the key-service that ended are answered by the other");
     load.assert_billed(&stack, &key, NanoUsd::ZERO).await;
 }
 
@@ -119,7 +119,7 @@ async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_g
         }
     };
     load.run(&stack, &key, hang).await;
-    assert_eq!(load.refused(), 0, "whoever asked the one that hung is answered by the other");
+    assert_eq!(load.refused(), 0, "calls to the key-service that hung are answered by the other");
     load.assert_billed(&stack, &key, NanoUsd::ZERO).await;
 }
 
@@ -174,7 +174,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
         load.all_refused().await;
         stack.redis().restart().await;
         heals(&stack, &key).await;
-        // And an end so short that it is only waited for.
+        // Next, an outage so short that requests merely wait.
         stack.redis().kill();
         stack.redis().restart().await;
         sleep(Duration::from_millis(500)).await;
@@ -216,8 +216,8 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
     billed_at_last(&stack, &key, times(cost_of(30, 7), answers.len())).await;
 }
 
-/// That every answered request was billed what it was told, and every other one no more than was served, is asserted
-/// when the stack is dropped.
+/// When the stack is dropped, it asserts that every answered request was billed its reported cost, and every other one
+/// at most the tokens served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
@@ -254,7 +254,7 @@ async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twic
     assert!(answered > lost, "{answered} requests were answered, {lost} were not");
 }
 
-/// What is killed, and which one of two.
+/// Kind of process to kill.
 #[derive(Clone, Copy)]
 enum Victim {
     Gateway,
@@ -266,7 +266,7 @@ impl Victim {
     const ALL: [Self; 3] = [Self::Gateway, Self::KeyService, Self::Redis];
 }
 
-/// In an order that is the same in every run, with a number for each that chooses among its like.
+/// Shuffles the victims in an order that is the same in every run, and chooses one of two processes for each.
 fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     let mut chance = SEED;
     let mut next = |below: usize| {
@@ -279,7 +279,7 @@ fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     victims.into_iter().map(|victim| (victim, next(6))).collect()
 }
 
-/// Ends one of the processes as a power cut would, and starts it again.
+/// Ends one of the processes as a power failure would, and starts it again.
 async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     let (away, between) = (Duration::from_millis(100), Duration::from_millis(250));
     match victim {
@@ -305,7 +305,8 @@ async fn kill_one(stack: &Stack, (victim, which): (Victim, usize)) {
     sleep(between).await;
 }
 
-/// Clients that send one request after the other, whole and streamed, each of which is served or refused with 503.
+/// Clients that send one request after the other, whole and streamed. Each request is either served or refused with
+/// 503.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -314,7 +315,7 @@ struct Load {
 }
 
 impl Load {
-    /// Sends for as long as something happens.
+    /// Sends requests until `meanwhile` is complete.
     async fn run(&self, stack: &Stack, key: &ApiKey, meanwhile: impl Future<Output = ()>) {
         let until = async {
             meanwhile.await;
@@ -349,11 +350,11 @@ impl Load {
         }
     }
 
-    /// Waits until every client was refused, if each was once.
+    /// Waits until every client was refused at least once.
     async fn all_refused(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.refused() < CLIENTS {
-            assert!(Instant::now() < deadline, "what cannot be authorized is refused");
+            assert!(Instant::now() < deadline, "requests that cannot be authorized are refused");
             sleep(LOOK_EVERY).await;
         }
     }
@@ -362,7 +363,7 @@ impl Load {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Asserts that what was served is what is billed, beside so much else.
+    /// Asserts that the amount billed is the cost of the served requests plus `beside`.
     async fn assert_billed(&self, stack: &Stack, key: &ApiKey, beside: NanoUsd) {
         let served = self.served.load(Ordering::Relaxed);
         println!("{served} requests were served and {} refused", self.refused());
@@ -371,13 +372,13 @@ impl Load {
     }
 }
 
-/// Waits until so much is billed and nothing held. A capture that is kept from its store comes as soon as it can, be it
-/// after its hold.
+/// Waits until this amount is billed and nothing is held. A capture that could not reach its store is delivered later,
+/// possibly after its hold has expired.
 async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown = stack.manage_as(&key.account, Method::GET, &format!("/{}", key.id), None).await;
-        // A store that is about to come back may still be away.
+        // The store may not be back yet.
         if shown.status == 200 && nanos(&shown.json()["used"]) == amount {
             break;
         }
@@ -387,7 +388,7 @@ async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd) {
     stack.released(PATIENCE).await;
 }
 
-/// Waits until requests are served again over every gateway, with nothing but time to help.
+/// Waits until every gateway serves requests again, without any intervention.
 pub(super) async fn heals(stack: &Stack, key: &ApiKey) {
     let deadline = Instant::now() + PATIENCE;
     for gateway in &stack.gateways {

@@ -1,5 +1,5 @@
-//! Stops, kills, delays and steps of clocks at random, over two gateways and two key-services. The upstream's own count is
-//! the truth: every generation that was billed otherwise is listed, with its reason.
+//! Random pauses, kills, delays and clock steps over two gateways and two key-services. The upstream's own count is the
+//! reference: every generation that was billed differently is listed with its reason.
 
 use std::{
     collections::HashMap,
@@ -22,26 +22,27 @@ use tokio::time::{sleep, timeout};
 
 use super::outages::{LEASE, heals};
 
-/// Seconds of faults, unless `FAREGATE_TEST_FAULT_SECONDS` says it.
+/// Seconds of faults, unless `FAREGATE_TEST_FAULT_SECONDS` sets them.
 const SECONDS: u64 = 20;
-/// Where chance begins, unless `FAREGATE_TEST_FAULT_SEED` says it.
+/// Seed of the random numbers, unless `FAREGATE_TEST_FAULT_SEED` sets it.
 const SEED: u64 = 20_261_121;
-/// Clients that send one request after the other.
+/// Number of clients that send one request after the other.
 const CLIENTS: usize = 12;
-/// Keys of each client. Those of the first have a limit that is soon reached.
+/// Number of keys per client. The keys of the first client have a low limit.
 const KEYS: usize = 8;
-/// A limit for some fifty requests.
+/// Limit of the first client's keys in USD: it pays for some fifty requests.
 const LIMIT: &str = "0.0005";
-/// Prompts of a key differ in their number of tokens, from the fewest on: so an entry of the journal shows its request.
+/// Smallest prompt in tokens. Each prompt of a key has a different length, so that a journal entry identifies its
+/// request.
 const FEWEST: u64 = 10;
 const MOST: u64 = 2_000;
-/// Tokens that an upstream may generate between the end of a stream at the gateway and its notice of that.
+/// Tokens that an upstream may generate after the gateway ended a stream and before the upstream notices.
 const ON_THEIR_WAY: u64 = 5;
 const CUT: &str = "cut, with tokens on their way";
-/// Longest wait of a client: for an answer that will not come.
+/// Longest time that a client waits for an answer.
 const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// Something that goes wrong, with one of two processes where there are two.
+/// A fault; where there are two processes of its kind, with the number of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     HangGateway(usize),
@@ -60,7 +61,7 @@ struct Happened {
     to: Instant,
 }
 
-/// A request, and how long its client waited.
+/// A request and the time during which its client waited.
 struct Sent {
     tag: String,
     key: String,
@@ -96,7 +97,7 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
 
     let sent = sent.into_inner().unwrap();
     let deadline = Instant::now() + PATIENCE;
-    // Captures that were kept from their store come when they can.
+    // Captures that could not reach their store are delivered later.
     let differences = loop {
         let differences = differences(&stack, &sent, &happened);
         if Instant::now() > deadline || differences.iter().all(|difference| difference.reason.is_some()) {
@@ -126,7 +127,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Sends one request after the other, whole and streamed in turn, to one gateway after the other.
+/// Sends one request after the other, alternately whole and streamed, to the gateways in turn.
 async fn client(stack: &Stack, number: usize, keys: &[ApiKey], over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
     let mut left = keys.iter().flat_map(|key| (FEWEST..MOST).map(move |prompt| (key, prompt))).peekable();
     let mut turn = number;
@@ -171,7 +172,7 @@ async fn client(stack: &Stack, number: usize, keys: &[ApiKey], over: &AtomicBool
     }
 }
 
-/// Lets one thing after the other fail until then, and everything go on in the end.
+/// Causes one fault after the other until the deadline, and finally resumes all processes.
 async fn fail(stack: &Stack, mut dice: Dice, until: Instant) -> Vec<Happened> {
     let mut happened = Vec::new();
     while Instant::now() < until {
@@ -186,7 +187,7 @@ async fn fail(stack: &Stack, mut dice: Dice, until: Instant) -> Vec<Happened> {
             7 => Fault::KillRedis,
             _ => Fault::StepClock(which),
         };
-        // Most are delays; some outlast a lease.
+        // Most faults are short; some outlast a lease.
         let longest = if dice.below(4) == 0 { 2 * LEASE } else { LEASE / 4 };
         let lasts = Duration::from_millis(50 + dice.below(u64::try_from(longest.as_millis()).unwrap()));
         let from = Instant::now();
@@ -230,19 +231,19 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
             sleep(lasts).await;
             stack.redis().restart().await;
         }
-        // A small one: a key-service that is farther from its store is not ready.
+        // The step is small: a key-service too far from its store's clock is not ready.
         Fault::StepClock(which) => stack.clocks[which].set(step),
     }
 }
 
-/// A generation that was billed other than it was served.
+/// A generation whose bill differs from the tokens served.
 struct Difference {
     tag: String,
     key: String,
     served: NanoUsd,
     charged: NanoUsd,
     entry: Option<Value>,
-    /// The reason that the contract gives; `None` where it gives none.
+    /// The contract's reason for the difference; `None` if it gives none.
     reason: Option<&'static str>,
 }
 
@@ -274,7 +275,7 @@ fn differences(stack: &Stack, sent: &[Sent], happened: &[Happened]) -> Vec<Diffe
             let (least, most) = billed(FLASH, generation);
             let served = cost_of(generation.served.prompt, generation.served.completion);
             let reason = reason(generation, sent, entry.as_ref(), happened);
-            // A stream that was cut is billed what had come of it.
+            // A cut stream is billed for the tokens generated until then.
             let cut = generation.streamed && least < most;
             let right = if cut { charged == served } else { (least..=most).contains(&charged) };
             let (tag, key) = (sent.tag.clone(), sent.key.clone());
@@ -290,7 +291,7 @@ fn reason(
     happened: &[Happened],
 ) -> Option<&'static str> {
     let meanwhile = |fault: Fault| {
-        // A request may go on for as long as its client no longer waits for it.
+        // A request may continue for this long after its client gave up.
         let last = sent.to + GIVEN_UP;
         happened
             .iter()
@@ -311,13 +312,13 @@ fn reason(
     }
 }
 
-/// The tokens that the upstream generated and the bill lacks.
+/// Number of tokens that the upstream generated and the bill lacks.
 fn on_their_way(generation: &Generation, entry: &Value) -> u64 {
     generation.served.completion.saturating_sub(entry["completion_tokens"].as_u64().unwrap())
 }
 
-/// Asserts that no more than a key's limit was served, but for recorded shortfalls and the explained differences: tokens that
-/// a killed gateway could not report, and those on their way when a stream was cut.
+/// Asserts that no more than a key's limit was served, apart from recorded shortfalls and explained differences: tokens
+/// that a killed gateway could not report, and tokens in transit when a stream was cut.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);
     let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);
@@ -333,7 +334,7 @@ fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Differenc
     );
 }
 
-/// Chance that is the same in every run of a seed.
+/// Random numbers that are the same in every run with the same seed.
 struct Dice(u64);
 
 impl Dice {

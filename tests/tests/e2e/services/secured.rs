@@ -1,4 +1,4 @@
-//! Mutual TLS between the services: whoever has no certificate of their authority is not answered.
+//! Mutual TLS between the services: callers without a certificate of the authority get no answer.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
 const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 
-/// An authority, and a certificate of it for 127.0.0.1, in files.
+/// Files of a certificate authority and of a certificate that it issued for 127.0.0.1.
 struct Signed(TempDir);
 
 impl Signed {
@@ -47,7 +47,8 @@ async fn secured(signed: &Signed) -> Stack {
     Stack::with(Options { deployment: Deployment::services(2, 2), env, ..Options::default() }).await
 }
 
-/// Asserts that this gateway serves neither models nor management, and that nothing reached the upstream for it.
+/// Asserts that this gateway serves neither models nor management requests, and that none of its requests reached the
+/// upstream.
 async fn assert_serves_nobody(stack: &Stack, gateway: &Server) {
     let before = stack.upstream.generations().len();
     let key = stack.key().await;
@@ -59,7 +60,7 @@ async fn assert_serves_nobody(stack: &Stack, gateway: &Server) {
     assert_eq!(stack.upstream.generations().len(), before);
 }
 
-/// The settings of a gateway without any of TLS, in a folder of its own.
+/// Settings of a gateway without any TLS setting, in a folder of its own.
 fn without_tls(stack: &Stack, folder: &Path) -> Settings {
     let mut settings = stack.server().settings().clone();
     folder.clone_into(&mut settings.data);

@@ -1,4 +1,4 @@
-//! Answers that were given while no key-service could be reached: their charges survive their gateway.
+//! Answers completed while no key-service is reachable: their charges survive the end of the gateway.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use tokio::time::sleep;
 
 use super::outages::LEASE;
 
-/// Requests whose answers come while the key-service is away.
+/// Number of requests whose answers complete while the key-service is down.
 const REQUESTS: usize = 10;
 
-/// An end of the gateway.
+/// Manner in which the gateway ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// As a power cut.
+    /// As by a power failure.
     Killed,
-    /// As a supervisor asks for it.
+    /// As a supervisor asks it to.
     Terminated,
 }
 
@@ -59,12 +59,12 @@ async fn charges_survive(end: End) {
             stack.gateways[0].ended().await;
         }
     }
-    // Longer than any lease: every hold would have expired at its last report.
+    // Longer than a lease: without captures, every hold would expire and be billed at its last report.
     sleep(LEASE).await;
     stack.key_services[0].restart().await;
     stack.gateways[0].restart().await;
     billed(&stack, &key, answered).await;
-    // A second start delivers nothing twice.
+    // A second restart must not deliver a charge twice.
     stack.kill_gateway(0);
     stack.gateways[0].restart().await;
     sleep(LEASE * 2).await;
@@ -72,7 +72,7 @@ async fn charges_survive(end: End) {
     stack.cli(&["audit"]);
 }
 
-/// Waits until so many requests are billed, and no more.
+/// Waits until exactly this many requests are billed.
 async fn billed(stack: &Stack, key: &ApiKey, requests: usize) {
     let amount = cost_of(30, 7).nanos() * i64::try_from(requests).unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,5 @@
-//! While one key-service is left, another that hangs or dies is not felt; and no hold is left of what was given up.
+//! With one healthy key-service left, another that hangs or dies has no effect on requests, and abandoned calls leave
+//! no holds.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use super::two_of_each;
 
-/// How long holds may take to go: far less than the lease, which would hide that nobody released them.
+/// Time in which holds are released: far less than the lease, so that a hold which merely expires fails the test.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How long a request of the management API may take while a key-service is away.
+/// Longest time that a management request may take while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);
 /// Longer than a gateway waits for an authorization.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
-/// Every kind of request that the management API takes, over both gateways; none may fail.
+/// Sends every kind of management request over both gateways; none may fail.
 async fn govern(stack: &Stack, rounds: usize) {
     for round in 0..rounds {
         let began = Instant::now();
@@ -70,7 +71,7 @@ async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
         for number in 0..60 {
             let body = json!({"label": format!("number {number}")});
             let answer = stack.manage(Method::POST, "", Some(body)).await;
-            // What broke under way may have been done: it is not done again.
+            // A call whose connection broke may have been carried out, so it is not repeated.
             assert!(matches!(answer.status, 201 | 503), "{answer}");
             made += usize::from(answer.status == 201);
             sleep(Duration::from_millis(20)).await;
@@ -99,12 +100,12 @@ async fn calls_that_were_given_up_while_nobody_answered_leave_no_hold() {
         } else {
             timeout(Duration::from_millis(50), call.reach_stream()).await.is_err()
         };
-        assert!(given_up, "nobody could answer");
+        assert!(given_up, "no key-service could answer");
     }
-    // Until no gateway waits for any of them.
+    // After this time no gateway waits for any of the calls.
     sleep(GIVEN_UP).await;
     stack.key_services.iter().for_each(Server::resume);
-    // They read now what they were sent.
+    // The key-services now read the calls that were sent to them.
     sleep(Duration::from_secs(1)).await;
     stack.released(SETTLING).await;
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
@@ -118,7 +119,7 @@ async fn a_call_that_is_over_before_a_hung_key_service_goes_on_leaves_no_hold() 
     for key_service in &stack.key_services {
         key_service.hang();
         for gateway in &stack.gateways {
-            // Its client leaves before the first word: what it held is released.
+            // The client leaves before the first token, and its hold is released.
             let script = Script { head_after_ms: 2_000, ..Script::tokens(12, 5) };
             let call = stack.call_at(gateway, &key, script);
             assert!(timeout(Duration::from_millis(1_500), call.reach_stream()).await.is_err());

@@ -49,7 +49,7 @@ fn unchanged_if_nothing_happened(
     Ok(())
 }
 
-/// Neither limit nor credit is ever passed. A limit that was lowered under what is spoken for is not passed any further.
+/// Neither limit nor credit is ever exceeded. A limit lowered below the amount in use is not exceeded any further.
 fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError> {
     for (id, key) in &after.keys {
         let spoken_for = |key: &Key| plus(key.used, key.held);
@@ -63,8 +63,8 @@ fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// Held is the sum of the holds, used the sum of the charges, and credit the rest of the deposits; the journal's running
-/// balances end at what is used.
+/// Held is the sum of the holds, used the sum of the charges, and credit the rest of the deposits. The journal's
+/// running balances end at the used amount.
 fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     let mut balances: HashMap<(AccountId, KeyId), NanoUsd> = HashMap::new();
     for (account, trail) in &world.trails {
@@ -92,7 +92,7 @@ fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A charge is at most the cost, and final once it was captured.
+/// A charge is at most the cost, and final once the generation was captured.
 fn billed_is_billed(before: &World, after: &World) -> Result<(), TestCaseError> {
     for (id, record) in &after.records {
         let Record::Closed(now) = record else { continue };

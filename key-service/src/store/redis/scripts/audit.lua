@@ -1,10 +1,10 @@
--- A look at the books of an account, all of one moment: the next entries of its journal and, where no more entries
+-- Reads the books of an account at one moment: the next entries of its journal and, where no more entries
 -- follow, everything that they have to agree with.
 --
 -- KEYS  the account, its holds, journal and deposits
 -- ARGV  the id behind which to read the journal, the most additions to read, then the ids of keys as bytes
 --
--- Answers nothing where there is no such account. Else: the additions; unless there may be more of them, the account's
+-- Returns nothing if the account does not exist. Else: the additions; unless there may be more of them, the account's
 -- funds, the balances of each key, the sums of open holds by key, all deposits.
 local additions = redis.call('XRANGE', KEYS[3], '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
 local funds = redis.call('HGET', KEYS[1], 'funds')

@@ -1,5 +1,5 @@
--- Makes a key of an account, unless its idempotency key stands for another one; again is the same.
--- Answers what came of it and, where there is one, the key's id; nothing where there is no such account.
+-- Makes a key of an account, unless its idempotency key belongs to another one. Repeating it changes nothing.
+-- Returns the result and, where there is one, the key's id; nothing where the account does not exist.
 --
 -- KEYS  the account, its list of keys, the key, the promise of the idempotency key
 -- ARGV  the key's id, keys that the account may have, the request's digest (empty: no idempotency key), now, when the

@@ -1,4 +1,4 @@
--- Makes a management key of an account, unless there is one of its id. Answers whether there is such an account.
+-- Makes a management key of an account, unless there is one of its id. Returns whether the account exists.
 --
 -- KEYS  the account, its list of management keys, the key
 -- ARGV  the key's id, then its fields and their values

@@ -1,4 +1,4 @@
--- The effect of commands on one account and its keys: `domain/ledger.rs` for Redis, in its order and its words. Where
+-- Effect of commands on one account and its keys: `domain/ledger.rs` for Redis, in its order and its terms. Where
 -- the two differ, this one is wrong.
 --
 -- Everything is read once, the commands are decided one by one, everything that changed is written once. Nothing is
@@ -12,7 +12,7 @@
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
 --       then the ids of generations, the ids of deposits, 'funds', the ids of keys, the payers
 --
--- Answers a number or a text for each command; nothing where there is no such account.
+-- Answers a number or a text for each command; nothing where the account does not exist.
 
 local MAX = 9000000000000000 -- `NanoUsd::MAX`
 local NEVER = math.huge
@@ -20,7 +20,7 @@ local REMEMBERED, CLOCK_LEAD, HOUR = 7200000, 60000, 3600000
 -- Seconds for which a settled generation is kept after its hour, and an expired one after its expiry.
 local SETTLED_KEPT, EXPIRED_KEPT = 14400, 2764800
 local COUNTED, COUNTED_PER_REQUEST = 9007199254740991, 1000000000000
--- What was billed to a key may pass 2^53: it is a number of these, and the rest.
+-- An amount billed to a key may exceed 2^53: it is stored as a multiple of this number and a remainder.
 local CARRY = 1000000000000000
 local CHECK, HOLD, EXTEND, CAPTURE, RELEASE, EXPIRE, DEPOSIT, TICK = 1, 2, 3, 4, 5, 6, 7, 8
 local CAPTURED, ESTIMATED, EXPIRED = 0, 1, 2
@@ -35,7 +35,7 @@ local call, pack, read, sub = redis.call, struct.pack, struct.unpack, string.sub
 -- The first generations are those to be held (`holding`), and the first of all share two hashes (`alike`).
 local now, most_entries, counters_kept, hour, holding, alike, generations, deposits, named =
   read('>ddddHHHHH', ARGV[1])
--- The names of these commands: functions are made for them alone, as one takes longer to make than to run.
+-- Names of the commands in this batch. Functions are made for these alone, as making one takes longer than running it.
 local present = {}
 for n = 43, #ARGV[1] do present[string.byte(ARGV[1], n)] = true end
 local settles = present[CAPTURE] or present[EXPIRE]
@@ -70,7 +70,7 @@ for n = 1, named do
   end
 end
 
--- The open hold of each generation, before the commands and now; how it was settled, and its ending in these commands.
+-- Open holds before the commands and now, settlements, and endings within these commands, by generation.
 local holds_before, holds, settlements, endings = {}, {}, {}, {}
 if generations > 0 then
   holds_before = call('HMGET', HOLDS, unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + generations))
@@ -85,7 +85,7 @@ if holding > 0 then
   end
 end
 
--- Where a generation is kept once it is settled, and where when it expired.
+-- Names of the hashes in which a generation is kept once it is settled, and once it expired.
 local function hashes_of(n)
   if n <= alike then return KEYS[6], KEYS[7] end
   local settled, expired = read('>HH', PLACES, 4 * n - 3)
@@ -125,7 +125,7 @@ end
 
 local function bill_of(at) return sub(BILLS, BILL_SIZE * at - BILL_SIZE + 1, BILL_SIZE * at) end
 
--- The two pots that every payment comes out of.
+-- The two balances from which every charge is paid.
 
 -- The order of checks is part of the public contract.
 local function may_not_spend(key)
@@ -151,7 +151,7 @@ local function give_back(key, amount)
   account.changed, key.changed = true, true
 end
 
--- Below zero it gives back what was billed.
+-- Bills an amount to a key. An amount below zero gives money back.
 local function bill(key, amount)
   account.credit = account.credit - amount
   key.used, key.low = key.used + amount, key.low + amount
@@ -159,7 +159,7 @@ local function bill(key, amount)
   if amount > 0 then key.last_used_at = now end
 end
 
--- The counters that change, by payer: requests, tokens and charges to add, and a bound of the charges then.
+-- Changes of counters, by payer: requests, tokens and charges to add, and a bound of the resulting charges.
 local counters, counts = {}, {}
 
 local count = settles and function(payer, requests, prompt, cached, completion, charged)
@@ -196,7 +196,7 @@ local settle = settles and function(key, n, payer, usage_bill, ending, charged, 
   return settlement
 end
 
--- Resolves a hold: what it covers is billed from it, what the cost exceeds it by from what else is left.
+-- Resolves a hold: the covered part of the cost is billed from it, the rest from other available money.
 local charge_of = settles and function(key, cost, amount)
   local charged = cost
   if cost > amount then charged = min(cost, amount + available(key)) end
@@ -204,7 +204,7 @@ local charge_of = settles and function(key, cost, amount)
   return charged
 end
 
--- Decide. Each answers the outcome, and leaves the new records in `holds` and `settlements`.
+-- Decide. Each command returns its outcome, and leaves new records in `holds` and `settlements`.
 
 local commands = {}
 
@@ -241,7 +241,7 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
     set_aside(key, more)
     amount = amount + more
   end
-  -- Reports may overtake each other; the one that costs most is the latest.
+  -- Reports may overtake each other; the one with the highest cost is the latest.
   local latest = bill_of(reported)
   local _, cost_before = read('>Bd', hold, HOLD_BILL)
   if cost < cost_before then latest = sub(hold, HOLD_BILL, HOLD_PAYER - 1) end
@@ -251,11 +251,11 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
   return amount
 end
 
--- A capture after an expiry replaces its bill: more is billed up to what is available, less is given back.
+-- A capture after an expiry replaces its bill: more is billed up to the available amount, or less is given back.
 local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
   local payer, charged_before, bill_before = read_settlement(expired)
   local billable = charged_before + available(key)
-  -- Credit ends at its bound, so what it cannot take back stays billed.
+  -- Credit has an upper bound; an amount that it cannot take back stays billed.
   local kept = left_after(charged_before, left_after(MAX, account.credit))
   local charged = math.max(min(cost, billable), kept)
   if cost < charged then total = pack('>c1d', sub(total, 1, 1), charged) .. sub(total, 10) end
@@ -267,7 +267,7 @@ local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
   return settle(key, n, payer, total, CAPTURED, charged, delta)
 end
 
--- An earlier bill of an old generation may be forgotten: then all of the cost is shortfall.
+-- An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
 local is_remembered = present[CAPTURE] and function(n)
   local high, low = read('>I2I4', ARGV[BEFORE_IDS + n])
   local created_at = high * 4294967296 + low
@@ -347,7 +347,7 @@ for at = 1, #COMMANDS, COMMAND_SIZE do
   outcomes[#outcomes + 1] = outcome
 end
 
--- Write. The journal comes first: it refuses a number that is not above all others.
+-- Write. The journal comes first: it refuses a number that is not larger than all others.
 
 if #entries > 0 then
   call('XADD', JOURNAL, 'MINID', '~', written(left_after(account.entries + 1, most_entries)),
@@ -378,7 +378,7 @@ for n = 1, generations do
 end
 if #settled > 0 then
   call('HSET', KEYS[6], unpack(settled))
-  -- Within its hour it has its time from the first settlement on.
+  -- Within its hour, the hash has its expiry from the first settlement on.
   if hour ~= account.settled_hour or now < hour * HOUR - CLOCK_LEAD or now >= (hour + 1) * HOUR then
     call('EXPIRE', KEYS[6], SETTLED_KEPT)
     account.settled_hour = hour
@@ -412,6 +412,6 @@ for n = 1, #counters do
   after[2 * n] = pack(COUNTS, min(requests + sums[1], COUNTED), min(prompt + sums[2], COUNTED),
                       min(cached + sums[3], COUNTED), min(completion + sums[4], COUNTED), min(charged + sums[5], sums[6]))
 end
--- A counter that is new may be the first of its day.
+-- A new counter may be the first of its day.
 if call('HSET', COUNTERS, unpack(after)) > 0 then call('EXPIRE', COUNTERS, written(counters_kept)) end
 return outcomes

@@ -1,4 +1,5 @@
--- Gives an account its name and a place in the list, unless another account has the name. Answers whose the name is.
+-- Gives an account its name and a place in the list, unless another account has the name.
+-- Returns the owner of the name.
 --
 -- KEYS  the names, the list
 -- ARGV  the name, the account's id

@@ -1,4 +1,4 @@
--- Marks the time at which a data directory has seen the store.
+-- Records the time at which a data directory has seen the store.
 --
 -- Two writes of a script are kept as one transaction, as nearly all of the store is. A server that leaves those out when
 -- it reads its file again (it does so as its user `default`, who may not be allowed them) leaves out this mark as well.

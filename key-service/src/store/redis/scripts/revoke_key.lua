@@ -1,5 +1,5 @@
--- Revokes an API key now, or leaves it as it was revoked. Answers its balances and its texts as they are then, nothing
--- where there is no such key.
+-- Revokes an API key now, or leaves it as it was revoked. Returns the resulting balances and texts, nothing
+-- where the key does not exist.
 --
 -- KEYS  the account, the key
 -- ARGV  the key's id as bytes, now as a double

@@ -1,4 +1,4 @@
--- Revokes a management key now, or leaves it as it was revoked. Answers the key as it is then, nothing where
+-- Revokes a management key now, or leaves it as it was revoked. Returns the resulting key, nothing where
 -- there is none.
 --
 -- KEYS  the key

@@ -1,5 +1,5 @@
--- Changes what the owner of a key may change. Answers its balances and its texts as they are then, 'revoked' where it
--- cannot be changed any more, nothing where there is no such key.
+-- Changes the settings that the owner of a key may change. Returns the resulting balances and texts,
+-- 'revoked' where the key cannot be changed any more, nothing where the key does not exist.
 --
 -- KEYS  the account, the key
 -- ARGV  the key's id as bytes; limit and expiry as doubles (empty: as it was), and the label where it changes

@@ -72,7 +72,7 @@ async fn a_capture_long_after_an_expiry_replaces_its_bill() {
     assert_eq!(server.ask(&format!("EXISTS {expired}")).unwrap(), ":0");
 }
 
-/// The most that a batch of expiries takes.
+/// Largest number of expiries in a batch.
 const UNDECIDABLE: u16 = 512;
 
 #[tokio::test]

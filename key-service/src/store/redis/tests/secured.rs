@@ -16,10 +16,10 @@ use crate::store::{
     },
 };
 
-/// All that the store asks for, as docs/operating.md names it; `+waitaof` as well where the server has that.
+/// All permissions that the store needs, as documented in docs/operating.md; `+waitaof` as well where the server has it.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get";
 
-/// An authority and what it signed, as files for a server and as texts for us.
+/// Certificates of an authority, as files for a server and as texts for the client.
 struct Signed {
     folder: TempDir,
     authority: Vec<u8>,
@@ -109,7 +109,7 @@ async fn a_user_who_may_only_what_is_documented_is_enough_and_a_wrong_password_i
     assert!(refused.contains("authentication failed") && !refused.contains("secret-guess"), "{refused}");
 }
 
-/// It reads its file as the user `default`, and leaves out what that user may not do.
+/// Redis reads its file as the user `default`, and leaves out the commands that this user may not run.
 #[tokio::test]
 async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     let user = format!("on >open-sesame {GRANTS}");

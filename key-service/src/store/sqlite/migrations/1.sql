@@ -1,5 +1,5 @@
 -- Times are milliseconds since 1970, amounts nano-USD, ids the 16 bytes of their UUIDs.
--- What belongs to an account is clustered by it, and by the time inside the ids.
+-- Rows of an account are clustered by it, and by the time inside the ids.
 
 CREATE TABLE accounts (
     id         BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -35,7 +35,7 @@ CREATE TABLE api_keys (
     PRIMARY KEY (account, id)
 ) STRICT, WITHOUT ROWID;
 
--- Whose credential has this digest. The id is one of `api_keys` or `management_keys`, as the class says.
+-- Owners of credentials by digest. The id is one of `api_keys` or `management_keys`, depending on the class.
 CREATE TABLE credentials (
     digest  BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 32),
     class   TEXT NOT NULL CHECK (class IN ('api', 'management')),
@@ -43,7 +43,7 @@ CREATE TABLE credentials (
     id      BLOB NOT NULL CHECK (length(id) = 16)
 ) STRICT, WITHOUT ROWID;
 
--- Open holds. Token counts and cost are what was last reported, and would be billed by expiry.
+-- Open holds. Token counts and cost are the last report, which an expiry bills.
 CREATE TABLE holds (
     account     BLOB    NOT NULL,
     generation  BLOB    NOT NULL CHECK (length(generation) = 16),
@@ -61,7 +61,7 @@ CREATE TABLE holds (
 
 CREATE INDEX holds_by_lease ON holds (lease_until);
 
--- How every generation was billed, kept for good: a key's `used` is the sum of what was charged here.
+-- Bills of all generations, kept for good: a key's `used` is the sum of the charges here.
 CREATE TABLE journal (
     account    BLOB    NOT NULL,
     generation BLOB    NOT NULL CHECK (length(generation) = 16),
@@ -87,7 +87,7 @@ CREATE TABLE deposits (
     PRIMARY KEY (account, id)
 ) STRICT, WITHOUT ROWID;
 
--- Promises to make a key only once; pruned after they end.
+-- Idempotency keys of key creation; pruned after they expire.
 CREATE TABLE idempotency (
     account    BLOB    NOT NULL,
     key        TEXT    NOT NULL,

@@ -1,4 +1,4 @@
--- The journal gets an order, and what it says is counted by key, model and day.
+-- The journal gets an order, and its entries are counted by key, model and day.
 
 ALTER TABLE accounts ADD COLUMN entries INTEGER NOT NULL DEFAULT 0; -- the number of the journal's last entry
 ALTER TABLE journal  ADD COLUMN number  INTEGER NOT NULL DEFAULT 0;
@@ -12,7 +12,7 @@ UPDATE accounts SET entries = (SELECT count(*) FROM journal WHERE journal.accoun
 
 CREATE UNIQUE INDEX journal_by_number ON journal (account, number);
 
--- Days since 1970; no count passes 2^53 - 1.
+-- Days since 1970; no count exceeds 2^53 - 1.
 CREATE TABLE usage (
     account    BLOB    NOT NULL,
     day        INTEGER NOT NULL,
@@ -27,7 +27,7 @@ CREATE TABLE usage (
     FOREIGN KEY (account, key) REFERENCES api_keys
 ) STRICT, WITHOUT ROWID;
 
--- Token counts are unsigned, so what is below zero here is far above the bound of what one request counts.
+-- Token counts are unsigned, so a value below zero here is far above the bound for one request.
 INSERT INTO usage
 SELECT account, at / 86400000, key, model, count(*),
        sum(CASE WHEN prompt     BETWEEN 0 AND 1000000000000 THEN prompt     ELSE 1000000000000 END),

@@ -3,7 +3,7 @@
 
 ALTER TABLE accounts ADD COLUMN tick INTEGER NOT NULL DEFAULT 0;
 
--- From here on a tick of the account, no longer a time. Open holds get a full lease.
+-- From here on a tick of the account instead of a time. Open holds get a full lease.
 DROP INDEX holds_by_lease;
 UPDATE holds SET lease_until = 7;
 
@@ -37,7 +37,7 @@ ALTER TABLE entries RENAME TO journal;
 -- The bill of a generation is its last entry.
 CREATE INDEX journal_by_generation ON journal (account, generation, number);
 
--- What corrections give back may exceed what is billed on their day.
+-- Corrections may give back more than was billed on their day.
 CREATE TABLE counters (
     account    BLOB    NOT NULL,
     day        INTEGER NOT NULL,

@@ -13,7 +13,7 @@ use crate::{
     store::{AccountSummary, Funds, NewAccount},
 };
 
-/// Makes an account. True if it is there now: made just now, or by an earlier attempt of the same caller.
+/// Makes an account. Returns true if it exists now, made by this call or by an earlier attempt of the same caller.
 pub(crate) fn create(connection: &Connection, account: &NewAccount) -> rusqlite::Result<bool> {
     let sql = "INSERT INTO accounts (id, name, credit, held, created_at) VALUES (?1, ?2, 0, 0, ?3)
                ON CONFLICT (name) DO NOTHING";
@@ -58,7 +58,7 @@ pub(crate) struct Books {
     pub(crate) entries: u64,
 }
 
-/// An account's books; `None` where there is no such account.
+/// An account's books; `None` where the account does not exist.
 pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Books>> {
     let sql = "SELECT credit, held, entries, tick FROM accounts WHERE id = ?1";
     let books_of = |row: &rusqlite::Row<'_>| {
@@ -93,7 +93,7 @@ pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Resul
     connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
 }
 
-/// Records the owner of a credential; again is the same.
+/// Records the owner of a credential; repeating it changes nothing.
 pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Principal) -> rusqlite::Result<()> {
     let (class, account, id) = match &owner {
         Principal::ApiKey(account, key) => (API, account.as_bytes(), key.as_bytes()),

@@ -12,7 +12,7 @@ use crate::{
     store::JournalEntry,
 };
 
-/// Entries behind a number, in the order of their numbers.
+/// Entries after a number, in the order of their numbers.
 pub(crate) fn page(
     connection: &Connection,
     account: AccountId,
@@ -47,7 +47,7 @@ pub(crate) fn latest(
         .collect()
 }
 
-/// Feeds every entry to an audit, in the order of their numbers.
+/// Passes every entry to an audit, in the order of their numbers.
 pub(crate) fn audit(
     connection: &Connection,
     account: AccountId,
@@ -69,7 +69,7 @@ pub(crate) fn settlement(
     account: AccountId,
     id: GenerationId,
 ) -> rusqlite::Result<Option<Settlement>> {
-    // Without the hint SQLite goes through the account's entries from the last one on, since that saves it a sort.
+    // Without the hint SQLite scans the account's entries from the last one on, which saves it a sort.
     let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
                FROM journal INDEXED BY journal_by_generation
                WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";

@@ -1,4 +1,4 @@
-//! API keys, and the promises to make them only once.
+//! API keys and their idempotency keys.
 
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -30,11 +30,11 @@ pub(crate) struct KeyCount {
     exact: bool,
 }
 
-/// Ended promises that one call may remove: more than it can add, so that none pile up, and few enough that no caller
-/// pays for a busy yesterday.
+/// Expired idempotency keys that one call may remove: more than it can add, so that none accumulate, and few enough
+/// that no caller is delayed by those of a busy day.
 const PRUNED_AT_ONCE: i64 = 64;
 
-/// Makes a key, unless its idempotency key is taken; again is the same.
+/// Makes a key unless its idempotency key is taken; repeating it changes nothing.
 pub(crate) fn create(
     connection: &Connection,
     new: &NewKey,
@@ -119,7 +119,8 @@ pub(crate) fn get(
 
 /// Keys of the account in the order of their ids.
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
-    // Shorter than every id sorts before it; longer than every id and nothing but ones sorts behind it.
+    // A shorter value than an id sorts before every id with its prefix; a longer one of 0xFF bytes sorts after every
+    // id.
     let (sql, end): (&str, &[u8]) = match page.order {
         Order::Ascending => (
             "SELECT id, label, hint, created_at,
@@ -139,7 +140,7 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
     connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), after, limit], api_key)?.collect()
 }
 
-/// Changes a key; what it is then.
+/// Changes a key; returns the result.
 pub(crate) fn update(
     connection: &Connection,
     account: AccountId,
@@ -156,7 +157,7 @@ pub(crate) fn update(
     }
 }
 
-/// Revokes a key; what it is then.
+/// Revokes a key; returns the result.
 pub(crate) fn revoke(
     connection: &Connection,
     account: AccountId,
@@ -169,7 +170,7 @@ pub(crate) fn revoke(
     Ok(Some(revoked))
 }
 
-/// Writes what owners change; what the ledger changes stays as it is.
+/// Writes the fields that owners change, and none that the ledger changes.
 fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
     let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, expires_at = ?5, revoked_at = ?6
                WHERE account = ?1 AND id = ?2";
@@ -184,7 +185,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
     Ok(())
 }
 
-/// The ledger's part of a key; `None` where the account has no such key.
+/// The ledger's part of a key; `None` where the account does not have the key.
 pub(crate) fn spend(
     connection: &Connection,
     account: AccountId,
@@ -196,7 +197,7 @@ pub(crate) fn spend(
     connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
 }
 
-/// Writes what the ledger changes of a key; what owners change stays as it is.
+/// Writes the fields that the ledger changes, and none that owners change.
 pub(crate) fn put_spend(
     connection: &Connection,
     account: AccountId,
@@ -215,7 +216,7 @@ pub(crate) fn put_spend(
     Ok(())
 }
 
-/// The request of a living idempotency key, and the key that it made.
+/// The request of a live idempotency key, and the key that it made.
 fn promise(
     connection: &Connection,
     account: AccountId,
@@ -235,7 +236,7 @@ fn put_promise(
     attempt: &Idempotency,
     key: KeyId,
 ) -> rusqlite::Result<()> {
-    // One that has ended may not have been pruned yet.
+    // An expired idempotency key may not have been removed yet.
     let sql = "INSERT OR REPLACE INTO idempotency (account, key, request, api_key, expires_at)
                VALUES (?1, ?2, ?3, ?4, ?5)";
     connection.prepare_cached(sql)?.execute(params![
@@ -277,7 +278,7 @@ fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
     })
 }
 
-/// Foreign keys make this impossible in a sound file.
+/// Error of a missing row, which foreign keys prevent in an intact file.
 fn missing() -> rusqlite::Error {
     damaged(0, rusqlite::types::Type::Null, "a key that was made is missing")
 }

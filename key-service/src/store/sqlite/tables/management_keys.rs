@@ -10,7 +10,7 @@ use shared::{
 use super::{accounts, id as column_id, time, time_if_any};
 use crate::store::{ManagementKey, NewManagementKey};
 
-/// Makes a management key; again is the same.
+/// Makes a management key; repeating it changes nothing.
 pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<()> {
     let NewManagementKey { account, key, digest } = new;
     let ManagementKey { id, name, hint, created_at, revoked_at } = key;
@@ -47,7 +47,7 @@ pub(crate) fn get(
     connection.prepare_cached(sql)?.query_row([account, id], management_key).optional()
 }
 
-/// Revokes a management key of whatever account, unless it is revoked already; what it is then.
+/// Revokes a management key of any account, unless it is revoked already; returns the result.
 pub(crate) fn revoke(
     connection: &Connection,
     id: ManagementKeyId,

@@ -28,7 +28,7 @@ pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) 
     }
 }
 
-/// Replaces the record under the id. A settlement is the journal's to keep.
+/// Replaces the record under the id. Settlements are stored in the journal only.
 pub(crate) fn put(
     connection: &Connection,
     account: AccountId,
@@ -42,13 +42,13 @@ pub(crate) fn put(
         (RecordId::Deposit(id), Record::Deposited(amount)) => {
             put_deposit(connection, account, id, *amount, now)
         }
-        // The ledger records deposits under ids of deposits alone, and never takes one back.
+        // The ledger records deposits under deposit ids only, and never removes one.
         (RecordId::Generation(_), Record::Deposited(_))
         | (RecordId::Deposit(_), Record::None | Record::Open(_) | Record::Closed(_)) => Ok(()),
     }
 }
 
-/// Holds of the account whose lease has run out, in the order of their generations behind this one.
+/// Holds of the account whose lease has run out, after this one in the order of their generations.
 pub(crate) fn due(
     connection: &Connection,
     account: AccountId,
@@ -66,12 +66,12 @@ pub(crate) fn due(
             generation: column_id(row, 1, GenerationId::from_slice)?,
         })
     };
-    // Shorter than every id sorts before it.
+    // A shorter value sorts before every id.
     let behind = behind.as_ref().map_or(&[][..], |id| id.as_bytes());
     connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), behind, limit], due_hold)?.collect()
 }
 
-/// The accounts that have open holds: one look-up for each of them, however many holds it has.
+/// The accounts that have open holds. One look-up for each, independent of the number of its holds.
 pub(crate) fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
     let sql = "WITH RECURSIVE holders (account) AS (
                    SELECT min(account) FROM holds

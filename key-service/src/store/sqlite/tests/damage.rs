@@ -21,7 +21,7 @@ async fn a_full_disk_is_unavailable_and_heals() {
             connection.pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
         })
     };
-    // SQLite does not go below what the file has: no page more.
+    // SQLite does not go below the file's current size, so no page can be added.
     grow_to(1).await.unwrap();
     let (mut spent, mut failed) = (0, 0);
     for n in 0..2_000 {
@@ -70,7 +70,7 @@ async fn one_change_that_fails_harms_no_other_of_its_transaction() {
     nonsense.unwrap_err();
     assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
     assert!(created.unwrap());
-    // Nothing is left of what failed.
+    // The failed change left nothing behind.
     let count = |connection: &Connection| {
         connection.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0))
     };

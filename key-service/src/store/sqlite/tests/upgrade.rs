@@ -1,4 +1,4 @@
-//! Files of earlier versions keep working.
+//! Files of earlier versions continue to work.
 
 use rusqlite::Connection;
 use shared::ids::GenerationId;
@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// A file of version 2: an account with deposits of 1,000 and one key. Generation 1 was captured with 30, generation 3
-/// expired with 7, and 20 are held for generation 2.
+/// Makes a file of version 2: an account with deposits of 1,000 and one key. Generation 1 was captured with 30,
+/// generation 3 expired with 7, and 20 are held for generation 2.
 fn version_2(folder: &Folder) {
     let connection = Connection::open(folder.file()).unwrap();
     for migration in [include_str!("../migrations/1.sql"), include_str!("../migrations/2.sql")] {
@@ -66,7 +66,7 @@ async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let sound = |entries| Some(Audit { entries, keys: 1, wrong: Vec::new() });
     assert_eq!(store.audit(account(0)).await.unwrap(), sound(2));
 
-    // Settled generations are remembered, and what expired can be corrected.
+    // Settled generations are remembered, and expired ones can be corrected.
     let captures = vec![capture(generation(1), 99), capture(generation(3), 2)];
     let outcomes = store.execute(account(0), captures, START).await.unwrap();
     let charges = outcomes.into_iter().map(|outcome| match outcome {
@@ -92,7 +92,7 @@ async fn open_holds_of_an_earlier_version_get_a_full_lease() {
     crate::store::suite::tick(&store, account(0), 1).await;
     assert_eq!(crate::store::suite::due_holds(&store, account(0)).await.len(), 1);
     drop(store);
-    // Opened once more it is as it was.
+    // Opened again, the file is unchanged.
     let store = Sqlite::open(&folder.file()).unwrap();
     assert_eq!(crate::store::suite::due_holds(&store, account(0)).await.len(), 1);
 }
