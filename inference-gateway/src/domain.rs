@@ -3,7 +3,7 @@
 pub(crate) mod affinity;
 pub(crate) mod answer;
 pub(crate) mod chat;
-pub(crate) mod complaint;
 pub(crate) mod metering;
 pub(crate) mod routing;
 pub(crate) mod sse;
+pub(crate) mod upstream_error;

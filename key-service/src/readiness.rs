@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::ledger::Command,
-        store::{Cursor, DueHolds, Holders, Outcomes, Unavailable},
+        store::{Cursor, DueHolds, HoldIndex, Outcomes, Unavailable},
     };
 
     /// A store with a clock of its own.
@@ -112,8 +112,8 @@ mod tests {
             Ok(Vec::new())
         }
 
-        async fn accounts_with_holds(&self) -> Holders {
-            Holders::default()
+        async fn accounts_with_holds(&self) -> HoldIndex {
+            HoldIndex::default()
         }
 
         async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {

@@ -49,7 +49,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<Outcomes, Unavailable>;
 
     /// The accounts that have open holds. Accounts whose last hold was resolved may be among them for a while.
-    async fn accounts_with_holds(&self) -> Holders;
+    async fn accounts_with_holds(&self) -> HoldIndex;
 
     /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
     /// page, or the one behind a page's `next`. A hold that is due before the first page is read is on one of the pages.
@@ -252,7 +252,7 @@ pub struct Unavailable(pub String);
 
 /// Accounts with open holds.
 #[derive(Clone, Debug, Default)]
-pub struct Holders {
+pub struct HoldIndex {
     /// The accounts, each once.
     pub accounts: Vec<AccountId>,
     /// Reason why the list may be incomplete: a part of the store cannot be reached.

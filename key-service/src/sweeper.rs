@@ -27,7 +27,7 @@ use crate::{
         ledger::{Command, Outcome, Refused},
     },
     service::count_billed,
-    store::{Cursor, DueHold, DueHolds, Holders, Ledger, Unavailable},
+    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Unavailable},
 };
 
 /// Longest pause between two polls of the ledger: two of them fit into a gap that still counts.
@@ -76,7 +76,7 @@ impl Sweeper {
         let mut watched: HashMap<AccountId, AbortHandle> = HashMap::new();
         let mut warned = Throttle::default();
         loop {
-            let Holders { accounts, missing } = self.ledger.accounts_with_holds().await;
+            let HoldIndex { accounts, missing } = self.ledger.accounts_with_holds().await;
             let mut holding: HashSet<_> = accounts.into_iter().collect();
             if let Some(unavailable) = missing {
                 // Accounts that had holds before may still have some.

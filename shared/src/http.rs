@@ -18,7 +18,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     error::{ApiError, Code},
-    json::{Object, complaint},
+    json::{Object, parse_error},
     text::{cut, shown},
 };
 
@@ -283,7 +283,7 @@ pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
 
 /// The body is not what JSON, or we, call an object.
 pub fn invalid_json(error: &serde_json::Error) -> ApiError {
-    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", complaint(error)))
+    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
 /// A 200 with this as its JSON.

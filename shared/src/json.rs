@@ -19,7 +19,7 @@ const MAX_MEMBERS: usize = 4096;
 
 /// Characters of a member's name that an error repeats.
 const MAX_SHOWN_NAME: usize = 80;
-/// Characters of a parser's complaint that an error repeats: it may quote the value that it complains of.
+/// Characters of a parser's error that an answer repeats: it may quote the wrong value.
 const MAX_SHOWN_COMPLAINT: usize = 300;
 
 /// Kind of a JSON value, by its first character.
@@ -96,8 +96,8 @@ pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
 
-/// A parser's complaint, short enough to be answered to the sender.
-pub fn complaint(error: &serde_json::Error) -> String {
+/// Error of a parser, short enough to be answered to the sender.
+pub fn parse_error(error: &serde_json::Error) -> String {
     shown(&error.to_string(), MAX_SHOWN_COMPLAINT)
 }
 
@@ -198,7 +198,7 @@ mod tests {
     fn what_an_error_repeats_of_its_input_has_an_end() {
         let long = "x".repeat(2_000_000);
         for bad in [format!(r#"{{"{long}":1,"{long}":2}}"#), format!("\"{long}\"")] {
-            let error = complaint(&Object::from_slice(bad.as_bytes()).unwrap_err());
+            let error = parse_error(&Object::from_slice(bad.as_bytes()).unwrap_err());
             assert!(error.len() < 1_000, "{} bytes", error.len());
         }
     }

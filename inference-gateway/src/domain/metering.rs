@@ -14,8 +14,8 @@ pub(crate) use usage::UsageCounter;
 
 use super::{
     answer::{Chunk, Event, Reported, Rewriter},
-    complaint::Complaint,
     sse::Decoder,
+    upstream_error::UpstreamError,
 };
 
 /// The meter of one stream.
@@ -42,7 +42,7 @@ pub(crate) enum StreamEnd {
     /// No more tokens are granted.
     GrantUsedUp,
     /// The upstream reported an error.
-    Complained(Complaint),
+    Complained(UpstreamError),
     /// The upstream broke off, or sent an invalid answer; the reason is for the log.
     Broken(String),
 }
@@ -214,7 +214,7 @@ impl StreamMeter {
         let chunk = match Event::read(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
-            Ok(Event::Failed(complaint)) => return Step::Ended(StreamEnd::Complained(complaint)),
+            Ok(Event::Failed(error)) => return Step::Ended(StreamEnd::Complained(error)),
             Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
         };
         let counter = self.counter.with_chunk(&chunk);

@@ -20,9 +20,9 @@ use crate::{
     client::{Client, Pipe, StreamBody},
     domain::{
         answer::Rewriter,
-        complaint::Complaint,
         metering::{GrantedTokens, StreamEnd, StreamMeter, UsageCounter},
         routing::Outcome,
+        upstream_error::UpstreamError,
     },
     hold::{OpenHold, Standing},
     keys::Unavailable,
@@ -214,15 +214,15 @@ impl Stream {
         match end {
             StreamEnd::Complete => End::Complete,
             StreamEnd::GrantUsedUp => End::GrantUsedUp,
-            StreamEnd::Complained(complaint) => self.complained(&complaint),
+            StreamEnd::Complained(error) => self.complained(&error),
             StreamEnd::Broken(reason) => broken(&reason),
         }
     }
 
     /// Before the first word an upstream's error may be the request's fault, which some servers find only once they have
     /// begun to answer. Its text may quote the prompt, and is kept out of the log.
-    fn complained(&self, complaint: &Complaint) -> End {
-        match of_event(complaint, &self.running.upstream().model) {
+    fn complained(&self, error: &UpstreamError) -> End {
+        match of_event(error, &self.running.upstream().model) {
             Failure::Refused(error) if !self.meter.has_begun() => End::Failed(error),
             failure => broken(&format!("it reported an error ({})", failure.kind())),
         }

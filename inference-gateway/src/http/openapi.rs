@@ -26,9 +26,9 @@ use crate::domain::{
 /// The description; it is the same for as long as the process lives.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
-/// Said of whoever calls, on every route that needs a credential.
+/// Delta of whoever calls, on every route that needs a credential.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
-/// Said of an API key that may not call now.
+/// Delta of an API key that may not call now.
 const KEY: [Code; 5] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
@@ -36,13 +36,13 @@ const KEY: [Code; 5] = [
     Code::KeyLimitReached,
     Code::InsufficientCredits,
 ];
-/// Said of a management key that may not call.
+/// Delta of a management key that may not call.
 const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
-/// Said where something is wrong on our side.
+/// Delta where something is wrong on our side.
 const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
-/// Said of a body.
+/// Delta of a body.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
-/// Said of what a chat request asks for.
+/// Delta of what a chat request asks for.
 const CHAT: [Code; 19] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
@@ -64,7 +64,7 @@ const CHAT: [Code; 19] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
-/// Said of the fields of a key.
+/// Delta of the fields of a key.
 const FIELDS: [Code; 6] = [
     Code::InvalidType,
     Code::InvalidValue,
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Said of what no description has: routes and methods that are not there.
+    /// Delta of what no description has: routes and methods that are not there.
     const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
 
     #[test]

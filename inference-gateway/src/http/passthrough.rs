@@ -1,8 +1,8 @@
 //! Requests to the management API and the dashboard, carried to a key-service and back as they are.
 
 mod forwarded;
-mod letter;
 mod places;
+mod replayable;
 
 use std::{
     error::Error,
@@ -35,8 +35,8 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use super::App;
-use letter::{Letter, Repeat};
 use places::{Place, Places};
+use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -110,8 +110,8 @@ pub(super) async fn forward(
         Some(account) => app.management.places.of_account(account)?,
         None => return refused(&app, request).instrument(span).await,
     };
-    let letter = Letter::read(request).await?;
-    let response = app.management.carry(letter).instrument(span).await?;
+    let request = ReplayableRequest::read(request).await?;
+    let response = app.management.carry(request).instrument(span).await?;
     Ok(passed_back(response, place))
 }
 
@@ -137,7 +137,7 @@ async fn refused(app: &App, request: Request<Body>) -> Result<Response<Body>, Ap
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
-    let response = app.management.carry(Letter::read(head).await?).await?;
+    let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
     let mut response = passed_back(response, place);
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -190,19 +190,19 @@ impl Management {
     }
 
     /// Brings it to a key-service, and to another one if it may be sent again.
-    async fn carry(&self, mut letter: Letter) -> Result<Response<Incoming>, ApiError> {
+    async fn carry(&self, mut request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let in_turn = self.in_turn();
         for (attempt, service) in in_turn.iter().enumerate() {
             let others = attempt + 1 < in_turn.len();
             // What cannot be sent again is not risked on one that hangs.
-            if others && letter.repeat() != Repeat::Always && !self.is_awake(service).await {
+            if others && request.repeat() != RetrySafety::Always && !self.is_awake(service).await {
                 continue;
             }
             let rest = deadline.saturating_duration_since(Instant::now());
             let patience =
-                if others && letter.repeat() == Repeat::Always { PATIENCE.min(rest) } else { rest };
-            let Some(copy) = letter.copy(&service.base) else { break };
+                if others && request.repeat() == RetrySafety::Always { PATIENCE.min(rest) } else { rest };
+            let Some(copy) = request.copy(&service.base) else { break };
             let failure = match self.send(service, copy, patience).await {
                 Ok(response) => return Ok(response),
                 Err(Failure::CutShort) => return Err(incomplete_body()),
@@ -211,8 +211,8 @@ impl Management {
             service.shun(&failure);
             let again = match failure {
                 Failure::Unsent(_) => true,
-                Failure::Broken(_) => letter.repeat() >= Repeat::OnceEnded,
-                Failure::Silent => letter.repeat() == Repeat::Always,
+                Failure::Broken(_) => request.repeat() >= RetrySafety::OnceEnded,
+                Failure::Silent => request.repeat() == RetrySafety::Always,
                 Failure::CutShort => false,
             };
             if !again {
@@ -270,7 +270,7 @@ impl Management {
 impl Service {
     /// This path and query there.
     fn at(&self, path: &PathAndQuery) -> Option<Uri> {
-        letter::at(&self.base, path)
+        replayable::at(&self.base, path)
     }
 
     fn is_shunned(&self, now: Instant) -> bool {

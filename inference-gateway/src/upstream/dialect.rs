@@ -1,5 +1,5 @@
 //! What each kind of server can be asked, and where it answers. How they answer is understood alike for all: see
-//! `domain/answer` for usage, thoughts and calls, and `domain/complaint` for errors.
+//! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
 
 use shared::catalog::UpstreamKind;
 

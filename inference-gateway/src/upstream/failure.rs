@@ -12,8 +12,8 @@ use shared::{
 };
 
 use crate::domain::{
-    complaint::{Complaint, MAX_COMPLAINT_BYTES, Verdict},
     routing::Outcome,
+    upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
 };
 
 /// Characters of an upstream's message that a client is shown.
@@ -124,22 +124,22 @@ pub(super) fn of_connection(error: &legacy::Error) -> Failure {
 /// Reads an error response.
 pub(super) async fn of_response(response: Response<Incoming>, upstream_model: &str) -> Failure {
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), MAX_COMPLAINT_BYTES).collect().await;
+    let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    of_complaint(&Complaint::read(&body), status, upstream_model)
+    of_error(&UpstreamError::read(&body), status, upstream_model)
 }
 
 /// Understands an error event of a stream.
-pub(crate) fn of_event(complaint: &Complaint, upstream_model: &str) -> Failure {
-    of_complaint(complaint, complaint.status_in_stream(), upstream_model)
+pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str) -> Failure {
+    of_error(error, error.status_in_stream(), upstream_model)
 }
 
-fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Failure {
-    let message = |otherwise: &str| match complaint.for_client(status, upstream_model) {
+fn of_error(error: &UpstreamError, status: u16, upstream_model: &str) -> Failure {
+    let message = |otherwise: &str| match error.for_client(status, upstream_model) {
         None => otherwise.to_owned(),
         Some(message) => cut(&message, MAX_MESSAGE_CHARS).to_owned(),
     };
-    match complaint.verdict(status) {
+    match error.verdict(status) {
         Verdict::TooLong => {
             let message =
                 message("The prompt, with the output it asks for, is longer than the model's context.");
@@ -156,7 +156,7 @@ fn of_complaint(complaint: &Complaint, status: u16, upstream_model: &str) -> Fai
         Verdict::Timeout => Failure::Timeout,
         // Its message may quote the prompt, and is kept out of the log.
         Verdict::Broken => {
-            Failure::Broken(format!("status {status}, type \"{}\"", shown(&complaint.kind, MAX_LOGGED_CHARS)))
+            Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
         }
     }
 }
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn an_upstreams_words_forge_no_line_of_the_log() {
         let kind = "x\n2026-01-01 INFO all is well\u{1b}[2J\u{202e}".repeat(100);
-        let complaint = Complaint { kind, ..Complaint::default() };
-        for failure in [of_complaint(&complaint, 500, "m"), Failure::Unreachable("a\r\nb".into())] {
+        let error = UpstreamError { kind, ..UpstreamError::default() };
+        for failure in [of_error(&error, 500, "m"), Failure::Unreachable("a\r\nb".into())] {
             let logged = failure.to_string();
             assert!(!logged.contains(|c: char| shared::text::is_control(c)), "{logged}");
             assert!(logged.chars().count() < 300, "{logged}");

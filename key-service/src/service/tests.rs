@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     domain::ledger::Refused,
     management::{Created, KeyDraft, testing::Office},
-    store::{Cursor, DueHolds, Holders, Keys, Skew},
+    store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
@@ -231,8 +231,8 @@ impl Ledger for Answering {
         Ok(commands.iter().map(|_| answer.clone()).collect())
     }
 
-    async fn accounts_with_holds(&self) -> Holders {
-        Holders::default()
+    async fn accounts_with_holds(&self) -> HoldIndex {
+        HoldIndex::default()
     }
 
     async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {

@@ -19,7 +19,7 @@ use shared::{
 use self::book::{AccountBook, Promise, Shelf};
 use super::{
     AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHold, DueHolds, Funds,
-    Holders, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
 use crate::domain::{
@@ -78,13 +78,13 @@ impl Ledger for Memory {
         })
     }
 
-    async fn accounts_with_holds(&self) -> Holders {
+    async fn accounts_with_holds(&self) -> HoldIndex {
         match self.books() {
             Ok(books) => {
                 let holding = books.accounts.iter().filter(|(_, book)| book.has_holds());
-                Holders { accounts: holding.map(|(id, _)| *id).collect(), missing: None }
+                HoldIndex { accounts: holding.map(|(id, _)| *id).collect(), missing: None }
             }
-            Err(unavailable) => Holders { accounts: Vec::new(), missing: Some(unavailable) },
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
     }
 

@@ -17,7 +17,7 @@ mod batch;
 mod client;
 mod connection;
 mod durability;
-mod holders;
+mod hold_index;
 mod journal;
 mod key_space;
 mod keys;
@@ -52,7 +52,7 @@ use self::{
     client::Client,
     connection::Source,
     durability::DurabilityWait,
-    holders::AccountIndex,
+    hold_index::AccountIndex,
     key_space::KeySpace,
     script::Scripts,
     watermark::Watermark,
@@ -62,7 +62,7 @@ pub(crate) use self::{
     tls::Certificates,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, Holders,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
     Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
@@ -224,12 +224,12 @@ impl Ledger for Redis {
         Ok(self.apply(account, &commands, now).await?)
     }
 
-    async fn accounts_with_holds(&self) -> Holders {
+    async fn accounts_with_holds(&self) -> HoldIndex {
         self.index.accounts(&self.client, &self.key_space).await
     }
 
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
-        Ok(holders::due(&self.client, &self.key_space, account, after).await?)
+        Ok(hold_index::due(&self.client, &self.key_space, account, after).await?)
     }
 
     async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {

@@ -39,7 +39,7 @@ use self::{
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, Holders,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
     Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
@@ -93,10 +93,10 @@ impl Ledger for Sqlite {
         self.writer.execute(account, commands, now).await
     }
 
-    async fn accounts_with_holds(&self) -> Holders {
+    async fn accounts_with_holds(&self) -> HoldIndex {
         match self.readers.read(records::holders).await {
-            Ok(accounts) => Holders { accounts, missing: None },
-            Err(unavailable) => Holders { accounts: Vec::new(), missing: Some(unavailable) },
+            Ok(accounts) => HoldIndex { accounts, missing: None },
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
     }
 

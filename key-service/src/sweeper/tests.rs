@@ -74,10 +74,10 @@ impl Ledger for Faulty {
             .collect())
     }
 
-    async fn accounts_with_holds(&self) -> Holders {
+    async fn accounts_with_holds(&self) -> HoldIndex {
         match self.answering() {
             Ok(memory) => memory.accounts_with_holds().await,
-            Err(unavailable) => Holders { accounts: Vec::new(), missing: Some(unavailable) },
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
     }
 

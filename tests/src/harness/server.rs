@@ -64,8 +64,8 @@ impl Settings {
 
     /// Output of a command, which must succeed.
     pub fn cli(&self, arguments: &[&str]) -> String {
-        let (status, printed, complaint) = self.try_cli(arguments);
-        assert!(status.success(), "`{} {}` fails: {complaint}", self.program, arguments.join(" "));
+        let (status, printed, error) = self.try_cli(arguments);
+        assert!(status.success(), "`{} {}` fails: {error}", self.program, arguments.join(" "));
         printed
     }
 

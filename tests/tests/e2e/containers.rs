@@ -164,11 +164,11 @@ async fn what_redis_was_told_survives_a_restart_under_its_users() {
 async fn eventually(settings: &Settings, arguments: &[&str]) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let (status, printed, complaint) = settings.try_cli(arguments);
+        let (status, printed, error) = settings.try_cli(arguments);
         if status.success() {
             return printed;
         }
-        assert!(Instant::now() < deadline, "{complaint}");
+        assert!(Instant::now() < deadline, "{error}");
         sleep(LOOK_EVERY).await;
     }
 }

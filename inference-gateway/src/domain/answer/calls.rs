@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use shared::ids::GenerationId;
 
 use super::{
-    parts::{Spelled, ToolCall},
+    parts::{RawString, ToolCall},
     put,
 };
 
@@ -65,7 +65,7 @@ pub(super) enum PieceId {
 }
 
 /// Where a piece belongs, and what of it the client has not read before.
-pub(super) struct Piece {
+pub(super) struct ToolCallDelta {
     /// The call, as the client counts.
     pub(super) index: u64,
     /// The id that is to be sent.
@@ -79,7 +79,7 @@ impl Calls {
     ///
     /// SDKs join what has one index, texts end to end. So an id or a name that is repeated, as llama-cpp-python does with
     /// every piece, is sent once; and another call under the same index, as Ollama has sent, gets an index of its own.
-    pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> Piece {
+    pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
         let (id, name) = (said(call.id()), said(call.name()));
         let adds_arguments = !said(call.arguments()).is_empty();
@@ -89,13 +89,13 @@ impl Calls {
         let Some(at) = known else {
             if self.0.len() == MOST_CALLS {
                 let id = if id.is_empty() && name.is_empty() { PieceId::Sent } else { own_id };
-                return Piece { index: upstream, id, name_is_new: true };
+                return ToolCallDelta { index: upstream, id, name_is_new: true };
             }
             let index = self.free_index(upstream);
             let (id, name) = (id.to_owned(), name.to_owned());
             let name_is_new = !name.is_empty();
             self.0.push(Call { upstream, index, id, name, has_arguments: adds_arguments });
-            return Piece { index, id: own_id, name_is_new };
+            return ToolCallDelta { index, id: own_id, name_is_new };
         };
         let call = &mut self.0[at];
         // What differs goes on: a name may come in pieces.
@@ -104,7 +104,7 @@ impl Calls {
             name.clone_into(&mut call.name);
         }
         call.has_arguments |= adds_arguments;
-        Piece { index: call.index, id: PieceId::Sent, name_is_new }
+        ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
     /// The upstream's index, or the next one where that is taken.
@@ -131,6 +131,6 @@ impl Call {
 }
 
 /// A text as it was spelled, without its quotes; empty where there is none.
-fn said(text: Option<Spelled<'_>>) -> &str {
-    text.map_or("", Spelled::inner)
+fn said(text: Option<RawString<'_>>) -> &str {
+    text.map_or("", RawString::inner)
 }

@@ -12,7 +12,7 @@ use serde::{
 };
 use shared::json::{Kind, RawValue};
 
-use super::{parts::Spelled, put, put_number};
+use super::{parts::RawString, put, put_number};
 
 /// Log probability that the API gives to tokens that are very unlikely; stands where a server has no number.
 const VERY_UNLIKELY: &str = "-9999.0";
@@ -31,7 +31,7 @@ struct Logprobs<'a> {
 #[derive(Deserialize)]
 struct TokenLogprob<'a> {
     #[serde(borrow)]
-    token: Spelled<'a>,
+    token: RawString<'a>,
     #[serde(borrow)]
     logprob: Option<&'a RawValue>,
     #[serde(borrow)]

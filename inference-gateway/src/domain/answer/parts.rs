@@ -10,15 +10,15 @@ use serde::{
 use shared::json::{Kind, RawValue};
 
 use super::{
-    calls::{MadeIds, Piece, PieceId},
+    calls::{MadeIds, PieceId, ToolCallDelta},
     put, put_number,
 };
 
 /// A JSON string as the upstream spelled it, quotes included.
 #[derive(Clone, Copy)]
-pub(super) struct Spelled<'a>(&'a str);
+pub(super) struct RawString<'a>(&'a str);
 
-impl<'a> Spelled<'a> {
+impl<'a> RawString<'a> {
     /// No text.
     pub(super) const EMPTY: Self = Self(r#""""#);
 
@@ -79,7 +79,7 @@ fn is_low(escape: &str) -> bool {
     matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..])
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Spelled<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'a RawValue>::deserialize(deserializer)?;
         Self::of(raw).ok_or_else(|| D::Error::custom("expected a string"))
@@ -88,11 +88,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Spelled<'a> {
 
 /// What a message says, or a delta adds to it.
 #[derive(Default, Deserialize)]
-pub(super) struct Said<'a> {
+pub(super) struct Delta<'a> {
     #[serde(borrow)]
-    pub(super) content: Option<Spelled<'a>>,
+    pub(super) content: Option<RawString<'a>>,
     #[serde(borrow)]
-    pub(super) refusal: Option<Spelled<'a>>,
+    pub(super) refusal: Option<RawString<'a>>,
     /// What DeepSeek, SGLang and llama.cpp call what the model thought.
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
@@ -148,17 +148,17 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> Delta<'a> {
     /// What the model thought, whatever the upstream calls it. Some send two names with the same text.
-    pub(super) fn reasoning(&self) -> Option<Spelled<'a>> {
+    pub(super) fn reasoning(&self) -> Option<RawString<'a>> {
         let names = [self.reasoning_content, self.reasoning, self.thinking];
-        names.into_iter().flatten().find_map(Spelled::of)
+        names.into_iter().flatten().find_map(RawString::of)
     }
 
     /// Bytes of all that a whole message says, as JSON spells it.
     pub(super) fn text_bytes(&self) -> u64 {
         let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
-        self.texts().chain(calls.flatten()).map(Spelled::len).sum()
+        self.texts().chain(calls.flatten()).map(RawString::len).sum()
     }
 
     /// Bytes that a delta adds. The name of a function counts where it comes alone: some servers repeat it with every
@@ -167,10 +167,10 @@ impl<'a> Said<'a> {
         let calls = self.functions().filter_map(|function| {
             function.arguments.filter(|arguments| arguments.len() > 0).or(function.name)
         });
-        self.texts().chain(calls).map(Spelled::len).sum()
+        self.texts().chain(calls).map(RawString::len).sum()
     }
 
-    fn texts(&self) -> impl Iterator<Item = Spelled<'a>> {
+    fn texts(&self) -> impl Iterator<Item = RawString<'a>> {
         [self.content, self.refusal, self.reasoning()].into_iter().flatten()
     }
 
@@ -194,7 +194,7 @@ impl<'a> Said<'a> {
 pub(super) struct ToolCall<'a> {
     index: Option<u64>,
     #[serde(borrow, default, deserialize_with = "short")]
-    id: Option<Spelled<'a>>,
+    id: Option<RawString<'a>>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
 }
@@ -202,14 +202,14 @@ pub(super) struct ToolCall<'a> {
 #[derive(Deserialize)]
 struct Function<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
-    name: Option<Spelled<'a>>,
+    name: Option<RawString<'a>>,
     #[serde(borrow)]
-    arguments: Option<Spelled<'a>>,
+    arguments: Option<RawString<'a>>,
 }
 
 /// Reads an id or a name. They are kept while a stream goes on, and so have to be short.
-fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Spelled<'a>>, D::Error> {
-    let read = Option::<Spelled<'a>>::deserialize(deserializer)?;
+fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawString<'a>>, D::Error> {
+    let read = Option::<RawString<'a>>::deserialize(deserializer)?;
     if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
         return Err(D::Error::custom("the id or the name of a call is too long"));
     }
@@ -220,7 +220,7 @@ impl ToolCall<'_> {
     /// Writes the call that stands at this place of a whole answer, with all its members.
     pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
         let function = self.function.as_ref();
-        let or = |text: Option<Spelled<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
+        let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
             Some(text) => text.write(out),
             None => put(out, otherwise),
         };
@@ -242,22 +242,22 @@ impl ToolCall<'_> {
     }
 
     /// The call's id, if it is said.
-    pub(super) fn id(&self) -> Option<Spelled<'_>> {
+    pub(super) fn id(&self) -> Option<RawString<'_>> {
         self.id
     }
 
     /// The function's name, if it is said.
-    pub(super) fn name(&self) -> Option<Spelled<'_>> {
+    pub(super) fn name(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.name)
     }
 
     /// The function's arguments, if they are said.
-    pub(super) fn arguments(&self) -> Option<Spelled<'_>> {
+    pub(super) fn arguments(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.arguments)
     }
 
     /// Writes a piece of a call: where it belongs, and the members of it that were not sent before.
-    pub(super) fn write_piece(&self, piece: &Piece, made: MadeIds, out: &mut BytesMut) {
+    pub(super) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);
         if piece.id != PieceId::Sent {

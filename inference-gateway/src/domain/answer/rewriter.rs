@@ -7,7 +7,7 @@ use super::{
     Chunk, FinishReason, Generation, Reported,
     calls::{Calls, MadeIds},
     logprobs::put_logprobs,
-    parts::{Said, Spelled},
+    parts::{Delta, RawString},
     put, put_number,
     stream::Choice,
 };
@@ -161,8 +161,8 @@ fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, made: MadeI
 }
 
 /// Writes a delta. The first of a choice has the role, and a text even where it is empty.
-fn write_delta(delta: &Said<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
-    let content = delta.content.or(first.then_some(Spelled::EMPTY));
+fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+    let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [
         (r#""content":"#, content),
         (r#""reasoning_content":"#, delta.reasoning()),

@@ -5,16 +5,16 @@ use shared::json::RawValue;
 
 use super::{
     FinishReason, Nonsense, Reported,
-    parts::{AtMost, MAX_LISTED_CHOICES, Said, Spelled},
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
 };
-use crate::domain::{chat::MAX_CHOICES, complaint::Complaint};
+use crate::domain::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 
 /// One event of an upstream's stream.
 pub(crate) enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
     /// The upstream failed; what it says of it.
-    Failed(Complaint),
+    Failed(UpstreamError),
     /// The upstream has nothing more to say.
     Done,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Chunk<'a> {
 /// What a chunk adds to one choice.
 pub(super) struct Choice<'a> {
     pub(super) index: usize,
-    pub(super) delta: Said<'a>,
+    pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
     pub(super) finish: Option<FinishReason>,
 }
@@ -58,11 +58,11 @@ struct Raw<'a> {
 struct RawChoice<'a> {
     index: Option<usize>,
     #[serde(borrow)]
-    delta: Option<Said<'a>>,
+    delta: Option<Delta<'a>>,
     #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
-    finish_reason: Option<Spelled<'a>>,
+    finish_reason: Option<RawString<'a>>,
 }
 
 impl<'a> Event<'a> {
@@ -74,7 +74,7 @@ impl<'a> Event<'a> {
         let raw: Raw<'_> = serde_json::from_slice(payload)?;
         // Not all errors are wrapped: SGLang's are objects of their own.
         if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
-            return Ok(Self::Failed(Complaint::read(payload)));
+            return Ok(Self::Failed(UpstreamError::read(payload)));
         }
         let mut choices = Vec::with_capacity(1);
         for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
@@ -82,12 +82,12 @@ impl<'a> Event<'a> {
             if index >= usize::from(MAX_CHOICES) {
                 return Err(Nonsense::Choices);
             }
-            let finish = match choice.finish_reason.map(Spelled::inner) {
+            let finish = match choice.finish_reason.map(RawString::inner) {
                 None | Some("") => None,
                 Some(reason) => match FinishReason::read(reason) {
                     Some(reason) => Some(reason),
                     // Such as `abort`: what was generated is no answer.
-                    None => return Ok(Self::Failed(Complaint::default())),
+                    None => return Ok(Self::Failed(UpstreamError::default())),
                 },
             };
             choices.push(Choice {

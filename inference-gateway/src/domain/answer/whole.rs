@@ -8,7 +8,7 @@ use super::{
     FinishReason, Generation, Nonsense, Reported,
     calls::MadeIds,
     logprobs::put_logprobs,
-    parts::{AtMost, MAX_LISTED_CHOICES, Said, Spelled},
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     put, put_number,
 };
 use crate::domain::chat::MAX_CHOICES;
@@ -40,11 +40,11 @@ struct Raw<'a> {
 struct Choice<'a> {
     index: Option<u64>,
     #[serde(borrow)]
-    message: Said<'a>,
+    message: Delta<'a>,
     #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
-    finish_reason: Option<Spelled<'a>>,
+    finish_reason: Option<RawString<'a>>,
 }
 
 impl<'a> Completion<'a> {
@@ -101,7 +101,7 @@ impl<'a> Completion<'a> {
     }
 }
 
-fn put_or_null(text: Option<Spelled<'_>>, out: &mut BytesMut) {
+fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
     match text {
         Some(text) => text.write(out),
         None => put(out, "null"),

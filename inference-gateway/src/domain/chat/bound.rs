@@ -45,7 +45,7 @@ pub(super) struct TooDeep;
 
 /// What a template may show of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct PromptSize {
     /// Bytes of text, at most.
     bytes: u64,
     /// Tokens of the template's own, at most.
@@ -56,7 +56,7 @@ pub(super) struct Shown {
     pub(super) images: u64,
 }
 
-impl Shown {
+impl PromptSize {
     /// A message begins.
     pub(super) fn message(&mut self) {
         self.markers += PER_MESSAGE;

@@ -9,7 +9,7 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{bound::Shown, read::Value};
+use super::{bound::PromptSize, read::Value};
 
 /// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Forward {
 /// and an object's follow the one it was opened with.
 pub(super) struct Draft {
     json: Vec<u8>,
-    pub(super) shown: Shown,
+    pub(super) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
     pub(super) opening: Range<usize>,
     /// What an upstream has to take to be handed the images, and the place of the first one that needs it; `None` without images
@@ -140,7 +140,7 @@ pub(super) struct Draft {
 impl Draft {
     /// An empty draft with room for the client's whole body: what is written is hardly ever more than what came.
     pub(super) fn new(room: usize) -> Self {
-        Self { json: Vec::with_capacity(room), shown: Shown::default(), opening: 0..0, image_need: None }
+        Self { json: Vec::with_capacity(room), shown: PromptSize::default(), opening: 0..0, image_need: None }
     }
 
     /// Notes that an image at this place needs an upstream that takes such URLs.

@@ -9,7 +9,7 @@ use serde::{
 use shared::{
     error::{ApiError, Code},
     http::parse_object,
-    json::{Kind, Object, RawValue, complaint, text},
+    json::{Kind, Object, RawValue, parse_error, text},
 };
 
 /// Characters of a number: it is forwarded as it was spelled, and no parameter needs more.
@@ -200,7 +200,8 @@ impl<'a> Value<'a, '_> {
     /// The members of an object.
     pub(super) fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
         self.expect(Kind::Object, "an object")?;
-        let object = Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &complaint(&e)))?;
+        let object =
+            Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &parse_error(&e)))?;
         Ok(Members { object, at: Some(self.at) })
     }
 
@@ -226,7 +227,7 @@ impl<'a> Value<'a, '_> {
             }));
         match (refused, read) {
             (Some(e), _) => Err(e),
-            (None, Err(e)) => Err(self.error(Code::InvalidJson, &complaint(&e))),
+            (None, Err(e)) => Err(self.error(Code::InvalidJson, &parse_error(&e))),
             (None, Ok(())) if index == 0 => {
                 Err(self.error(Code::EmptyArray, "must have at least one element"))
             }

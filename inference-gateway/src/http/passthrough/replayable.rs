@@ -13,15 +13,15 @@ const SMALL_BODY: usize = 64 << 10;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request, to be sent to one key-service or to several.
-pub(super) struct Letter {
+pub(super) struct ReplayableRequest {
     head: Parts,
     body: Content,
-    repeat: Repeat,
+    repeat: RetrySafety,
 }
 
 /// When a request may be sent again. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Repeat {
+pub(super) enum RetrySafety {
     /// If it was never sent: twice, it would do twice as much.
     Unsent,
     /// If whoever has it will not carry it out any more: it says what shall be, and said late it would undo what was
@@ -38,7 +38,7 @@ enum Content {
     Streamed(Option<Body>),
 }
 
-impl Letter {
+impl ReplayableRequest {
     /// Reads a small body first, so that a client that stalls is not taken for a key-service that does.
     pub(super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
         let small = request.body().size_hint().upper().is_some_and(|most| most <= SMALL_BODY as u64);
@@ -50,13 +50,13 @@ impl Letter {
         };
         let repeat = match body {
             Content::Read(_) => repeat(&head),
-            Content::Streamed(_) => Repeat::Unsent,
+            Content::Streamed(_) => RetrySafety::Unsent,
         };
         Ok(Self { head, body, repeat })
     }
 
     /// When it may be sent again.
-    pub(super) const fn repeat(&self) -> Repeat {
+    pub(super) const fn repeat(&self) -> RetrySafety {
         self.repeat
     }
 
@@ -82,15 +82,15 @@ pub(super) fn at(base: &Uri, path: &PathAndQuery) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-fn repeat(head: &Parts) -> Repeat {
+fn repeat(head: &Parts) -> RetrySafety {
     match head.method {
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE => {
-            Repeat::Always
+            RetrySafety::Always
         }
         // The key-service answers the second with what the first has made.
-        Method::POST if head.headers.contains_key(IDEMPOTENCY_KEY) => Repeat::Always,
-        Method::PATCH => Repeat::OnceEnded,
-        _ => Repeat::Unsent,
+        Method::POST if head.headers.contains_key(IDEMPOTENCY_KEY) => RetrySafety::Always,
+        Method::PATCH => RetrySafety::OnceEnded,
+        _ => RetrySafety::Unsent,
     }
 }
 
@@ -98,30 +98,30 @@ fn repeat(head: &Parts) -> Repeat {
 mod tests {
     use super::*;
 
-    async fn letter(method: Method, body: Body) -> Letter {
+    async fn request(method: Method, body: Body) -> ReplayableRequest {
         let request = Request::builder().method(method).uri("/v1/management/keys?limit=1");
-        Letter::read(request.body(body).unwrap()).await.unwrap()
+        ReplayableRequest::read(request.body(body).unwrap()).await.unwrap()
     }
 
     #[tokio::test]
     async fn only_what_does_no_more_when_it_is_done_twice_is_sent_again() {
         for (method, expected) in [
-            (Method::GET, Repeat::Always),
-            (Method::DELETE, Repeat::Always),
-            (Method::PATCH, Repeat::OnceEnded),
-            (Method::POST, Repeat::Unsent),
+            (Method::GET, RetrySafety::Always),
+            (Method::DELETE, RetrySafety::Always),
+            (Method::PATCH, RetrySafety::OnceEnded),
+            (Method::POST, RetrySafety::Unsent),
         ] {
-            assert_eq!(letter(method.clone(), Body::empty()).await.repeat(), expected, "{method}");
+            assert_eq!(request(method.clone(), Body::empty()).await.repeat(), expected, "{method}");
         }
         let keyed = Request::post("/").header(IDEMPOTENCY_KEY, "x").body(Body::empty()).unwrap();
-        assert_eq!(Letter::read(keyed).await.unwrap().repeat(), Repeat::Always);
+        assert_eq!(ReplayableRequest::read(keyed).await.unwrap().repeat(), RetrySafety::Always);
     }
 
     #[tokio::test]
     async fn every_copy_is_the_same_but_for_its_address() {
-        let mut letter = letter(Method::POST, Body::from("{}")).await;
+        let mut request = request(Method::POST, Body::from("{}")).await;
         for base in ["http://a:1", "http://b:2"] {
-            let copy = letter.copy(&base.parse().unwrap()).unwrap();
+            let copy = request.copy(&base.parse().unwrap()).unwrap();
             assert_eq!(copy.uri().to_string(), format!("{base}/v1/management/keys?limit=1"));
             let (head, body) = copy.into_parts();
             assert_eq!(read_body(&head.headers, body, 9).await.unwrap(), "{}");
@@ -131,9 +131,9 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_is_passed_on_as_it_comes_goes_out_once() {
         let body = Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("x")]));
-        let mut letter = letter(Method::DELETE, body).await;
-        assert_eq!(letter.repeat(), Repeat::Unsent);
+        let mut request = request(Method::DELETE, body).await;
+        assert_eq!(request.repeat(), RetrySafety::Unsent);
         let base: Uri = "http://a:1".parse().unwrap();
-        assert!(letter.copy(&base).is_some() && letter.copy(&base).is_none());
+        assert!(request.copy(&base).is_some() && request.copy(&base).is_none());
     }
 }

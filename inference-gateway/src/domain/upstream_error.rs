@@ -27,11 +27,11 @@ const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
 
 /// Bytes of an error that is read: as a tree it takes many times as much memory. Longer ones say nothing.
-pub(crate) const MAX_COMPLAINT_BYTES: usize = 64 << 10;
+pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// The error of an upstream; empty where no text can be read. It may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct UpstreamError {
     /// Text of the error.
     pub(crate) message: String,
     /// Member `type` of the error.
@@ -57,12 +57,12 @@ pub(crate) enum Verdict {
     Broken,
 }
 
-impl Complaint {
+impl UpstreamError {
     /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
     /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
     /// Generation Inference; `{"detail":"…"}` or a list of them: FastAPI).
     pub(crate) fn read(body: &[u8]) -> Self {
-        if body.len() > MAX_COMPLAINT_BYTES {
+        if body.len() > MAX_ERROR_BYTES {
             return Self::default();
         }
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Complaint {
     /// are dropped completely, since the remaining part could still reveal them.
     pub(crate) fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let message = self.message.replace(upstream_model, "the model");
-        let shown = status < 500 && !message.is_empty() && !inside::names_inside(&message);
+        let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
         shown.then_some(message)
     }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn verdict(status: u16, body: &str) -> Verdict {
-        Complaint::read(body.as_bytes()).verdict(status)
+        UpstreamError::read(body.as_bytes()).verdict(status)
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             ("[]", "", "", ""),
             ("", "", "", ""),
         ] {
-            let read = Complaint::read(body.as_bytes());
+            let read = UpstreamError::read(body.as_bytes());
             assert_eq!(
                 (read.message.as_str(), read.kind.as_str(), read.code.as_str()),
                 (message, kind, code),
@@ -260,30 +260,31 @@ mod tests {
 
     #[test]
     fn what_a_server_says_of_its_own_failure_is_not_for_clients() {
-        let complaint = Complaint::read(br#"{"error":{"message":"out of luck"}}"#);
-        let for_client = |status| complaint.for_client(status, "m/7b");
+        let error = UpstreamError::read(br#"{"error":{"message":"out of luck"}}"#);
+        let for_client = |status| error.for_client(status, "m/7b");
         assert_eq!((for_client(400).as_deref(), for_client(500)), (Some("out of luck"), None));
-        assert_eq!(Complaint::default().for_client(400, "m/7b"), None);
+        assert_eq!(UpstreamError::default().for_client(400, "m/7b"), None);
     }
 
     #[test]
     fn words_that_name_what_is_inside_are_not_for_clients_whatever_the_status() {
         let body = br#"{"error":{"message":"bad key sk-SECRET123456 at http://10.0.0.5:8000/v1"}}"#;
         for status in [400, 422, 500] {
-            assert_eq!(Complaint::read(body).for_client(status, "m/7b"), None, "{status}");
+            assert_eq!(UpstreamError::read(body).for_client(status, "m/7b"), None, "{status}");
         }
     }
 
     #[test]
     fn the_upstreams_name_for_the_model_is_left_out() {
-        let complaint = Complaint { message: "/models/7b sees no images".into(), ..Complaint::default() };
-        assert_eq!(complaint.for_client(400, "/models/7b").as_deref(), Some("the model sees no images"));
+        let error = UpstreamError { message: "/models/7b sees no images".into(), ..UpstreamError::default() };
+        assert_eq!(error.for_client(400, "/models/7b").as_deref(), Some("the model sees no images"));
     }
 
     #[test]
     fn an_event_has_the_status_that_its_code_says() {
         let of_event = |code: &str| {
-            let event = Complaint::read(format!(r#"{{"error":{{"message":"m","code":{code}}}}}"#).as_bytes());
+            let event =
+                UpstreamError::read(format!(r#"{{"error":{{"message":"m","code":{code}}}}}"#).as_bytes());
             event.verdict(event.status_in_stream())
         };
         assert_eq!(of_event("400"), Verdict::Invalid);

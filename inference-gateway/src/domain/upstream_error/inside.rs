@@ -40,7 +40,7 @@ const TOKEN_CHARS: usize = 20;
 const LETTERS_ONLY_CHARS: usize = 40;
 
 /// Returns whether a text contains an address, a credential, a file or a stack.
-pub(super) fn names_inside(message: &str) -> bool {
+pub(super) fn leaks_internals(message: &str) -> bool {
     let lower = message.to_lowercase();
     TELLTALES.iter().any(|telltale| lower.contains(telltale))
         || lower.split(ends_word).any(|word| {
@@ -131,7 +131,7 @@ mod tests {
             "thread 'main' panicked at src/main.rs:7:1",
             "error in engine/serving.py:12",
         ] {
-            assert!(names_inside(message), "{message}");
+            assert!(leaks_internals(message), "{message}");
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
             "the risk-free desk-side task of asking",
             "größer als erlaubt: 漢字",
         ] {
-            assert!(!names_inside(message), "{message}");
+            assert!(!leaks_internals(message), "{message}");
         }
     }
 }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     domain::ledger::Command,
-    store::{Cursor, DueHold, DueHolds, Holders, Unavailable},
+    store::{Cursor, DueHold, DueHolds, HoldIndex, Unavailable},
 };
 
 /// Time after which an account that still opens holds is listed again.
@@ -86,7 +86,7 @@ impl AccountIndex {
     }
 
     /// The listed accounts, from all parts of the index that can be reached.
-    pub(super) async fn accounts(&self, client: &Client, key_space: &KeySpace) -> Holders {
+    pub(super) async fn accounts(&self, client: &Client, key_space: &KeySpace) -> HoldIndex {
         let parts = (0..PARTS).map(|part| listed(client, key_space, part));
         let parts: Vec<_> = stream::iter(parts).buffered(PARTS).collect().await;
         let mut missing = None;
@@ -99,7 +99,7 @@ impl AccountIndex {
         }
         let kept = stream::iter(all).map(|listed| self.keep(client, key_space, listed));
         let kept: Vec<_> = kept.buffer_unordered(ASKED_AT_ONCE).collect().await;
-        Holders { accounts: kept.into_iter().flatten().collect(), missing }
+        HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
     }
 
     /// Returns the account, or removes it from the index if it has no holds. An account whose part cannot be reached is
