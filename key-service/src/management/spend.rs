@@ -80,7 +80,9 @@ impl Spend {
     pub fn since(&self, day: Day) -> NanoUsd {
         let mut sum = NanoUsd::ZERO;
         for models in self.by_day.iter().filter(|(of, _)| **of > day).map(|(_, models)| models) {
-            models.values().for_each(|charged| plus(&mut sum, *charged));
+            for charged in models.values() {
+                plus(&mut sum, *charged);
+            }
         }
         sum
     }
