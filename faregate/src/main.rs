@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Requests that the demo model holds at once; one more is told to come back.
+/// Requests that the demo model holds at once. One more is refused and may be sent again later.
 const DEMO_REQUESTS: usize = 64;
 /// Connections to the demo model, of which each request has one; idle ones may be as many.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
@@ -176,13 +176,13 @@ async fn start_builtin(
     )?;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    // It ends with the process: whoever it serves has drained by then.
+    // It ends with the process: the requests that it serves have drained by then.
     let port = Port::new(listener, process.connections.open_bounds(DEMO_CONNECTIONS));
     tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 
-/// How one part of this process reaches another: over loopback, also where it listens on every address.
+/// Loopback address by which one part of this process reaches another, also where it listens on every address.
 fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
     let host = match address {
         SocketAddr::V4(a) if a.ip().is_unspecified() => "127.0.0.1".to_owned(),

@@ -16,7 +16,7 @@ use shared::{
     secret::{self, SecretString},
 };
 
-/// What the services keep from everyone else.
+/// Secrets that the services share with no one else.
 pub(crate) struct Secrets {
     /// Keys are hashed with them.
     pub(crate) peppers: Peppers,

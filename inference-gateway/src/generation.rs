@@ -156,7 +156,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // A client that left is logged as such, whichever error it would have got.
+        // The departure of a client stays the logged outcome, whichever error it would have got.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {
@@ -218,8 +218,8 @@ impl Generator {
         job.permit.move_to(&self.prompts, hold.account())
     }
 
-    /// A stream whose client left before its upstream answered is free, or pays for its prompt, as the `left_before_head` of
-    /// the upstream that was asked says. It is free where none was asked yet.
+    /// A stream whose client left before its upstream answered is free, or pays for its prompt, according to the
+    /// `left_before_head` of the upstream that was asked. It is free where none was asked yet.
     async fn settle_left_before_head(
         &self,
         asked: Option<Running>,

@@ -48,7 +48,7 @@ pub(crate) struct App {
     pub(crate) unauthenticated: PromptBudget,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// A proxy before us says truthfully which client it speaks for.
+    /// True if the proxy in front of the gateway is trusted to name the client it speaks for.
     pub(crate) proxy_trusted: bool,
     /// Cancelled when the gateway begins to stop: no new requests are accepted.
     pub(crate) draining: CancellationToken,

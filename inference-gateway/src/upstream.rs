@@ -38,7 +38,7 @@ pub(crate) use pool::{Pool, Pools, Running};
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longest time for an exact count, which delays a request that would otherwise be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// Prompts that an upstream is asked to count at once. Counting is work that nobody pays for, and one prompt may have 64 MiB.
+/// Prompts that an upstream is asked to count at once. Counting is unpaid work, and one prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
 /// Idle connections per upstream; the pool's default of 90 s ends them.
 const IDLE_CONNECTIONS: usize = 1024;

@@ -327,12 +327,12 @@ pub struct Funds {
     pub held: NanoUsd,
 }
 
-/// A deposit of credit. Its id says when it was made.
+/// A deposit of credit. Its id contains the time when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deposit {
     /// Its identifier.
     pub id: DepositId,
-    /// What was added.
+    /// Credit that was added.
     pub amount: NanoUsd,
 }
 

@@ -32,9 +32,9 @@ pub(crate) const MAX_SCHEMA_BYTES: usize = 128 << 10;
 pub(crate) struct OutputFormat {
     /// Tools that may be called.
     pub(crate) tools: Vec<Tool>,
-    /// Whether the answer has to be a tool call.
+    /// True if the answer has to be a tool call.
     pub(crate) required: bool,
-    /// Whether there may be several tool calls.
+    /// True if there may be several tool calls.
     pub(crate) parallel: bool,
     /// JSON schema of the text, if it has to be JSON.
     pub(crate) schema: Option<Value>,

@@ -28,7 +28,7 @@ pub struct About {
     pub name: &'static str,
     /// Tokens that prompt and answer together may have.
     pub context_tokens: usize,
-    /// What to expect of it, in one sentence.
+    /// Description of its abilities and limits, in one sentence.
     pub sentence: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Messages and tools as a prompt, written as in training (`weights/chat_template.jinja` says the same).
+//! Messages and tools as a prompt, written as in training (the same template as `weights/chat_template.jinja`).
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -25,7 +25,7 @@ pub(crate) struct Sampling {
 pub(crate) struct Sampler {
     sampling: Sampling,
     rng: StdRng,
-    /// How often each token was chosen.
+    /// Number of times that each token was chosen.
     counts: HashMap<u32, f32>,
 }
 

@@ -1,4 +1,4 @@
-//! What HTTP looks like in both services: error bodies, request ids, credentials and bodies that come in.
+//! HTTP parts that both services share: error bodies, request ids, credentials and incoming bodies.
 
 use std::{any::Any, time::Duration};
 
@@ -30,7 +30,7 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Tells the official SDKs not to try again.
+/// Header that stops the official SDKs from trying again.
 pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Characters of an unsupported `Content-Encoding` that its error repeats.
@@ -39,7 +39,7 @@ const MAX_SHOWN_ENCODING: usize = 40;
 const MAX_SHOWN_PATH: usize = 200;
 /// Characters of a method that an error or a log line repeats; clients may make up their own.
 const MAX_SHOWN_METHOD: usize = 20;
-/// Characters of an error's message: what says more repeats its input.
+/// Characters of an error's message: a longer one repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Characters of the place that an error names.
 const MAX_PARAM_CHARS: usize = 300;
@@ -102,7 +102,7 @@ impl IntoResponse for ApiError {
 }
 
 /// The `WWW-Authenticate` of 401 and 403, with the errors of RFC 6750, section 3.1. A request without any credential
-/// is told no error, as that section asks.
+/// gets no error, as that section asks.
 const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
@@ -170,8 +170,8 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Refuses a body that says it is not JSON, or not plain; one that says nothing is read as JSON. `also` is a further type to
-/// take. Compressed bodies are not taken at all: what one grows to is bounded by nothing that its sender paid for.
+/// Refuses a body whose headers declare it not JSON, or not plain; one without a type is read as JSON. `also` is a further
+/// type to take. Compressed bodies are not taken at all: their full size is bounded by nothing that its sender paid for.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -212,7 +212,7 @@ pub async fn read_body_within(
     timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.unwrap_or_else(|_| Err(stalled()))
 }
 
-/// What the `Content-Length` says.
+/// Length that the `Content-Length` announces.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
@@ -220,13 +220,13 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// Room that is made for a body before its first byte came, at most: what a client announces is not yet sent.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// How long a client may pause while it sends a body.
+/// Longest pause of a client while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// The progress that a body has to make: so many bytes a second after the first ten seconds, so that one that trickles does not
 /// keep its memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
-/// How long a body may take as a whole: the largest one, over two megabits a second.
+/// Time that a body may take as a whole: the largest one, over two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
 async fn read_rest(

@@ -12,8 +12,8 @@ use crate::{
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Memory that a connection takes at most while it says nothing, and half of its largest head. A quarter of the process's memory
-/// is theirs.
+/// Memory that a connection takes at most while it is silent, and half of its largest head. A quarter of the process's
+/// memory is theirs.
 const CONNECTION_BYTES: u64 = 32 << 10;
 /// Connections of the main port, where files and memory allow them.
 const MOST_CONNECTIONS: usize = 16_384;

@@ -47,7 +47,7 @@ pub use bounds::{Bounds, LEAST_CONNECTIONS, Options};
 use connection::Connection;
 use http::{Server, serve_connection};
 
-/// How long requests in flight may take to finish once a server is to stop, where nothing says otherwise.
+/// Default time that requests in flight have to finish once a server is to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -58,12 +58,12 @@ pub async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener>
     bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
-/// How a program ends: what went wrong is told on one line, with the chain of its causes.
+/// Exit code of a program. An error is written to standard error on one line, with the chain of its causes.
 pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // Where standard error is closed, the status alone has to tell.
+            // Where standard error is closed, only the status reports the failure.
             let _ = writeln!(io::stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }
@@ -76,7 +76,7 @@ pub struct Port {
     pub listener: TcpListener,
     /// The bounds on each, and on all together.
     pub bounds: Bounds,
-    /// TLS in front, if there is any. It says by ALPN which protocol is spoken.
+    /// TLS in front, if there is any. It announces by ALPN which protocol is spoken.
     pub tls: Option<TlsAcceptor>,
     /// The time that running requests have to finish once the server is to stop.
     pub drain: Duration,

@@ -19,7 +19,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use tokio::time::sleep;
 use tracing_subscriber::{EnvFilter, field::MakeExt, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
@@ -90,7 +90,7 @@ pub fn metrics() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// Whether the process can serve right now.
+/// Check of whether the process can serve right now.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// The internal routes, for a port that is never published: `/livez`, `/readyz`, `/metrics`.

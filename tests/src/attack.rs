@@ -28,9 +28,9 @@ use silent::Silence;
 
 /// Time within which every silent socket has to be closed.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
-/// What a flood of silent sockets may add to the time of a paying caller's request.
+/// Time that a flood of silent sockets may add to a paying caller's request.
 const DELAY: Duration = Duration::from_millis(100);
-/// What stalled bodies may leave behind, in bytes.
+/// Bytes of memory that stalled bodies may leave behind.
 const LEFT_BEHIND: u64 = 64 << 20;
 /// Time that a client may take nothing of its stream, and for its slot to come free then.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
@@ -213,7 +213,7 @@ async fn unscraped(stack: &Stack, requests: usize) -> Row {
     }
 }
 
-/// So many paid requests, some at once.
+/// Sends this many paid requests, some at once.
 async fn pay(stack: &Stack, key: &ApiKey, requests: usize) {
     let url = stack.url("/v1/chat/completions");
     let http = Http::new();

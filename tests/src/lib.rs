@@ -1,4 +1,4 @@
-//! What the end-to-end tests and the benchmark stand on: a scripted upstream, a harness around the real programs, a load
+//! Foundation of the end-to-end tests and the benchmark: a scripted upstream, a harness around the real programs, a load
 //! generator, and attacks.
 
 #![expect(

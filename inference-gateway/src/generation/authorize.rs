@@ -109,7 +109,7 @@ impl Generator {
         if covered >= request.enough_output_tokens {
             return Ok(Authorized { hold, asked, counted_by: Some(running) });
         }
-        // Too little: the key-service says whether for good, or since others hold the rest.
+        // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
         let slot = self.reserve(true).await.ok_or_else(overloaded)?;
         let asked_at = Instant::now();

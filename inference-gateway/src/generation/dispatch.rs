@@ -128,7 +128,7 @@ impl Generator {
         let salt = move || cache_salt(account);
         let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, deadline, salt);
         let mut answered = send(Some(max_tokens)).await;
-        // A request without a limit wants as much as there is room for. The upstream alone can tell how much that is, and
+        // A request without a limit wants as much as there is room for. Only the upstream can report how much that is, and
         // that it is less than the model's most, which is held.
         let unlimited = !job.forward.limited && max_tokens == job.forward.max_tokens;
         if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {

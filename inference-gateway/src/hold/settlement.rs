@@ -15,7 +15,7 @@ use crate::keys::{Keys, Unavailable};
 /// Time that a response waits for its charge. After it, the response completes without, and the capture is delivered
 /// later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// Time for which a settlement is repeated that fails for a permanent reason, such as a damaged record.
+/// Time for which a settlement that fails for a permanent reason (a damaged record, say) is repeated.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
 /// The resolution of a hold.

@@ -12,7 +12,7 @@ use crate::shares::{AccountShares, Unit};
 
 /// The part of all slots for requests on connections on which no credential was accepted yet, while they are authorized.
 const PART_OF_NEWCOMERS: usize = 4;
-/// The time that such a request waits for its turn: authorizations take milliseconds.
+/// Time that a request on one of these connections waits for its turn: authorizations take milliseconds.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Slots for chat requests, shared by all workers.
@@ -33,7 +33,7 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
-    /// So many slots, and so many of them for one account at most.
+    /// Creates this many slots, of which one account may have at most `per_account`.
     pub(crate) fn new(slots: usize, per_account: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(slots)),

@@ -1,4 +1,4 @@
-//! What is offered, and whether it is up.
+//! Descriptions of the service: its models, its endpoints, its health.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
     })
 }
 
-/// `GET /health`: this process serves; says nothing of what it depends on.
+/// `GET /health`: this process serves. Its dependencies are not checked.
 pub(super) async fn health() -> Response {
     ok(&Health { status: "ok" })
 }

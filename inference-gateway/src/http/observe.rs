@@ -19,7 +19,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
-/// What a log line tells of a request.
+/// Facts about a request that its log line contains.
 pub(super) struct Head {
     id: RequestId,
     client: Option<ClientRequestId>,

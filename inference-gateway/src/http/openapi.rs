@@ -26,9 +26,9 @@ use crate::domain::{
 /// The description; it is the same for as long as the process lives.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
-/// Delta of whoever calls, on every route that needs a credential.
+/// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
-/// Delta of an API key that may not call now.
+/// Errors of an API key that may not call now.
 const KEY: [Code; 5] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
@@ -36,13 +36,13 @@ const KEY: [Code; 5] = [
     Code::KeyLimitReached,
     Code::InsufficientCredits,
 ];
-/// Delta of a management key that may not call.
+/// Errors of a management key that may not call.
 const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
-/// Delta where something is wrong on our side.
+/// Errors of the service itself.
 const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
-/// Delta of a body.
+/// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
-/// Delta of what a chat request asks for.
+/// Errors of a chat request's content.
 const CHAT: [Code; 19] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
@@ -64,7 +64,7 @@ const CHAT: [Code; 19] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
-/// Delta of the fields of a key.
+/// Errors of the fields of a key.
 const FIELDS: [Code; 6] = [
     Code::InvalidType,
     Code::InvalidValue,
@@ -101,7 +101,7 @@ fn document() -> Value {
         "delete": revoke(&mut schemas),
     });
     schemas.subschema_for::<ErrorBody<'_>>();
-    // What each event of a stream is; OpenAPI 3.1 cannot say so where the stream is described.
+    // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
     schemas.subschema_for::<Chunk>();
     let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
     json!({
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Delta of what no description has: routes and methods that are not there.
+    /// Codes that no description contains: those of routes and methods that are not there.
     const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
 
     #[test]

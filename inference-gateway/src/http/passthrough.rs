@@ -64,7 +64,7 @@ const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::HOST,
 ];
 
-/// What is asked, without a credential, to see whether a key-service answers at all.
+/// Path that is asked, without a credential, to see whether a key-service answers at all.
 const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The management API and the dashboard of the key-services, over HTTP.
@@ -91,7 +91,7 @@ enum Failure {
     Broken(String),
     /// It is silent: what was sent may still be carried out.
     Silent,
-    /// It was not heard to its end: what comes from the client broke off.
+    /// The key-service did not get all of it: the client's body broke off.
     CutShort,
 }
 
@@ -173,7 +173,7 @@ impl Management {
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
         tcp.enforce_http(false);
-        // Without settings of TLS there are no https addresses, and nobody is trusted.
+        // Without TLS settings there are no https addresses, and no certificate is trusted.
         let nobody =
             || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         let connector = HttpsConnectorBuilder::new()
@@ -195,7 +195,7 @@ impl Management {
         let in_turn = self.in_turn();
         for (attempt, service) in in_turn.iter().enumerate() {
             let others = attempt + 1 < in_turn.len();
-            // What cannot be sent again is not risked on one that hangs.
+            // A request that cannot be sent again is not risked on a key-service that hangs.
             if others && request.repeat() != RetrySafety::Always && !self.is_awake(service).await {
                 continue;
             }
@@ -299,7 +299,7 @@ fn is_of_sender(error: &legacy::Error) -> bool {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // What `Connection` names belongs to the connection too.
+    // Headers that `Connection` names belong to the connection too.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

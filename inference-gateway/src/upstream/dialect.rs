@@ -1,16 +1,16 @@
-//! What each kind of server can be asked, and where it answers. How they answer is understood alike for all: see
+//! Features that each kind of server has, and the routes to them. Answers are read alike for all kinds: see
 //! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
 
 use shared::catalog::UpstreamKind;
 
 use crate::domain::chat::ProgressReports;
 
-/// What a kind of server can be asked beyond the OpenAI chat API.
+/// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// How a stream tells what was used so far, so that one that is left is billed exactly.
+    /// Form in which a stream reports usage so far, so that one that is left is billed exactly.
     pub(super) progress: ProgressReports,
-    /// Where it counts a prompt's tokens.
+    /// Route that counts a prompt's tokens.
     pub(super) counter: Counter,
     /// True if its cache of prompts is kept apart by a `cache_salt`.
     pub(super) salted: bool,
@@ -50,7 +50,7 @@ impl Counter {
 }
 
 impl Dialect {
-    /// Any server of the API: what is not promised is not asked for, since strict ones refuse what they do not know.
+    /// Any server of the API: only promised features are asked for, since strict servers refuse unknown ones.
     const OPENAI: Self = Self {
         progress: ProgressReports::None,
         counter: Counter::None,
@@ -58,12 +58,12 @@ impl Dialect {
         usage_of_first_choice: false,
     };
 
-    /// vLLM. Says `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the prompt
-    /// of a stream that is left is billed as not cached.
+    /// vLLM. Sends `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the
+    /// prompt of a stream that is left is billed as not cached.
     const VLLM: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, salted: true, ..Self::OPENAI };
 
-    /// SGLang. Says what was cached only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
+    /// SGLang. Reports cached tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
     /// refuse a chat, which then has no exact count.
     const SGLANG: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::UnderV1, salted: true, ..Self::OPENAI };
@@ -77,7 +77,7 @@ impl Dialect {
         ..Self::OPENAI
     };
 
-    /// Ollama. Never says what was cached, and cuts a prompt that is too long instead of refusing it: the model's
+    /// Ollama. Never reports cached tokens, and cuts a prompt that is too long instead of refusing it: the model's
     /// `context_window` and its `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
@@ -85,7 +85,7 @@ impl Dialect {
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 
-    /// What this kind can be asked.
+    /// Dialect of this kind of server.
     pub(super) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai => Self::OPENAI,

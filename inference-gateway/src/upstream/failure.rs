@@ -1,4 +1,4 @@
-//! How an upstream fails, and what our client is told of it.
+//! Failures of an upstream, and the errors that our client gets for them.
 
 use std::{error::Error as _, fmt};
 
@@ -25,7 +25,7 @@ const MAX_LOGGED_CHARS: usize = 200;
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody listens there. Another one may be tried.
+    /// No server listens there. Another one may be tried.
     Unreachable(String),
     /// It hung up before an answer. Another one may be tried.
     HungUp(String),
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// What it says of the upstream's health.
+    /// Effect on the upstream's health.
     pub(crate) const fn outcome(&self) -> Outcome {
         match self {
             Self::Unreachable(_) => Outcome::Unreachable,
@@ -77,7 +77,7 @@ impl Failure {
     }
 }
 
-/// What the log is told: no word that may be a prompt's, and an upstream's own without the characters that could forge a
+/// Text for the log: no word that may be a prompt's, and an upstream's own without the characters that could forge a
 /// line or command a terminal.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +92,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the client is told; what the operator needs to know is logged by the caller.
+/// Error for the client. Details for the operator are logged by the caller.
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
         match failure {

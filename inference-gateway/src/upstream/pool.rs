@@ -72,7 +72,7 @@ impl Pool {
         self.members.iter().map(|member| member.upstream.prompt_overhead()).max().unwrap_or(0)
     }
 
-    /// The upstream for a request with such images, other than the one that was `tried`; `None` if there is no other.
+    /// The upstream for a request with these image URLs, other than the one that was `tried`; `None` if there is no other.
     /// `affinity` is what it has in common with requests that the upstream may have read before.
     pub(crate) fn choose(
         &self,

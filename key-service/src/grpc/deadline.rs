@@ -24,7 +24,7 @@ pub(crate) async fn drop_late_calls(request: Request, next: Next) -> Response {
     })
 }
 
-/// At most eight digits and a unit, as the protocol says; anything else is no deadline.
+/// At most eight digits and a unit, as the protocol specifies; anything else is no deadline.
 fn requested(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;

@@ -67,10 +67,10 @@ impl Drop for LongListing<'_> {
 }
 
 impl Management {
-    /// Some of the account's keys. Statuses are looked for here, so that stores need not know them.
+    /// Some of the account's keys. Statuses are looked for here, so that stores need not interpret them.
     ///
     /// A page of one status ends early once it read many keys and found some: SDKs go on behind its last one. Where it found none
-    /// it reads on, as SDKs take an empty page for the end; then only one such listing of an account is read at a time.
+    /// it reads on, as SDKs take an empty page for the end; then only one of these listings of an account is read at a time.
     pub async fn list(&self, account: AccountId, listing: Listing) -> Result<KeyPage, Error<KeyRefused>> {
         let Listing { mut after, order, status, limit } = listing;
         if let Some(id) = after

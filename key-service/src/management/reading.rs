@@ -1,6 +1,6 @@
 //! Keys and entries of the journal as people look for them: by words and filters, a page at a time.
 //!
-//! No store has an index for this. So a page reads a bounded part, and says where to go on.
+//! No store has an index for this. A page therefore reads a bounded part, and contains the place to go on from.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ pub struct EntrySearch {
     pub outcome: Option<Outcome>,
 }
 
-/// The outcome of a generation, as members tell them apart.
+/// Outcome of a generation, as members distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Billed exactly.
@@ -67,7 +67,7 @@ pub enum Outcome {
 /// A page of what was found.
 #[derive(Clone, Debug)]
 pub struct Found<T, C> {
-    /// What matches, in the order of the search.
+    /// Keys or entries that match, in the order of the search.
     pub found: Vec<T>,
     /// The place to go on from; `None` where everything was read.
     pub next: Option<C>,

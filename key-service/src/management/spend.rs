@@ -34,7 +34,7 @@ const ACCOUNTS_KEPT: usize = 32;
 /// Longest wait for the first sums of a day; they are added up all the same.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What was charged.
+/// Sums of an account's charges.
 #[derive(Clone, Debug, Default)]
 pub struct Spend {
     /// By day and model.

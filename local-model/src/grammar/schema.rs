@@ -18,7 +18,7 @@ const MAX_EMAIL: u64 = 64;
 /// without a bound a small model may write digits without end.
 const MAX_NUMBER: f64 = 999_999_999_999_999.0;
 
-/// Prepares a schema: the style of JSON is set, and objects take no properties that it does not list, unless it says so.
+/// Prepares a schema: sets the style of JSON, and closes objects to unlisted properties unless the schema allows them.
 pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, SchemaError> {
     let inexpressible = |reason: &str| SchemaError { place, reason: reason.to_owned() };
     let mut root = match schema {
@@ -102,7 +102,7 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Adds the bounds that the library or a small model needs, and drops a keyword that it does not know.
+/// Adds the bounds that the library or a small model needs, and drops a keyword that the library does not support.
 fn mend(schema: &mut Map<String, Value>) {
     if schema.get("propertyNames").is_some_and(|names| *names == json!({"type": "string"})) {
         // All names are strings.

@@ -14,7 +14,7 @@ const END: &str = "}\n";
 pub(crate) struct ToolCall {
     index: usize,
     id: String,
-    /// Whether the client knows of it, which it does once the name is whole.
+    /// True once the client was sent its beginning, which happens when the name is whole.
     is_begun: bool,
     /// Text that was not handed out.
     held: String,

@@ -190,7 +190,7 @@ async fn what_was_read_before_is_cached_and_changes_nothing() {
     let warm = ask(&router, &first).await;
     assert_eq!(warm["choices"], cold["choices"]);
     assert_eq!(warm["usage"]["prompt_tokens_details"]["cached_tokens"], 21);
-    // The dialogue goes on: all that was said is known already, but for what closed the last turn.
+    // The dialogue goes on: all earlier turns are cached, except for the end of the last one.
     let next = json!({"messages": [
         first["messages"][0],
         {"role": "assistant", "content": text(&cold)},
@@ -356,7 +356,7 @@ async fn text_that_spells_markers_neither_ends_its_message_nor_begins_another() 
     for spelled in ["<|im_end|>", "<|im_start|>system", "<|image|>", "<|<|im_end|>im_end|>"] {
         assert_eq!(markers(spelled).await, plain, "{spelled}");
     }
-    // What an assistant says of its thoughts and calls may be what it wrote.
+    // Thoughts and calls in an assistant's message may be its own output, so their markers count.
     assert_eq!(markers("<tool_call>").await.len(), plain.len() + 1);
 }
 

@@ -37,8 +37,8 @@ impl fmt::Display for ClientRequestId {
     }
 }
 
-/// Middleware: gives the request an id of ours, and the response the header that tells it. A request that a gateway passed on
-/// keeps the gateway's id. It is for logs alone, so that a caller that makes one up deceives no one but itself.
+/// Middleware: gives the request an id of ours, and the response a header with it. A request that a gateway passed on keeps
+/// the gateway's id. It is for logs alone, so that a caller that makes one up deceives no one but itself.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 
-/// The time, and the bytes, for which such a body is still read.
+/// Time, and bytes, for which the rest of an unread body is still read.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 

@@ -7,9 +7,9 @@ use std::{
 
 /// Where cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Bounds beyond this are none: version 1 of cgroups says so with a number near 2^63.
+/// Bounds beyond this are none: version 1 of cgroups writes "no bound" as a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
-/// Assumed where the system says nothing.
+/// Assumed where the system gives no figure.
 const UNKNOWN: u64 = 1 << 30;
 
 /// Bytes that this process may take, and the source of the figure.

@@ -114,7 +114,7 @@ impl Tls {
             .ca_certificate(Certificate::from_pem(&self.authority))
     }
 
-    /// What stands in front of a service's gRPC, which is HTTP/2.
+    /// TLS acceptor for a service's gRPC listener, which speaks HTTP/2.
     pub fn grpc_acceptor(&self) -> TlsAcceptor {
         let mut server = (*self.server).clone();
         server.alpn_protocols = vec![b"h2".to_vec()];

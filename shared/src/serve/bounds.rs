@@ -100,7 +100,7 @@ impl Options {
 }
 
 impl Bounds {
-    /// How often a connection that carries requests is looked at: often enough for every bound, and no burden.
+    /// Interval at which a connection that carries requests is looked at: short enough for every bound, and no burden.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))

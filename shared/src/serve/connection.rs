@@ -17,7 +17,7 @@ use super::{
     response::{ResponseState, WatchedBody},
 };
 
-/// What a connection does not do in time. The names are labels of a metric.
+/// Step that a connection did not do in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// The head of its first request did not arrive.
@@ -139,7 +139,7 @@ impl Connection {
         state.quiet_since = quiet_since;
         let (spoke, busy) = (state.spoke, state.handling > 0 || !state.responding.is_empty());
         drop(state);
-        // What the body of a response does when it is dropped is not done under the lock.
+        // Effects of dropping a response's body happen outside of the lock.
         for response in dropped {
             tracing::info!("a client takes nothing of its answer, which is dropped");
             response.abandon();
@@ -151,7 +151,7 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // What a response left in the buffers of the connection may take longer than its body.
+            // The last bytes of a response, in the buffers of the connection, may take longer than its body.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };

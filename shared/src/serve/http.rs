@@ -33,7 +33,7 @@ const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of answers that wait in an HTTP/2 stream for their client.
 const SEND_BUFFER: usize = 64 << 10;
 
-/// What all connections of a port share.
+/// State that all connections of a port share.
 pub(super) struct Server {
     bounds: Bounds,
     tls: Option<TlsAcceptor>,

@@ -33,7 +33,7 @@ impl StalledBodies {
             let connecting = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
             let Ok((sender, connection)) = connecting.await else { continue };
             tasks.push(tokio::spawn(async move {
-                // What the server does to the connection is its own affair.
+                // The outcome of the connection is the server's own affair.
                 let _ = connection.await;
             }));
             for stream in 0..each {

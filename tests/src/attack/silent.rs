@@ -31,7 +31,7 @@ const REQUEST: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_WITHOUT_END: &[u8] = b"\0\0\x06\x01\x01\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_1: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// The way in which a socket says nothing more.
+/// Form in which a socket falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// Nothing is sent.
@@ -101,7 +101,7 @@ pub fn address(base: &str) -> SocketAddr {
     base.rsplit('/').next().and_then(|address| address.parse().ok()).expect("a base address")
 }
 
-/// The time until the server closes such a socket, from the last thing that it did; `None` if it does not.
+/// Time until the server closes such a socket, from its last action; `None` if it does not.
 pub async fn time_to_close(address: SocketAddr, silence: Silence, patience: Duration) -> Option<Duration> {
     let mut began = Instant::now();
     let closed = async {

@@ -15,7 +15,7 @@ pub struct Browser {
     base: String,
     /// The cookies that it keeps.
     pub cookies: BTreeMap<String, String>,
-    /// The origin that it says its forms come from.
+    /// Origin that its forms declare.
     pub origin: String,
     /// The form token of the page that it last saw.
     pub token: String,
@@ -101,7 +101,7 @@ impl Browser {
     }
 }
 
-/// What follows a beginning on a page, up to the next quotation mark.
+/// Text that follows a beginning on a page, up to the next quotation mark.
 pub fn attribute(page: &Answer, beginning: &str) -> Option<String> {
     let text = std::str::from_utf8(&page.body).ok()?;
     let (_, rest) = text.split_once(beginning)?;

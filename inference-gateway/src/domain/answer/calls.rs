@@ -36,7 +36,7 @@ impl MadeIds {
     }
 }
 
-/// What was sent of a choice's calls. Has no `Debug`, as names are what a client said.
+/// Tool calls of a choice that were sent so far. Has no `Debug`, as names are the client's own words.
 #[derive(Default)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -98,7 +98,7 @@ impl Calls {
             return ToolCallDelta { index, id: own_id, name_is_new };
         };
         let call = &mut self.0[at];
-        // What differs goes on: a name may come in pieces.
+        // The new part goes on: a name may come in pieces.
         let name_is_new = !name.is_empty() && call.name != name;
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
@@ -118,8 +118,8 @@ impl Calls {
 }
 
 impl Call {
-    /// Tells a piece of this id and name that begins another call. A new id alone does not: some servers make one up for
-    /// every piece. Of calls without ids, one that is named after arguments is another one.
+    /// Returns whether a piece with this id and name begins another call. A new id alone does not begin one: some servers
+    /// make one up for every piece. Of calls without ids, one that is named after arguments is another one.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
             id.is_empty() && self.has_arguments

@@ -27,7 +27,7 @@ impl FinishReason {
         }
     }
 
-    /// The reason that an upstream means; `None` for a failure (`abort`, `error`), and for what nobody knows, since an
+    /// The reason that an upstream means; `None` for a failure (`abort`, `error`) and for an unknown word, since an
     /// answer that was cut short must not pass for a finished one.
     pub(super) fn read(upstream: &str) -> Option<Self> {
         match upstream {

@@ -1,4 +1,4 @@
-//! What whole answers and chunks have in common: texts, tool calls, log probabilities.
+//! Parts that whole answers and chunks have in common: texts, tool calls, log probabilities.
 
 use std::{fmt, marker::PhantomData};
 
@@ -27,7 +27,7 @@ impl<'a> RawString<'a> {
         (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
     }
 
-    /// What is between the quotes.
+    /// The text between the quotes.
     pub(super) fn inner(self) -> &'a str {
         &self.0[1..self.0.len() - 1]
     }
@@ -86,20 +86,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
     }
 }
 
-/// What a message says, or a delta adds to it.
+/// Content of a message, or the part of it that a delta adds.
 #[derive(Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) content: Option<RawString<'a>>,
     #[serde(borrow)]
     pub(super) refusal: Option<RawString<'a>>,
-    /// What DeepSeek, SGLang and llama.cpp call what the model thought.
+    /// Reasoning of the model, as DeepSeek, SGLang and llama.cpp name it.
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    /// What vLLM, Ollama and OpenRouter call it.
+    /// Reasoning, as vLLM, Ollama and OpenRouter name it.
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// What others call it, some of them with something else than a text in it.
+    /// Reasoning, as other servers name it; some of them send something else than a text in it.
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -149,13 +149,13 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
 }
 
 impl<'a> Delta<'a> {
-    /// What the model thought, whatever the upstream calls it. Some send two names with the same text.
+    /// Reasoning of the model, under any of the names. Some upstreams send two names with the same text.
     pub(super) fn reasoning(&self) -> Option<RawString<'a>> {
         let names = [self.reasoning_content, self.reasoning, self.thinking];
         names.into_iter().flatten().find_map(RawString::of)
     }
 
-    /// Bytes of all that a whole message says, as JSON spells it.
+    /// Bytes of all texts of a whole message, as JSON spells them.
     pub(super) fn text_bytes(&self) -> u64 {
         let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
         self.texts().chain(calls.flatten()).map(RawString::len).sum()
@@ -183,7 +183,7 @@ impl<'a> Delta<'a> {
         self.tool_calls.as_ref().map_or(&[], |calls| &calls.0)
     }
 
-    /// Returns whether nothing at all is said, not even an empty text.
+    /// Returns whether the delta has no content at all, not even an empty text.
     pub(super) fn is_nothing(&self) -> bool {
         self.texts().next().is_none() && self.calls().is_empty()
     }
@@ -241,17 +241,17 @@ impl ToolCall<'_> {
         self.index.unwrap_or(place as u64)
     }
 
-    /// The call's id, if it is said.
+    /// The call's id, if it has one.
     pub(super) fn id(&self) -> Option<RawString<'_>> {
         self.id
     }
 
-    /// The function's name, if it is said.
+    /// The function's name, if it has one.
     pub(super) fn name(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.name)
     }
 
-    /// The function's arguments, if they are said.
+    /// The function's arguments, if it has any.
     pub(super) fn arguments(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.arguments)
     }

@@ -19,22 +19,22 @@ const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 /// then what is generated, then one finish reason, and nothing after it.
 pub(crate) struct Rewriter {
     generation: GenerationId,
-    /// How each chunk begins.
+    /// Beginning of each chunk.
     head: Bytes,
-    /// How each chunk ends.
+    /// End of each chunk.
     tail: &'static str,
     include_usage: bool,
     choices: Vec<State>,
 }
 
-/// What was sent of a choice.
+/// Parts of a choice that were sent.
 #[derive(Default)]
 struct State {
     progress: Progress,
     calls: Calls,
 }
 
-/// How far a choice has come.
+/// Progress of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Progress {
     /// Its role was not sent.

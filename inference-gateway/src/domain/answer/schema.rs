@@ -84,7 +84,7 @@ impl JsonSchema for Chunk {
     }
 }
 
-/// What a message says, or a delta adds to it.
+/// Schema of the content of a message, or of the part of it that a delta adds.
 fn said() -> Value {
     json!({
         "type": "object",

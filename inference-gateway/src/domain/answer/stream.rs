@@ -1,4 +1,4 @@
-//! What an upstream's stream says, event by event.
+//! Events of an upstream's stream.
 
 use serde::Deserialize;
 use shared::json::RawValue;
@@ -13,7 +13,7 @@ use crate::domain::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 pub(crate) enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
-    /// The upstream failed; what it says of it.
+    /// The upstream failed, with the error that it sent.
     Failed(UpstreamError),
     /// The upstream has nothing more to say.
     Done,
@@ -21,18 +21,18 @@ pub(crate) enum Event<'a> {
 
 /// A piece of the answer, borrowed from its event.
 pub(crate) struct Chunk<'a> {
-    /// What was used so far, or in all, if the upstream says so.
+    /// Usage so far, or in all, if the upstream reports it.
     pub(crate) usage: Option<Reported>,
-    /// What one choice used so far, if the upstream says that: its place, and the prompt with its own output.
+    /// Usage of one choice so far, if the upstream reports it: its place, and the prompt with its own output.
     pub(crate) choice_usage: Option<(usize, Reported)>,
-    /// Bytes of what was generated, as JSON spells it: what an estimate of its tokens starts from.
+    /// Bytes of the generated text, as JSON spells it. An estimate of its tokens starts from them.
     pub(crate) text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
     pub(crate) outputs: u64,
     pub(super) choices: Vec<Choice<'a>>,
 }
 
-/// What a chunk adds to one choice.
+/// Part of an answer that a chunk adds to one choice.
 pub(super) struct Choice<'a> {
     pub(super) index: usize,
     pub(super) delta: Delta<'a>,
@@ -86,7 +86,7 @@ impl<'a> Event<'a> {
                 None | Some("") => None,
                 Some(reason) => match FinishReason::read(reason) {
                     Some(reason) => Some(reason),
-                    // Such as `abort`: what was generated is no answer.
+                    // A reason like `abort`: the generated text is no answer.
                     None => return Ok(Self::Failed(UpstreamError::default())),
                 },
             };

@@ -33,7 +33,7 @@ fn whole(upstream: &Value) -> Result<Value, Nonsense> {
     Ok(serde_json::from_slice(&completion.write(generation(), USAGE, COST)).unwrap())
 }
 
-/// What a client has received, event by event.
+/// Events that a client has received, in order.
 fn events(out: &mut BytesMut) -> Vec<Value> {
     let mut decoder = Decoder::default();
     decoder.push(out.split().freeze());

@@ -12,7 +12,7 @@ const ABSURD_TOKENS: u64 = 1 << 32;
 /// The usage that an upstream reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
-    /// What is billed.
+    /// Tokens that are billed.
     pub(crate) tokens: Usage,
     /// Of the completion's tokens, those that were thoughts.
     pub(crate) reasoning: u64,
@@ -30,18 +30,18 @@ struct RawUsage<'a> {
     prompt_tokens_details: Option<&'a RawValue>,
     #[serde(borrow)]
     completion_tokens_details: Option<&'a RawValue>,
-    /// Where SGLang says it.
+    /// Reasoning tokens, as SGLang reports them.
     #[serde(borrow)]
     reasoning_tokens: Option<&'a RawValue>,
-    /// Where DeepSeek says what was cached.
+    /// Cached tokens of the prompt, as DeepSeek reports them.
     #[serde(borrow)]
     prompt_cache_hit_tokens: Option<&'a RawValue>,
-    /// Where Moonshot says it.
+    /// Cached tokens of the prompt, as Moonshot reports them.
     #[serde(borrow)]
     cached_tokens: Option<&'a RawValue>,
 }
 
-/// What llama.cpp's server adds to every chunk where it is asked for `timings_per_token`.
+/// Timings that llama.cpp's server adds to every chunk if it is asked for `timings_per_token`.
 #[derive(Deserialize)]
 struct RawTimings<'a> {
     /// Tokens of the prompt that were cached.
@@ -64,10 +64,10 @@ struct RawDetails<'a> {
 }
 
 impl Reported {
-    /// Reads a `usage`. `None` where it does not say both what the prompt and what the completion took.
+    /// Reads a `usage`. `None` where it lacks the tokens of the prompt or those of the completion.
     pub(super) fn read(usage: &RawValue) -> Option<Self> {
         let raw: RawUsage<'_> = serde_json::from_str(usage.get()).ok()?;
-        // No template renders a prompt of nothing: who says so has not counted.
+        // No template renders an empty prompt: a server that reports zero has not counted.
         let prompt = count(raw.prompt_tokens).filter(|prompt| *prompt > 0)?;
         let rest_of_total = count(raw.total_tokens).and_then(|total| total.checked_sub(prompt));
         let stated = count(raw.completion_tokens).or(rest_of_total)?;
@@ -96,7 +96,7 @@ impl Reported {
         Self::read(&values.next()?.ok()?)
     }
 
-    /// Reads `timings`, which tell the same of one choice.
+    /// Reads `timings`, which report the same of one choice.
     pub(super) fn read_timings(timings: &RawValue) -> Option<Self> {
         let raw: RawTimings<'_> = serde_json::from_str(timings.get()).ok()?;
         let cached = count(raw.cached).unwrap_or(0);

@@ -18,7 +18,7 @@ const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from its body.
 pub(crate) struct Completion<'a> {
-    /// What was used, if the upstream says so.
+    /// Usage of the answer, if the upstream reports it.
     pub(crate) usage: Option<Reported>,
     /// Bytes of all that was generated, as JSON spells it: what an estimate of its tokens starts from.
     pub(crate) text_bytes: u64,
@@ -72,8 +72,8 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// What was used, where the upstream says it of the first choice alone: that the others took as many tokens for as many
-    /// bytes is an estimate.
+    /// Usage of all choices, where the upstream reports that of the first one alone. The others are estimated: as many tokens
+    /// for as many bytes.
     pub(crate) fn usage_of_all(&self) -> Option<Reported> {
         let mut usage = self.usage?;
         let first = self.choices.first().map_or(0, |(choice, _)| choice.message.text_bytes());

@@ -1,12 +1,12 @@
-//! How many tokens a prompt can have at most, told from its bytes.
+//! Upper bound of the tokens of a prompt, computed from its bytes.
 //!
 //! A hold is opened on this bound before anyone has counted, so it may be too high and must not be too low. It cannot
 //! be, for these reasons:
 //! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
 //!   are no more tokens than bytes in what the model's template renders.
 //! - Templates show texts as they are, or as JSON. Texts are counted as the client spelled them in JSON, quotes
-//!   included: an escape is never shorter than what it stands for (`\u00e9` has six bytes, `é` has two), and whoever
-//!   writes the text as JSON again needs no more escapes than the client did.
+//!   included: an escape is never shorter than what it stands for (`\u00e9` has six bytes, `é` has two), and a text
+//!   that is written as JSON again needs no more escapes than the client used.
 //! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters: those count for more.
 //! - Tools and schemas are parsed and written anew, by some templates with indentation, by some with `<`, `>`, `&` and
 //!   `'` escaped as `\u003c`. They are counted as the longest of these ways to write them.
@@ -43,7 +43,7 @@ pub(super) const MAX_DEPTH: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooDeep;
 
-/// What a template may show of a request.
+/// Size of the part of a request that a template may show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PromptSize {
     /// Bytes of text, at most.

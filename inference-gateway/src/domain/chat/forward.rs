@@ -25,7 +25,7 @@ pub(crate) enum ProgressReports {
 /// The members of a request that depend on the upstream it is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpstreamParams<'a> {
-    /// The name that it knows the model by.
+    /// Name of the model at the upstream.
     pub(crate) model: &'a str,
     /// The name of its limit of output.
     pub(crate) limit_param: LimitParam,
@@ -45,13 +45,13 @@ pub(crate) struct Forward {
     pub(crate) stream: bool,
     /// True if a stream ends with its usage.
     pub(crate) include_usage: bool,
-    /// Output tokens wanted of each choice: what the request says, or the model's most.
+    /// Output tokens wanted of each choice: the request's limit, or the model's most.
     pub(crate) max_tokens: u64,
-    /// True if the request said it.
+    /// True if the request set the limit.
     pub(crate) limited: bool,
     /// Choices wanted, 1 to 8.
     pub(crate) n: u64,
-    /// What an upstream has to take to be handed the images.
+    /// Kind of image URLs that an upstream has to accept to be handed the images.
     pub(crate) image_urls: ImageUrls,
     /// Tokens of the images in the prompt, at most.
     pub(crate) image_tokens: u64,
@@ -74,8 +74,8 @@ pub(crate) struct Forward {
 /// Bytes of messages that are worth going back to an upstream for, since it has read them: some 250 tokens. Fewer are
 /// read sooner than they are found.
 const WORTH_FINDING: usize = 1 << 10;
-/// Bytes that tell conversations apart. Requests whose first messages are longer and begin alike, as with one long system
-/// prompt, go to one upstream, which then has read that prompt.
+/// Bytes by which conversations are distinguished. Requests whose first messages are longer and begin alike, as with one
+/// long system prompt, go to one upstream, which then has read that prompt.
 const OPENING_BYTES: usize = 4 << 10;
 
 impl Forward {
@@ -132,8 +132,8 @@ pub(super) struct Draft {
     pub(super) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
     pub(super) opening: Range<usize>,
-    /// What an upstream has to take to be handed the images, and the place of the first one that needs it; `None` without images
-    /// that are elsewhere.
+    /// Kind of image URLs that an upstream has to accept to be handed the images, and the place of the first image that needs
+    /// it; `None` without images that are elsewhere.
     pub(super) image_need: Option<(ImageUrls, String)>,
 }
 
@@ -143,7 +143,7 @@ impl Draft {
         Self { json: Vec::with_capacity(room), shown: PromptSize::default(), opening: 0..0, image_need: None }
     }
 
-    /// Notes that an image at this place needs an upstream that takes such URLs.
+    /// Notes that an image at this place needs an upstream that accepts URLs of this kind.
     pub(super) fn needs(&mut self, source: ImageUrls, at: &Value<'_, '_>) {
         if source > self.image_need.as_ref().map_or(ImageUrls::Data, |(most, _)| *most) {
             self.image_need = Some((source, at.place()));

@@ -16,7 +16,7 @@ const ANY_NUMBER: usize = usize::MAX;
 /// An empty string as JSON spells it.
 const EMPTY: &str = r#""""#;
 
-/// Who speaks.
+/// Role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     System,
@@ -31,7 +31,7 @@ impl Role {
             "user" => Ok(Self::User),
             "assistant" => Ok(Self::Assistant),
             "tool" => Ok(Self::Tool),
-            // The newer name for the same role, which few templates know.
+            // The newer name for the same role, which few templates have.
             _ => Ok(Self::System),
         }
     }

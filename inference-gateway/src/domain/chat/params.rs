@@ -22,24 +22,24 @@ pub(super) const MAX_STOPS: usize = 4;
 pub(super) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 /// The share of likelihood that is drawn from.
 pub(super) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
-/// Of what was said before.
+/// Bounds of the penalty on tokens that were used before.
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
-/// On a token.
+/// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Alternatives that may be told of each token.
+/// Alternatives that may be reported for each token.
 pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
-/// How much a model may think.
+/// Amounts of thinking that a request may ask for.
 pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
 /// Characters of a sequence that ends an answer: a paragraph of them.
 pub(super) const MAX_STOP_CHARS: usize = 1024;
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
-/// Bytes of such a parameter that are not counted with the prompt: numbers and names.
+/// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
 const FREE_BYTES: usize = 64;
 /// More kinds of output than anyone has named.
 const MAX_MODALITIES: usize = 16;
 
-/// Tells what is wrong with a value.
+/// Check of a value. Its error states what is wrong.
 type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
 
 /// The checks of the parameters that are passed on as they came.
@@ -57,12 +57,12 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("logit_bias", logit_bias),
 ];
 
-/// What a request says of the length of its answer.
+/// Limit that a request sets to the length of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     /// Output tokens of one choice.
     pub(super) tokens: u64,
-    /// The parameter that said so.
+    /// The parameter that set it.
     pub(super) name: &'static str,
 }
 

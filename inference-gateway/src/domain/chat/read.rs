@@ -93,7 +93,7 @@ impl<'a> Value<'a, '_> {
         self.at.to_string()
     }
 
-    /// What it is.
+    /// Kind of this value.
     pub(super) fn kind(&self) -> Kind {
         Kind::of(self.raw)
     }
@@ -123,7 +123,7 @@ impl<'a> Value<'a, '_> {
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All digits: what no integer holds lies beyond the bounds, on the side that its sign tells.
+        // All digits: a number that no integer holds lies beyond the bounds, on the side of its sign.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {

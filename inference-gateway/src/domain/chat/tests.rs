@@ -65,7 +65,7 @@ fn forward(body: &str) -> Forward {
     parse(body).unwrap().forward(&model()).unwrap()
 }
 
-/// An upstream that tells what was used so far.
+/// Parameters of an upstream that reports usage while it streams.
 const THERE: UpstreamParams<'_> = UpstreamParams {
     model: "up/stream",
     limit_param: LimitParam::MaxTokens,
@@ -74,7 +74,7 @@ const THERE: UpstreamParams<'_> = UpstreamParams {
     cache_salt: None,
 };
 
-/// What it reads.
+/// Body that an upstream is sent.
 fn sent(forward: &Forward, to: UpstreamParams<'_>) -> Value {
     let (head, rest) = forward.body(to);
     serde_json::from_slice(&[head, rest].concat()).unwrap()

@@ -102,7 +102,7 @@ fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
 }
 
 /// Checks how tools may be used, and writes it. A choice of allowed tools becomes its mode: the tools that are not among
-/// them are not written, which servers without such a choice understand too.
+/// them are not written, so that servers without this form of choice understand it too.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     if choice.kind() == Kind::String {
         choice.one_of(&["none", "auto", "required"])?;

@@ -69,7 +69,7 @@ fn has_port(word: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a host name. Places in a request, such as `messages.0.content`, are not.
+/// Returns whether a word is a host name. Places in a request, for example `messages.0.content`, are not.
 fn is_host(name: &str) -> bool {
     name == "localhost" || name.split('.').skip(1).any(|label| HOST_LABELS.contains(&label))
 }

@@ -8,8 +8,8 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Replaces these headers by what is known. Only a trusted proxy before us knows more than our own connection: of what it
-/// passes on the last address counts, which is the one that it added itself.
+/// Replaces these headers by the facts of our own connection, unless a trusted proxy before us has better ones. Of a list
+/// that it passes on the last address counts, which is the one that it added itself.
 pub(super) fn rewrite(request: &mut Request<Body>, proxy_trusted: bool) {
     let host = host(request);
     let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());

@@ -21,7 +21,7 @@ const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
 /// Requests in flight of callers that are not authenticated. They are answered at once, and few connections to a key-service
 /// do for them, which it does not trust.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
-/// The time that such a request waits for its turn.
+/// Time that a caller without authentication waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Places for management requests.

@@ -24,10 +24,10 @@ pub(super) struct ReplayableRequest {
 pub(super) enum RetrySafety {
     /// If it was never sent: twice, it would do twice as much.
     Unsent,
-    /// If whoever has it will not carry it out any more: it says what shall be, and said late it would undo what was
-    /// said since.
+    /// If the key-service that has it will not carry it out any more. The request sets a state, and a late one would undo a
+    /// newer change.
     OnceEnded,
-    /// Whatever became of it.
+    /// At any time, whatever happened to the first.
     Always,
 }
 

@@ -258,7 +258,7 @@ pub(super) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
             assert_eq!(created, Created::TooMany);
         }
         assert_eq!(count(&**subject.store(), mine).await, usize::from(MOST), "nothing was made");
-        // What was made before is still answered.
+        // A creation that succeeded before is still answered.
         let created = subject.store().create_key(new(mine, 1), None).await.unwrap();
         assert!(matches!(created, Created::New(_)));
         let replayed =

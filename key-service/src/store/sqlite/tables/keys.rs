@@ -64,8 +64,8 @@ pub(crate) fn create(
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-/// Keys of the account as this process knows. Before an account is found to be full they are counted anew, once: no key is ever
-/// deleted.
+/// Keys of the account as this process counted them. Before an account is found to be full they are counted anew, once: no
+/// key is ever deleted.
 fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite::Result<u64> {
     if let Some(KeyCount { keys, .. }) =
         counted.get(&new.account).filter(|count| count.exact || count.keys < new.most)
