@@ -25,14 +25,14 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore};
 use shared::{
     error::ApiError,
-    http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body},
+    http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
     ids::{AccountId, RequestId},
     key::Class,
     rpc::tls::Tls,
     serve::ConnectionTrust,
 };
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::App;
 use places::{Place, Places};
@@ -51,6 +51,9 @@ const SHUNNED: Duration = Duration::from_secs(5);
 
 /// The time that an idle connection is kept: shorter than a key-service keeps it, so that no request meets its end.
 const IDLE: Duration = Duration::from_secs(20);
+
+/// The largest form of a page, in bytes.
+const MAX_FORM: usize = 32 << 10;
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -101,11 +104,7 @@ pub(super) async fn forward(
     Extension(id): Extension<RequestId>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    strip(request.headers_mut());
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-        request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
-    }
-    let span = tracing::info_span!("management", request = %id);
+    let span = identified(&mut request, id);
     let place = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
         Some(account) => app.management.places.of_account(account)?,
         None => return refused(&app, request).instrument(span).await,
@@ -159,11 +158,28 @@ fn passed_back(mut response: Response<Incoming>, place: Place) -> Response<Body>
 /// Any method on `/dashboard…`. The key-service learns which address the client used and where it is.
 pub(super) async fn forward_page(
     State(app): State<Arc<App>>,
-    id: Extension<RequestId>,
+    Extension(id): Extension<RequestId>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     forwarded::rewrite(&mut request, app.proxy_trusted);
-    forward(State(app), id, request).await
+    let span = identified(&mut request, id);
+    // The key-service alone knows sessions, so that forms are read within the budget of callers without authentication.
+    let mut permit = app.unauthenticated.permit();
+    let (head, body) = request.into_parts();
+    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| permit.grow(bytes)).await?;
+    let place = app.management.places.page().await?;
+    let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
+    let response = app.management.carry(request).instrument(span).await?;
+    Ok(passed_back(response, place))
+}
+
+/// Strips what belongs to the connection, and gives the request's id to the key-service and to the log.
+fn identified(request: &mut Request<Body>, id: RequestId) -> Span {
+    strip(request.headers_mut());
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
+    }
+    tracing::info_span!("management", request = %id)
 }
 
 impl Management {

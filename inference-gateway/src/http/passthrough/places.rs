@@ -21,6 +21,8 @@ const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
 /// Requests in flight of callers that are not authenticated. They are answered at once, and few connections to a key-service
 /// do for them, which it does not trust.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
+/// Requests for pages of the dashboard in flight. People look at a few at a time.
+const PAGES_IN_FLIGHT: usize = 64;
 /// Time that a caller without authentication waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
@@ -28,6 +30,7 @@ const TURN: Duration = Duration::from_secs(2);
 pub(super) struct Places {
     free: Arc<Semaphore>,
     unauthenticated: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
     accounts: AccountShares,
 }
 
@@ -40,8 +43,11 @@ pub(super) struct Place {
 impl Places {
     pub(super) fn new() -> Self {
         Self {
-            free: Arc::new(Semaphore::new(MANAGEMENT_IN_FLIGHT - UNAUTHENTICATED_IN_FLIGHT)),
+            free: Arc::new(Semaphore::new(
+                MANAGEMENT_IN_FLIGHT - UNAUTHENTICATED_IN_FLIGHT - PAGES_IN_FLIGHT,
+            )),
             unauthenticated: Arc::new(Semaphore::new(UNAUTHENTICATED_IN_FLIGHT)),
+            pages: Arc::new(Semaphore::new(PAGES_IN_FLIGHT)),
             accounts: AccountShares::new(IN_FLIGHT_PER_ACCOUNT),
         }
     }
@@ -55,10 +61,19 @@ impl Places {
 
     /// A place for a request that will be refused.
     pub(super) async fn unauthenticated(&self) -> Result<Place, ApiError> {
-        let turn = timeout(TURN, self.unauthenticated.clone().acquire_owned()).await;
-        let Ok(Ok(place)) = turn else { return Err(overloaded()) };
-        Ok(Place { _permit: place, _share: None })
+        in_turn(&self.unauthenticated).await
     }
+
+    /// A place for a page of the dashboard.
+    pub(super) async fn page(&self) -> Result<Place, ApiError> {
+        in_turn(&self.pages).await
+    }
+}
+
+async fn in_turn(places: &Arc<Semaphore>) -> Result<Place, ApiError> {
+    let turn = timeout(TURN, places.clone().acquire_owned()).await;
+    let Ok(Ok(place)) = turn else { return Err(overloaded()) };
+    Ok(Place { _permit: place, _share: None })
 }
 
 fn overloaded() -> ApiError {
