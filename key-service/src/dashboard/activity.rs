@@ -70,7 +70,7 @@ pub(super) async fn show(
         (filters(&desk, &query, search.key.and_then(|id| keys.get(&id))))
         @if found.found.is_empty() {
             p.empty { @if files.is_empty() { "Nothing was billed yet." } @else { "Nothing here matches." } }
-        } @else { (table(&found.found, &keys)) }
+        } @else { (table(&found.found, Some(&keys))) }
         nav.pages aria-label="Pages" {
             @if before.is_some() { a.button href={ (PATH) "?" (files) } { "First page" } }
             @if let Some(next) = found.next {
@@ -113,30 +113,32 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
     }
 }
 
-/// A table of entries, with the keys that they name.
-pub(super) fn table(entries: &[JournalEntry], keys: &HashMap<KeyId, ApiKey>) -> Markup {
+/// A table of entries, with the keys that they name; without, where all are of one key.
+pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Generations" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "Key" } th scope="col" { "Model" }
+                    th scope="col" { "Time" } @if keys.is_some() { th scope="col" { "Key" } } th scope="col" { "Model" }
                     th.n scope="col" { "Prompt" } th.n scope="col" { "Cached" } th.n scope="col" { "Output" }
                     th.n scope="col" { "Charged" } th scope="col" { "Outcome" }
                 } }
-                tbody { @for entry in entries { (row(entry, keys.get(&entry.entry.settlement.key))) } }
+                tbody { @for entry in entries { (row(entry, keys)) } }
             }
         }
     }
 }
 
-fn row(entry: &JournalEntry, key: Option<&ApiKey>) -> Markup {
+fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let settlement = &entry.entry.settlement;
     html! {
         tr title=(entry.generation.to_string()) {
             td { (time(settlement.at)) }
-            td { a href={ "/dashboard/keys/" (settlement.key.to_string()) } {
-                (or_unnamed(key.map_or("", |key| &key.label)))
-            } }
+            @if let Some(keys) = keys {
+                td { a href={ "/dashboard/keys/" (settlement.key.to_string()) } {
+                    (or_unnamed(keys.get(&settlement.key).map_or("", |key| &key.label)))
+                } }
+            }
             td { (settlement.model) }
             td.n { (count(settlement.usage.prompt)) }
             td.n { (count(settlement.usage.cached)) }

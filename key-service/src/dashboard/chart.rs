@@ -45,7 +45,8 @@ pub(super) fn by_day(spend: &Spend, today: Day) -> Markup {
     html! {
         figure.chart {
             p.hint aria-hidden="true" { "Highest day: " (usd(most)) }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label={ "Spend by day, at most " (usd(most)) "; the table has the amounts" } {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
+                aria-label={ "Spend by day, at most " (usd(most)) "; the table has the amounts" } {
                 line x1="0" y1=(HEIGHT) x2=(WIDTH) y2=(HEIGHT) {}
                 @for (at, day) in (0..DAYS).map(|at| (at, Day::from_number(today.number() - DAYS + 1 + at))) {
                     (column(at, day, days.get(&day), &models, most))

@@ -74,7 +74,7 @@ pub(super) async fn whole(
         }
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "This key was not billed lately." } }
-        @else { (activity::table(&entries.found, &[(key.id, key.clone())].into())) }
+        @else { (activity::table(&entries.found, None)) }
         p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } }
         p.quiet { "Id: " code { (key.id.to_string()) } }
     };

@@ -95,18 +95,18 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="API keys" {
                 table {
                     thead { tr {
-                        th scope="col" { "Label" } th scope="col" { "Key" } th scope="col" { "Status" }
-                        th.n scope="col" { "Used" } th.n scope="col" { "Limit" } th scope="col" { "Last used" }
+                        th scope="col" { "Label" } th scope="col" { "Status" } th.n scope="col" { "Used" }
+                        th.n scope="col" { "Limit" } th scope="col" { "Key" } th scope="col" { "Last used" }
                         th scope="col" { "Created" }
                     } }
                     tbody {
                         @for key in keys {
                             tr.gone[key.status(now) == Status::Revoked] {
                                 th scope="row" { a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
-                                td { code { (key.hint) } }
                                 td { (status(key.status(now))) }
                                 td.n { (usd(key.spend.used)) }
                                 td.n { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+                                td { code { (key.hint) } }
                                 td { (time_or(key.spend.last_used_at, "never")) }
                                 td { (time(key.created_at)) }
                             }

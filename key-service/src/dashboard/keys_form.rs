@@ -8,7 +8,10 @@ use shared::{
     wire::{MAX_LABEL_CHARS, MAX_LIMIT},
 };
 
-use super::{form::Fields, layout::problem};
+use super::{
+    form::Fields,
+    layout::{hinted, problem},
+};
 use crate::domain::key::ApiKey;
 
 /// The fields, checked.
@@ -59,10 +62,14 @@ pub(super) fn fields(entered: &Fields, wrong: Option<&str>) -> Markup {
     html! {
         (problem(wrong))
         label { "Label" input name="label" maxlength=(MAX_LABEL_CHARS) value=(entered.get("label")) autocomplete="off"; }
-        label { "Limit (USD)" input name="limit" inputmode="decimal" value=(entered.get("limit")) autocomplete="off"
-            aria-describedby="limit-hint"; small #limit-hint { "The most it may ever spend. Empty: no limit but the credit." } }
-        label { "Expires" input type="datetime-local" name="expires_at" value=(entered.get("expires_at"))
-            aria-describedby="expires-hint"; small #expires-hint { "In UTC. Empty: never." } }
+        (hinted("limit", "Limit (USD)", "The most it may ever spend. Empty: no limit but the credit.", &html! {
+            input #limit name="limit" inputmode="decimal" value=(entered.get("limit")) autocomplete="off"
+                aria-describedby="limit-hint";
+        }))
+        (hinted("expires", "Expires", "In UTC. Empty: never.", &html! {
+            input #expires type="datetime-local" name="expires_at" value=(entered.get("expires_at"))
+                aria-describedby="expires-hint";
+        }))
     }
 }
 

@@ -4,7 +4,7 @@ use axum::{
     extract::State,
     response::{Html, IntoResponse, Redirect, Response},
 };
-use http::header;
+use http::{HeaderMap, header};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     failure::Failure,
     session::{Act, Viewer},
     show::usd,
+    you::PATH as YOU,
 };
 
 /// A part of the dashboard, as the navigation has it.
@@ -75,8 +76,8 @@ fn signed_in(viewer: &Viewer) -> Markup {
     html! {
         div.me {
             p {
-                a.name href="/dashboard/you" title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
-                span.quiet { (member.role.as_str()) }
+                a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+                span.badge { (member.role.as_str()) }
             }
             form.theme method="post" action="/dashboard/theme" {
                 (hidden(viewer))
@@ -89,7 +90,7 @@ fn signed_in(viewer: &Viewer) -> Markup {
                     }
                 }
             }
-            form method="post" action="/dashboard/sign-out" {
+            form.out method="post" action="/dashboard/sign-out" {
                 (hidden(viewer))
                 button.link { "Sign out" }
             }
@@ -141,14 +142,39 @@ fn mark() -> Markup {
     }
 }
 
+/// A field with a hint below it, which describes it and is no part of its name. The input has
+/// the id, and names the hint as its description.
+pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
+    html! { div.field { label for=(id) { (name) } (input) small id={ (id) "-hint" } { (hint) } } }
+}
+
 /// A problem with a form, above its fields.
 pub(super) fn problem(problem: Option<&str>) -> Markup {
     html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
 }
 
-/// Notes the colours that the browser is to have.
-pub(super) async fn choose_theme(State(_): State<Desk>, act: Act) -> Result<Response, Failure> {
+/// Notes the colours that the browser is to have, and leads back to the page where they were chosen.
+pub(super) async fn choose_theme(
+    State(_): State<Desk>,
+    headers: HeaderMap,
+    act: Act,
+) -> Result<Response, Failure> {
     let theme = Theme::parse(act.form.get("theme")).unwrap_or(Theme::System);
     let cookie = act.viewer.browser.theme_cookie(theme);
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(HOME)).into_response())
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&place(&headers, &act.viewer.browser.base())))
+        .into_response())
+}
+
+/// The address of the page that a form was on: a key's, or that of a part of the dashboard. The page that a form before
+/// it made, such as a link to hand over, has no address of its own.
+fn place(headers: &HeaderMap, base: &str) -> String {
+    let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
+    let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };
+    let path = place.split(['?', '#']).next().unwrap_or_default();
+    let is_page = path.starts_with("/dashboard/keys/") || path == YOU;
+    match Section::LISTED.iter().rev().find(|(_, _, listed)| path.starts_with(listed)) {
+        Some((_, _, listed)) if is_page || path == *listed => place.to_owned(),
+        Some((_, _, listed)) => (*listed).to_owned(),
+        None => HOME.into(),
+    }
 }

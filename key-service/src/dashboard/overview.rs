@@ -51,6 +51,9 @@ fn first_steps(viewer: &Viewer) -> Markup {
         section.card {
             h2 { "First steps" }
             ol.steps {
+                @if viewer.funds.credit <= NanoUsd::ZERO {
+                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does on the server." }
+                }
                 li { @if viewer.is_owner() { a href="/dashboard/keys/new" { "Create an API key" } } @else { "An owner creates an API key" }
                     ", with a limit on what it may spend." }
                 li { "Send a first request: the new key's page has it for curl, Python and Node.js." }
@@ -76,11 +79,11 @@ fn tiles(viewer: &Viewer, spend: Option<&Spend>, today: Day) -> Markup {
 
 /// How long the credit lasts at the rate of the last 30 days.
 fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
-    if credit <= NanoUsd::ZERO {
-        return "The credit is used up".into();
-    }
-    if spent <= NanoUsd::ZERO {
-        return "Nothing is being spent".into();
+    match (credit <= NanoUsd::ZERO, spent <= NanoUsd::ZERO) {
+        (true, true) => return "There is no credit".into(),
+        (true, false) => return "The credit is used up".into(),
+        (false, true) => return "Nothing is being spent".into(),
+        (false, false) => {}
     }
     let days = i128::from(credit.nanos()) * 30 / i128::from(spent.nanos());
     match i64::try_from(days).unwrap_or(i64::MAX) {
@@ -105,13 +108,13 @@ async fn top_keys(desk: &Desk, viewer: &Viewer, spend: &Spend) -> Result<Markup,
         h2 { "Keys that spent most in 30 days" }
         div.scroll tabindex="0" role="region" aria-label="Keys that spent most" {
             table {
-                thead { tr { th scope="col" { "Label" } th scope="col" { "Key" } th.n scope="col" { "Spend" } } }
+                thead { tr { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } } }
                 tbody {
                     @for (id, spent) in top {
                         @let key = keys.get(&id);
                         tr {
                             th scope="row" { a href={ "/dashboard/keys/" (id.to_string()) } { (or_unnamed(key.map_or("", |key| &key.label))) } }
-                            td { code { (key.map_or("", |key| &key.hint)) } }
+                            td.wide-only { code { (key.map_or("", |key| &key.hint)) } }
                             td.n { (usd(spent)) }
                         }
                     }

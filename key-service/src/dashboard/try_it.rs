@@ -5,7 +5,7 @@ use maud::html;
 
 use super::{
     Desk,
-    layout::{Section, page},
+    layout::{Section, hinted, page},
     session::Viewer,
 };
 
@@ -25,7 +25,10 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
             div.talk role="log" aria-label="Conversation" aria-live="polite" {}
             div.stack.wide {
                 label { "Message" textarea name="message" required {} }
-                label { "Image" small { "optional" } input type="file" name="image" accept="image/png,image/jpeg,image/webp,image/gif"; }
+                (hinted("image", "Image", "Optional: PNG, JPEG, WebP or GIF.", &html! {
+                    input #image type="file" name="image" accept="image/png,image/jpeg,image/webp,image/gif"
+                        aria-describedby="image-hint";
+                }))
                 div.buttons {
                     button.primary name="send" { "Send" }
                     button type="button" name="stop" disabled { "Stop" }

@@ -11,7 +11,7 @@ use shared::ids::SessionId;
 use super::{
     Desk,
     failure::{Failure, sentence},
-    layout::{Section, hidden, page, problem},
+    layout::{Section, hidden, hinted, page, problem},
     session::{Act, Viewer},
     show::time,
 };
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Path of this page.
-const PATH: &str = "/dashboard/you";
+pub(super) const PATH: &str = "/dashboard/you";
 
 /// Shows how the member signs in.
 pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
@@ -34,6 +34,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
 async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     let sessions = desk.management.sessions(account, member).await?;
+    let hint = format!("At least {MIN_PASSWORD_CHARS} characters: a few words do.");
     let content = html! {
         section.card aria-labelledby="password" {
             h2 #password { "Password" }
@@ -47,12 +48,11 @@ async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Resp
                 (problem(wrong))
                 // For managers of passwords, which keep a name with each.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
-                label {
-                    "New password"
-                    small { "At least " (MIN_PASSWORD_CHARS) " characters: a few words do." }
-                    input type="password" name="password" required autocomplete="new-password"
-                        minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS);
-                }
+                (hinted("new-password", "New password", &hint, &html! {
+                    input #new-password type="password" name="password" required autocomplete="new-password"
+                        minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
+                        aria-describedby="new-password-hint";
+                }))
                 div { button.primary { "Save" } }
             }
         }

@@ -156,6 +156,10 @@ export class Person {
     for (const found of await this.page.$$(`::-p-aria([name="${name}"])`)) {
       if (await found.evaluate((e) => ['INPUT', 'SELECT', 'TEXTAREA'].includes(e.tagName))) return found;
     }
+    // Chromium adds the chosen file to the name of its field, so that one is found by its label.
+    for (const found of await this.page.$$('input[type=file]')) {
+      if (await found.evaluate((e, label) => e.labels[0]?.textContent.trim() === label, name)) return found;
+    }
     assert.fail(`no field "${name}" on ${this.page.url()}`);
   }
 

@@ -1,6 +1,5 @@
 // Copying, and what a chart says where the pointer is. Every page works without this, but for Try it.
 'use strict';
-document.documentElement.classList.add('scripted');
 
 // Copies a text; without the clipboard API (no TLS), through a selection.
 async function copy(text, element) {
@@ -110,6 +109,7 @@ if (form) {
     }
     const line = say('assistant', '');
     let content = '';
+    let spent = '';
     for await (const [source, event] of events(answer.body)) {
       if (event.error) say('problem', explained('', event.error));
       const delta = event.choices?.[0]?.delta;
@@ -121,9 +121,13 @@ if (form) {
         const { prompt_tokens: prompt, completion_tokens: output } = event.usage;
         // From the text: as a number of JavaScript it would be a float.
         const billed = /"cost":([0-9.]+)/.exec(source);
-        cost.textContent = `${prompt} + ${output} tokens${billed ? `, $${billed[1]}` : ''}`;
+        spent = `${prompt} + ${output} tokens${billed ? `, $${billed[1]}` : ''}`;
       }
     }
+    const note = document.createElement('small');
+    note.className = 'quiet';
+    note.textContent = spent;
+    line.append(note);
     messages.push({ role: 'assistant', content });
   }
 
@@ -136,6 +140,7 @@ if (form) {
     const content = file ? [{ type: 'text', text }, { type: 'image_url', image_url: { url: await read(file) } }] : text;
     messages.push({ role: 'user', content });
     say('user', file ? `${text}\n[${file.name}]` : text);
+    cost.textContent = '';
     message.value = '';
     image.value = '';
     running = new AbortController();

@@ -17,7 +17,7 @@ const EVERY_PAGE: Duration = Duration::from_mins(15);
 const LABELS: [&str; 5] = [
     "<script>alert(1)</script>",
     "A label so long that it has to be cut somewhere, for it takes all eighty letters",
-    "\u{202e}from right to left\u{2066}",
+    "مفتاح العميل الأول (1)",
     "🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀",
     "",
 ];
