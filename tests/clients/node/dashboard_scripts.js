@@ -72,10 +72,12 @@ export function addOverview(owner) {
   });
 }
 
-/** Asks the model something on the page *Try it*. */
+/** Asks the model something on the page *Try it*, once it has answered what was asked before. */
 async function ask(person, members) {
+  const send = await person.the('button', 'Send');
+  await person.page.waitForFunction((button) => !button.disabled, {}, send);
   await person.fill('Message', scripted(members).content);
-  await press(person, 'button', 'Send');
+  await send.click();
 }
 
 /** Facts about the page that sends chat requests. */
