@@ -108,10 +108,15 @@ impl Pipe {
     /// Returns when a piece can be put in. Must be awaited inside the future of a [`StreamBody`], which is polled
     /// whenever the connection asks for more.
     pub(crate) async fn writable(&self) {
-        poll_fn(|_| if self.piece().bytes.is_some() { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| if self.is_writable() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Puts a piece in. Must follow a return of [`Pipe::writable`].
+    /// Returns whether a piece can be put in.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.piece().bytes.is_none()
+    }
+
+    /// Puts a piece in. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
     pub(crate) fn put(&self, bytes: Bytes) {
         self.piece().bytes = Some(bytes);
     }

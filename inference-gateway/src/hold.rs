@@ -192,8 +192,9 @@ impl OpenHold {
     }
 
     /// Returns when the standing may have changed, or a lapsed lease was renewed.
-    pub(crate) async fn changed(&self) {
-        self.state.changed.notified().await;
+    pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let state = self.state.clone();
+        async move { state.changed.notified().await }
     }
 
     /// A registration for a function that each heartbeat calls.

@@ -24,7 +24,7 @@ use shared::{
     ids::AccountId,
     key::{Class, Prefix},
     refusal::Refusal,
-    serve::ConnectionTrust,
+    serve::{ConnectionTrust, Handler},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,7 @@ pub(crate) struct App {
 }
 
 /// The public routes, wrapped in `front`.
-pub(crate) fn router(app: Arc<App>) -> Router {
+pub(crate) fn routes(app: Arc<App>) -> Handler {
     let public = Router::new()
         .route(CHAT, post(chat::create))
         .route("/v1/models", get(describe::models))
@@ -77,7 +77,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(catch_panics())
         .layer(middleware::from_fn(observe::observe))
         .with_state(app.clone());
-    Router::new().fallback_service(Front::new(app, routes))
+    front(app, routes)
 }
 
 /// The route of chat requests.
@@ -88,7 +88,7 @@ pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-genera
 /// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
-use front::Front;
+use front::front;
 pub(crate) use passthrough::Management;
 
 /// Returns the presented credential if it has the form of an API key. A management key is first checked by the

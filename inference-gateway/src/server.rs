@@ -23,7 +23,7 @@ use crate::{
     config::Options,
     generation::{Generator, Metrics},
     hold::{Holds, Slots, Spool},
-    http::{App, Management, router},
+    http::{App, Management, routes},
     keys::{Keys, Peers, connect},
     prompt_budget::PromptBudget,
     sizes::Sizes,
@@ -144,7 +144,7 @@ impl Server {
                 proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),
             };
-            serving.push(Worker { runtime: worker.runtime.clone(), app: router(Arc::new(app)) });
+            serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });
         }
         let first = &generators[0];
         {

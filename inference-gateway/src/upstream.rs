@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, buf::Chain};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -77,6 +77,8 @@ pub(crate) struct Upstream {
     chat: Uri,
     /// URL that counts a prompt's tokens, if the server has one.
     counter: Option<Uri>,
+    /// Its own name in the header `Host`, written once.
+    host: HeaderValue,
     authorization: Option<HeaderValue>,
     /// Places for prompts that it counts.
     counting: Semaphore,
@@ -119,6 +121,7 @@ impl Upstream {
                 Counter::UnderV1 => Some(at("/tokenize")?),
                 Counter::InputTokens => Some(at("/chat/completions/input_tokens")?),
             },
+            host: host(base)?,
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
             image_urls: upstream.image_urls,
@@ -222,6 +225,7 @@ impl Upstream {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
         let headers = request.headers_mut();
+        headers.insert(header::HOST, self.host.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
@@ -239,6 +243,17 @@ impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
     }
+}
+
+/// Value of `Host`: without a port where the scheme's own is meant.
+fn host(base: &Uri) -> Result<HeaderValue, ConfigError> {
+    let own = if base.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let name = base.host().unwrap_or_default();
+    let host = match base.port_u16() {
+        Some(port) if port != own => HeaderValue::try_from(format!("{name}:{port}")),
+        Some(_) | None => HeaderValue::from_str(name),
+    };
+    host.map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
 }
 
 /// URL of `/tokenize`, which is beside `/v1`, not below it.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use uuid::Uuid;
+use uuid::{Uuid, fmt::Simple};
 
 use crate::{
     clock::{Clock, random_bytes},
@@ -59,7 +59,8 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0.simple())
+                f.write_str($prefix)?;
+                f.write_str(self.0.simple().encode_lower(&mut [0; Simple::LENGTH]))
             }
         }
 

@@ -104,10 +104,13 @@ impl fmt::Display for NanoUsd {
         if self.0 < 0 {
             f.write_str("-")?;
         }
-        write!(f, "{whole}")?;
+        let mut digits = itoa::Buffer::new();
+        f.write_str(digits.format(whole))?;
         if nanos > 0 {
-            let digits = format!("{nanos:09}");
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
+            // The digit in front keeps the zeros after the point.
+            let decimals = &digits.format(1_000_000_000 + nanos)[1..];
+            f.write_str(".")?;
+            f.write_str(decimals.trim_end_matches('0'))?;
         }
         Ok(())
     }

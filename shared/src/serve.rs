@@ -11,10 +11,10 @@ mod progress;
 mod response;
 
 use std::{
-    convert::Infallible,
     fmt::Display,
     io::{self, Write},
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     process::ExitCode,
     sync::{
         Arc,
@@ -93,13 +93,46 @@ impl Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// A runtime that serves connections, and its routes.
+/// A runtime that serves connections, and the handler of their requests.
 #[derive(Clone)]
 pub struct Worker {
     /// The runtime.
     pub runtime: Handle,
-    /// The routes.
-    pub app: Router,
+    /// The handler.
+    pub handler: Handler,
+}
+
+/// A handler of requests. Cheap to clone, unlike a router, and with one allocation a request.
+#[derive(Clone)]
+pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
+
+/// An answer to come.
+type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+impl Handler {
+    /// A handler that answers as `answer` does.
+    pub fn new<F>(answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Response> + Send + 'static,
+    {
+        Self(Arc::new(move |request| Box::pin(answer(request))))
+    }
+
+    fn answer(&self, request: Request<Body>) -> Answering {
+        (self.0)(request)
+    }
+}
+
+impl From<Router> for Handler {
+    fn from(routes: Router) -> Self {
+        Self::new(move |request| {
+            let answer = routes.clone().oneshot(request);
+            async move {
+                let Ok(response) = answer.await;
+                response
+            }
+        })
+    }
 }
 
 /// In a response's extensions: the time for which its client may take nothing of it, in place of the port's own bound.
@@ -136,7 +169,7 @@ impl ConnectionTrust {
 
 /// Serves until `shutdown`, then lets running requests finish for a bound time.
 pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
-    serve_on(port, vec![Worker { runtime: Handle::current(), app }], shutdown).await;
+    serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
 /// The same with several runtimes. A connection stays with the one that has the fewest; the requests of an HTTP/2 connection,
@@ -197,15 +230,15 @@ impl Workers {
     }
 
     /// Answers a request on the connection's own worker, or on the next one in turn if its connection carries many at once.
-    async fn answer(&self, own: usize, request: Request<Body>) -> Result<Response, Infallible> {
+    async fn answer(&self, own: usize, request: Request<Body>) -> Response {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
-            return self.workers[own].0.app.clone().oneshot(request).await;
+            return self.workers[own].0.handler.answer(request).await;
         }
         let next = self.turns.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (worker, _) = &self.workers[next];
-        let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.app.clone().oneshot(request)));
+        let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.handler.answer(request)));
         // Panics are caught by the routes; a task that is gone all the same belongs to a runtime that ends.
-        answer.await.unwrap_or_else(|_| Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response()))
+        answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
     }
 }
 

@@ -47,7 +47,7 @@ impl GenerationLog {
 
     /// Notes the time of the first token.
     pub(super) fn first_token(&mut self) {
-        self.first_token.get_or_insert(self.began.elapsed());
+        self.first_token.get_or_insert_with(|| self.began.elapsed());
     }
 
     /// Writes the log line and counts the metrics.

@@ -2,7 +2,7 @@
 
 use std::{
     future::{Future, pending},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -126,10 +126,16 @@ impl Stream {
 
     /// Carries the stream until something ends it.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
-        let generator = self.generator.clone();
+        let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
+        // These wait across the events of the stream: to wait anew for each would cost more than to carry it.
+        let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
+        let mut changed = pin!(self.hold.changed());
         loop {
             let lapsed = self.wait_if_blocked();
+            if !lapsed && self.pipe.is_writable() {
+                self.write();
+            }
             let writing = self.meter.has_output() && !lapsed;
             let flowing = !self.meter.has_output() && self.waiting_since.is_none();
             let due = self.next_deadline();
@@ -138,20 +144,19 @@ impl Stream {
             }
             let end = tokio::select! {
                 biased;
-                () = self.pipe.left() => Some(End::ClientGone),
-                () = self.pipe.writable(), if writing => {
-                    self.pipe.put(self.meter.take_output());
-                    self.written_at = Instant::now();
-                    None
-                }
+                () = left.as_mut() => Some(End::ClientGone),
+                () = self.pipe.writable(), if writing => None,
                 (asked, answer) = in_flight(&mut self.extending) => {
                     self.extending = None;
                     self.extended(asked, &answer)
                 }
-                () = self.hold.changed() => self.standing_changed(),
+                () = changed.as_mut() => {
+                    changed.set(self.hold.changed());
+                    self.standing_changed()
+                }
                 piece = next_bytes(&mut upstream), if flowing => self.read(piece),
                 () = alarm.as_mut() => self.alarm(&mut alarm, flowing),
-                () = generator.cut.cancelled() => {
+                () = cut.as_mut() => {
                     Some(End::Failed(ApiError::new(Code::ServiceUnavailable, "This gateway is shutting down.")))
                 }
             };
@@ -161,6 +166,14 @@ impl Stream {
                 }
                 return end;
             }
+        }
+    }
+
+    /// Gives the connection what there is for the client.
+    fn write(&mut self) {
+        if self.meter.has_output() {
+            self.pipe.put(self.meter.take_output());
+            self.written_at = Instant::now();
         }
     }
 

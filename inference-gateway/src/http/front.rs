@@ -3,14 +3,7 @@
 //! A router clones its routes and layers for every request, and each layer polls the next. For chat requests, which are nearly
 //! all there are, this took a fifth of the gateway's instructions.
 
-use std::{
-    convert::Infallible,
-    future::ready,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{future::ready, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
@@ -24,48 +17,30 @@ use shared::{
     error::{ApiError, Code},
     http::{X_REQUEST_ID, ambiguity, drain_unread_body},
     ids::RequestId,
+    serve::Handler,
 };
-use tower::{Service, ServiceExt};
+use tower::ServiceExt;
 
 use super::{
     App, CHAT, chat, cors, describe,
     observe::{Head, Observed, answers},
 };
 
-/// The front, as a service. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Front(Arc<Behind>);
-
+/// Dependencies of the front.
 struct Behind {
     app: Arc<App>,
     routes: Router,
     chats_served: Counter,
 }
 
-impl Front {
-    /// The front of these routes.
-    pub(super) fn new(app: Arc<App>, routes: Router) -> Self {
-        let chats_served = answers(CHAT, &Method::POST, StatusCode::OK);
-        Self(Arc::new(Behind { app, routes, chats_served }))
-    }
-}
-
-impl Service<Request> for Front {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        Box::pin(answer(self.0.clone(), request))
-    }
+/// The front of these routes.
+pub(super) fn front(app: Arc<App>, routes: Router) -> Handler {
+    let behind = Arc::new(Behind { app, routes, chats_served: answers(CHAT, &Method::POST, StatusCode::OK) });
+    Handler::new(move |request| answer(behind.clone(), request))
 }
 
 /// Answers a request under an id of ours. Of its body, what no handler reads is drained.
-async fn answer(behind: Arc<Behind>, request: Request) -> Result<Response, Infallible> {
+async fn answer(behind: Arc<Behind>, request: Request) -> Response {
     let id = RequestId::generate(&*behind.app.clock);
     let mut request = request.map(drain_unread_body);
     let mut response = if behind.app.draining.is_cancelled() {
@@ -84,7 +59,7 @@ async fn answer(behind: Arc<Behind>, request: Request) -> Result<Response, Infal
     if let Ok(value) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
-    Ok(response)
+    response
 }
 
 /// A chat request, with what its route has around it: CORS, and panics as answers.

@@ -1,7 +1,7 @@
 //! The shared store: a Redis, or a cluster, for any number of key-services.
 //!
 //! The rules about money run inside Redis, in one script that takes a batch of commands of one account in one round
-//! trip (`redis/scripts/ledger.lua`). All data of an account lies in one slot, so that a cluster distributes the
+//! trip (`redis/scripts/ledger/`). All data of an account lies in one slot, so that a cluster distributes the
 //! accounts.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always` all answered writes survive.

@@ -159,7 +159,7 @@ async fn answer(
     let small_pieces = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
-    let response = server.workers.answer(worker, request).await?;
+    let response = server.workers.answer(worker, request).await;
     let bound = response.extensions().get::<UnreadBound>().map_or(server.bounds.unread, |bound| bound.0);
     let options = WatchedBodyOptions { unread_bound: bound, small_pieces };
     Ok(response.map(|body| begun.respond(body, options)))

@@ -9,7 +9,7 @@ use std::{
 /// Crates that these rules apply to.
 const CRATES: [&str; 4] = ["shared", "key-service", "inference-gateway", "local-model"];
 /// Libraries that a domain must not use.
-const IMPURE: [&str; 8] = ["axum", "hyper", "hyper_util", "tokio", "tonic", "redis", "rusqlite", "getrandom"];
+const IMPURE: [&str; 8] = ["axum", "hyper", "hyper_util", "tokio", "tonic", "redis", "rusqlite", "rand"];
 
 /// Modules imported by each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;

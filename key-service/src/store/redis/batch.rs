@@ -1,4 +1,4 @@
-//! Arguments and answers of `scripts/ledger.lua`: a batch of commands of one account.
+//! Arguments and answers of `scripts/ledger/`: a batch of commands of one account.
 
 use std::collections::HashMap;
 

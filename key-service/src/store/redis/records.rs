@@ -37,7 +37,7 @@ pub(super) const FUNDS: &str = "funds";
 /// Sums above 2^53 are stored as a multiple of this number and a remainder.
 const CARRY: i64 = 1_000_000_000_000_000;
 
-/// Codes of a bill's ending, as in `ledger.lua`.
+/// Codes of a bill's ending, as in `scripts/ledger/arguments.lua`.
 const CAPTURED: u8 = 0;
 const ESTIMATED: u8 = 1;
 const EXPIRED: u8 = 2;

@@ -83,8 +83,14 @@ pub(super) struct Scripts {
     pub(super) audit: Lua,
 }
 
-/// The rules about money.
-pub(in crate::store) const LEDGER: &str = include_str!("scripts/ledger.lua");
+/// The rules about money, as one script: its parts in their order.
+pub(in crate::store) const LEDGER: &str = concat!(
+    include_str!("scripts/ledger/arguments.lua"),
+    include_str!("scripts/ledger/load.lua"),
+    include_str!("scripts/ledger/funds.lua"),
+    include_str!("scripts/ledger/commands.lua"),
+    include_str!("scripts/ledger/write.lua"),
+);
 
 impl Scripts {
     pub(super) fn new() -> Self {

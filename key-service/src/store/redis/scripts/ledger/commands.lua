@@ -1,0 +1,142 @@
+-- Decides the commands. Each returns its outcome, and leaves new records in `holds` and `settlements`.
+
+local commands = {}
+
+commands[CHECK] = present[CHECK] and function(key) return may_not_spend(key) or 'allowed' end
+
+commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, most, lease_ticks)
+  if holds[n] then
+    local held_for, amount = read_hold(holds[n])
+    return is_of(held_for, key) and amount or 'gone'
+  end
+  if settlement_of(n) then return 'gone' end
+  local refused = may_not_spend(key)
+  if refused then return refused end
+  local left_of_limit = left_after(key.limit, key.used)
+  if left_of_limit < least then return 'limit_reached' end
+  if account.credit < least then return 'credit_empty' end
+  local left, free = min(left_of_limit, account.credit), available(key)
+  if enough < least then enough = least end
+  if free < min(enough, left) then return 'reserved' end
+  if most < least then most = least end
+  local amount = min(most, free)
+  set_aside(key, amount)
+  holds[n] = pack('>c1dd', 'H', amount, account.tick + lease_ticks) .. NOTHING_USED .. ARGV[BEFORE_PAYERS + payer]
+  return amount
+end
+
+commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost, lease_ticks)
+  local hold = holds[n]
+  if not hold then return 'gone' end
+  local payer, amount, lease_until = read_hold(hold)
+  if not is_of(payer, key) then return 'gone' end
+  if key.revoked_at == NEVER then
+    local more = min(left_after(most, amount), available(key))
+    set_aside(key, more)
+    amount = amount + more
+  end
+  -- Reports may overtake each other; the one with the highest cost is the latest.
+  local latest = bill_of(reported)
+  local _, cost_before = read('>Bd', hold, HOLD_BILL)
+  if cost < cost_before then latest = sub(hold, HOLD_BILL, HOLD_PAYER - 1) end
+  lease_until = math.max(lease_until, account.tick + lease_ticks)
+  holds[n] = pack('>c1dd', 'H', amount, lease_until) .. latest .. payer
+  if key.revoked_at < NEVER then return 'revoked ' .. written(amount) end
+  return amount
+end
+
+-- A capture after an expiry replaces its bill: more is billed up to the available amount, or less is given back.
+local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
+  local payer, charged_before, bill_before = read_settlement(expired)
+  local billable = charged_before + available(key)
+  -- Credit has an upper bound; an amount that it cannot take back stays billed.
+  local kept = left_after(charged_before, left_after(MAX, account.credit))
+  local charged = math.max(min(cost, billable), kept)
+  if cost < charged then total = pack('>c1d', sub(total, 1, 1), charged) .. sub(total, 10) end
+  local prompt, cached, completion = counted(total)
+  local prompt_before, cached_before, completion_before = counted(bill_before)
+  local delta = charged - charged_before
+  count(payer, 0, left_after(prompt, prompt_before), left_after(cached, cached_before),
+        left_after(completion, completion_before), delta)
+  return settle(key, n, payer, total, CAPTURED, charged, delta)
+end
+
+-- An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
+local is_remembered = present[CAPTURE] and function(n)
+  local high, low = read('>I2I4', ARGV[BEFORE_IDS + n])
+  local created_at = high * 4294967296 + low
+  return now <= created_at + REMEMBERED and created_at <= now + CLOCK_LEAD
+end
+
+commands[CAPTURE] = present[CAPTURE] and function(key, n, payer, total, cost, prompt, cached, completion)
+  if holds[n] then
+    local held_for, amount = read_hold(holds[n])
+    if not is_of(held_for, key) then return 'gone' end
+    local charged = charge_of(key, cost, amount)
+    count(held_for, 1, prompt, cached, completion, charged)
+    return settle(key, n, held_for, bill_of(total), CAPTURED, charged, charged)
+  end
+  local settlement = settlement_of(n)
+  if not settlement then
+    local paid_by = ARGV[BEFORE_PAYERS + payer]
+    local charged = is_remembered(n) and min(cost, available(key)) or 0
+    count(paid_by, 1, prompt, cached, completion, charged)
+    return settle(key, n, paid_by, bill_of(total), CAPTURED, charged, charged)
+  end
+  if not is_of(read_settlement(settlement), key) then return 'gone' end
+  if read('>B', settlement, SETTLED_BILL) ~= EXPIRED then return settlement end
+  return capture_late(key, n, settlement, bill_of(total), cost)
+end
+
+commands[RELEASE] = present[RELEASE] and function(key, n)
+  local record = holds[n]
+  if record then
+    local payer, amount = read_hold(record)
+    if not is_of(payer, key) then return 'gone' end
+    give_back(key, amount)
+    holds[n] = false
+    return 'released'
+  end
+  local settlement = settlement_of(n)
+  return settlement and not is_of(read_settlement(settlement), key) and 'gone' or 'released'
+end
+
+commands[EXPIRE] = present[EXPIRE] and function(key, n)
+  local hold = holds[n]
+  if not hold then return 'gone' end
+  local payer, amount, lease_until = read_hold(hold)
+  if not is_of(payer, key) then return 'gone' end
+  if lease_until > account.tick then return 'not_due' end
+  local reported = sub(hold, HOLD_BILL, HOLD_PAYER - 1)
+  local _, cost = read('>Bd', reported)
+  local charged = charge_of(key, cost, amount)
+  local prompt, cached, completion = counted(reported)
+  count(payer, 1, prompt, cached, completion, charged)
+  return settle(key, n, payer, reported, EXPIRED, charged, charged)
+end
+
+-- The amounts of new deposits by id.
+local new_deposits = {}
+commands[DEPOSIT] = present[DEPOSIT] and function(_, n, _, _, amount)
+  local id = ARGV[BEFORE_IDS + n]
+  if new_deposits[id] or call('HEXISTS', DEPOSITS, id) == 1 then return account.credit end
+  if amount <= 0 or account.credit + amount > MAX then return 'bad_deposit' end
+  account.credit, account.changed = account.credit + amount, true
+  new_deposits[id] = written(amount)
+  return account.credit
+end
+
+commands[TICK] = present[TICK] and function(_, _, _, _, seen)
+  if seen == account.tick then account.tick, account.changed = account.tick + 1, true end
+  return account.tick
+end
+
+local outcomes = {}
+for at = 1, #COMMANDS, COMMAND_SIZE do
+  local name, key, n, payer, total, a, b, c, d = read(COMMAND, COMMANDS, at)
+  local outcome = 'unknown_key'
+  if keys[key] or name == DEPOSIT or name == TICK then
+    outcome = commands[name](keys[key], n, payer, total, a, b, c, d)
+  end
+  outcomes[#outcomes + 1] = outcome
+end

@@ -1,0 +1,70 @@
+-- Reads the account, its keys, and the records of the generations that the commands name.
+
+local funds = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
+if not funds[1] then return false end
+local account, keys = { changed = false }, {}
+account.credit, account.held, account.tick, account.entries, account.last_expiry, account.settled_hour =
+  read(FUNDS, funds[1])
+for n = 1, named do
+  if funds[n + 1] then
+    local key = { id = ARGV[BEFORE_KEYS + n], changed = false }
+    key.limit, key.high, key.low, key.held, key.expires_at, key.revoked_at, key.last_used_at = read(KEY, funds[n + 1])
+    key.used = key.high * CARRY + key.low
+    keys[n] = key
+  end
+end
+
+-- Open holds before the commands and now, settlements, and endings within these commands, by generation.
+local holds_before, holds, settlements, endings = {}, {}, {}, {}
+if generations > 0 then
+  holds_before = call('HMGET', HOLDS, unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + generations))
+  for n = 1, generations do holds[n] = holds_before[n] end
+end
+local some_expired = account.last_expiry > now - 1000 * EXPIRED_KEPT
+if holding > 0 then
+  settlements = call('HMGET', KEYS[6], unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + holding))
+  if some_expired then
+    local expired = call('HMGET', KEYS[7], unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + holding))
+    for n = 1, holding do settlements[n] = settlements[n] or expired[n] end
+  end
+end
+
+-- Names of the hashes in which a generation is kept once it is settled, and once it expired.
+local function hashes_of(n)
+  if n <= alike then return KEYS[6], KEYS[7] end
+  local settled, expired = read('>HH', PLACES, 4 * n - 3)
+  return KEYS[settled], KEYS[expired]
+end
+
+local function settlement_of(n)
+  if settlements[n] == nil then
+    local settled, expired = hashes_of(n)
+    local id = ARGV[BEFORE_IDS + n]
+    settlements[n] = call('HGET', settled, id) or some_expired and call('HGET', expired, id)
+  end
+  return settlements[n]
+end
+
+local function read_hold(hold)
+  local tag, amount, lease_until = read('>c1dd', hold)
+  if tag ~= 'H' or #hold < HOLD_SIZE then error('a hold is damaged') end
+  return sub(hold, HOLD_PAYER), amount, lease_until
+end
+
+local function read_settlement(settlement)
+  local tag, _, charged = read('>c1dd', settlement)
+  if tag ~= 'S' or #settlement < SETTLED_SIZE then error('a settlement is damaged') end
+  return sub(settlement, SETTLED_PAYER), charged, sub(settlement, SETTLED_BILL, SETTLED_PAYER - 1)
+end
+
+local payers = {}
+local function is_of(payer, key)
+  local id = payers[payer]
+  if not id then
+    id = sub(payer, 1, 16)
+    payers[payer] = id
+  end
+  return id == key.id
+end
+
+local function bill_of(at) return sub(BILLS, BILL_SIZE * at - BILL_SIZE + 1, BILL_SIZE * at) end

@@ -1,0 +1,68 @@
+-- Writes what changed. The journal comes first: it refuses a number that is not larger than all others.
+
+if #entries > 0 then
+  call('XADD', JOURNAL, 'MINID', '~', written(left_after(account.entries + 1, most_entries)),
+       written(account.entries - #entries / 2 + 1) .. '-0', 'entries', table.concat(entries))
+end
+
+local running, ended, settled = {}, {}, {}
+for n = 1, generations do
+  local hold, before = holds[n], holds_before[n]
+  if hold and hold ~= before then
+    running[#running + 1], running[#running + 2] = ARGV[BEFORE_IDS + n], hold
+  elseif before and not hold then
+    ended[#ended + 1] = ARGV[BEFORE_IDS + n]
+  end
+  if endings[n] == CAPTURED and n <= alike then
+    settled[#settled + 1], settled[#settled + 2] = ARGV[BEFORE_IDS + n], settlements[n]
+  elseif endings[n] then
+    local captured, expired = hashes_of(n)
+    local name, kept = captured, SETTLED_KEPT
+    if endings[n] == EXPIRED then name, kept, account.last_expiry = expired, EXPIRED_KEPT, now end
+    call('HSET', name, ARGV[BEFORE_IDS + n], settlements[n])
+    call('EXPIRE', name, kept)
+  end
+  if endings[n] == CAPTURED and some_expired and not before then
+    local _, expired = hashes_of(n)
+    call('HDEL', expired, ARGV[BEFORE_IDS + n])
+  end
+end
+if #settled > 0 then
+  call('HSET', KEYS[6], unpack(settled))
+  -- Within its hour, the hash has its expiry from the first settlement on.
+  if hour ~= account.settled_hour or now < hour * HOUR - CLOCK_LEAD or now >= (hour + 1) * HOUR then
+    call('EXPIRE', KEYS[6], SETTLED_KEPT)
+    account.settled_hour = hour
+  end
+end
+
+local changed = {}
+if account.changed then
+  changed = { 'funds', pack(FUNDS, account.credit, account.held, account.tick, account.entries,
+                            account.last_expiry, account.settled_hour) }
+end
+for n = 1, named do
+  local key = keys[n]
+  if key and key.changed then
+    changed[#changed + 1], changed[#changed + 2] = key.id,
+      pack(KEY, key.limit, key.high, key.low, key.held, key.expires_at, key.revoked_at, key.last_used_at)
+  end
+end
+if #changed > 0 then call('HSET', ACCOUNT, unpack(changed)) end
+if #running > 0 then call('HSET', HOLDS, unpack(running)) end
+if #ended > 0 then call('HDEL', HOLDS, unpack(ended)) end
+for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
+if #entries == 0 then return outcomes end
+
+local before, after = call('HMGET', COUNTERS, unpack(counters)), {}
+for n = 1, #counters do
+  local requests, prompt, cached, completion, charged = 0, 0, 0, 0, 0
+  if before[n] then requests, prompt, cached, completion, charged = read(COUNTS, before[n]) end
+  local sums = counts[counters[n]]
+  after[2 * n - 1] = counters[n]
+  after[2 * n] = pack(COUNTS, min(requests + sums[1], COUNTED), min(prompt + sums[2], COUNTED),
+                      min(cached + sums[3], COUNTED), min(completion + sums[4], COUNTED), min(charged + sums[5], sums[6]))
+end
+-- A new counter may be the first of its day.
+if call('HSET', COUNTERS, unpack(after)) > 0 then call('EXPIRE', COUNTERS, written(counters_kept)) end
+return outcomes
