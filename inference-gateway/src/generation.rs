@@ -16,10 +16,9 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    http::ClientRequestId,
     ids::{GenerationId, RequestId},
+    process::{http::ClientRequestId, serve::ConnectionTrust},
     refusal::Refusal,
-    serve::ConnectionTrust,
     tokens::Usage,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

@@ -8,12 +8,15 @@ use http::Uri;
 use shared::{
     catalog::Catalog,
     clock::Clock,
-    config::ConfigError,
     key::{Class, Prefix},
-    rpc::{KeyService, PresentToken, tls::Tls},
+    process::{
+        config::ConfigError,
+        serve::{Port, Worker, bind, serve_on},
+        telemetry::Readiness,
+        tls::Tls,
+    },
+    rpc::{KeyService, PresentToken},
     secret::SecretString,
-    serve::{Port, Worker, bind, serve_on},
-    telemetry::Readiness,
 };
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -37,7 +40,7 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Dependencies of a gateway.
-pub struct Parts {
+pub struct GatewayParts {
     /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     /// The models.
@@ -72,7 +75,7 @@ pub enum KeyServices {
 }
 
 /// A running gateway.
-pub struct Server {
+pub struct RunningGateway {
     /// The public address.
     pub public: SocketAddr,
     keys: Keys,
@@ -89,9 +92,9 @@ pub struct Server {
     workers: Vec<WorkerThread>,
 }
 
-impl Server {
-    /// Binds the public address and serves until [`Server::stop`].
-    pub async fn start(options: &Options, parts: Parts) -> anyhow::Result<Self> {
+impl RunningGateway {
+    /// Binds the public address and serves until [`RunningGateway::stop`].
+    pub async fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
         let tls = parts.tls.as_ref();
         for uri in &parts.key_service_http {

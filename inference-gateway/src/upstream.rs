@@ -22,7 +22,7 @@ use hyper_util::{
 use serde::Deserialize;
 use shared::{
     catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
-    config::ConfigError,
+    process::config::ConfigError,
 };
 use tokio::{sync::Semaphore, time::timeout};
 

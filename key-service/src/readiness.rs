@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use shared::{backoff::Backoff, clock::Clock, telemetry::Readiness};
+use shared::{backoff::Backoff, clock::Clock, process::telemetry::Readiness};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
 
 /// Reports readiness while the store answers and the clocks agree. Compares the clocks at once and every minute, until
 /// `shutdown`.
-pub fn readiness(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Readiness {
+pub(crate) fn readiness(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Readiness {
     // Not ready before the first comparison.
     let agree = Arc::new(AtomicBool::new(false));
     let (comparing, comparison) = (ledger.clone(), agree.clone());

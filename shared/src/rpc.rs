@@ -2,7 +2,6 @@
 
 mod contract;
 mod refusal;
-pub mod tls;
 
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ pub use contract::{
 };
 
 use crate::{
+    process::serve::ConnectionTrust,
     secret::{self, ExposeSecret, SecretString},
-    serve::ConnectionTrust,
     tokens::Usage,
 };
 

@@ -10,7 +10,11 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{catalog, error::ApiError, http::ok, serve::ConnectionTrust};
+use shared::{
+    catalog,
+    error::ApiError,
+    process::{http::ok, serve::ConnectionTrust},
+};
 
 use super::{App, authenticate, credential};
 

@@ -22,8 +22,8 @@ use futures_util::FutureExt;
 use metrics::Counter;
 use shared::{
     error::{ApiError, Code},
-    http::{X_REQUEST_ID, ambiguity, drain_unread_body},
     ids::RequestId,
+    process::http::{X_REQUEST_ID, ambiguity, drain_unread_body},
 };
 use tower::{Service, ServiceExt};
 

@@ -11,13 +11,16 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
-    http::ErrorBody,
     ids::KeyId,
-    openapi::Operation,
+    process::http::ErrorBody,
     wire::{KEYS, KeyFields, KeyList, KeyObject, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
+mod operation;
+
 use super::describe::{About, Health, Model, Models};
+use operation::Operation;
+
 use crate::domain::{
     answer::schema::{Chunk, Completion},
     chat::ChatRequest,

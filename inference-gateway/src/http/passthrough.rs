@@ -25,11 +25,13 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore};
 use shared::{
     error::ApiError,
-    http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
     ids::{AccountId, RequestId},
     key::Class,
-    rpc::tls::Tls,
-    serve::ConnectionTrust,
+    process::{
+        http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
+        serve::ConnectionTrust,
+        tls::Tls,
+    },
 };
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};

@@ -11,7 +11,7 @@ use std::{
 use http::Uri;
 use shared::{
     catalog::{Catalog, ImageUrls, Model},
-    config::ConfigError,
+    process::config::ConfigError,
 };
 use tokio::time::{Duration, Instant};
 

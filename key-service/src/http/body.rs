@@ -6,9 +6,9 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    http::{invalid_json, parse_object, read_body, require_json},
-    json::{self, Kind, RawValue},
+    json::{self, Kind, RawValue, invalid_json, parse_object},
     money::{MoneyError, NanoUsd},
+    process::http::{read_body, require_json},
     text::is_control,
     time::Timestamp,
     wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},

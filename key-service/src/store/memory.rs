@@ -10,7 +10,6 @@ use std::{
 
 use async_trait::async_trait;
 use shared::{
-    digest::Digest,
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     rpc::Principal,
     time::Timestamp,
@@ -22,11 +21,14 @@ use super::{
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    ledger::{Command, Record, RecordId, Refused},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+        ledger::{Command, Record, RecordId, Refused},
+        usage::Day,
+    },
 };
 
 /// Number of due holds on a page.

@@ -38,7 +38,6 @@ use ::redis::{RedisError, RedisResult, cmd};
 use async_trait::async_trait;
 use shared::{
     clock::{Clock, random_bytes},
-    digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId, MemberId},
     rpc::Principal,
     time::Timestamp,
@@ -66,12 +65,15 @@ use super::{
     Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{ApiKey, KeyPatch, NewKey},
-    ledger::Command,
-    member::{Link, Member, MemberChange, Session},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{ApiKey, KeyPatch, NewKey},
+        ledger::Command,
+        member::{Link, Member, MemberChange, Session},
+        usage::Day,
+    },
 };
 
 /// Interval at which the store is marked as seen. A store that lost a minute of writes is noticed this much later at

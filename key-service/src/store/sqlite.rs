@@ -22,7 +22,6 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::Connection;
 use shared::{
-    digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId, MemberId},
     rpc::Principal,
     time::Timestamp,
@@ -43,12 +42,15 @@ use super::{
     Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{ApiKey, KeyPatch, NewKey},
-    ledger::Command,
-    member::{Link, Member, MemberChange, Session},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{ApiKey, KeyPatch, NewKey},
+        ledger::Command,
+        member::{Link, Member, MemberChange, Session},
+        usage::Day,
+    },
 };
 
 /// Accounts whose keys are counted in memory; some 50 bytes each.

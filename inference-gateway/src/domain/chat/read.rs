@@ -8,8 +8,7 @@ use serde::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::parse_object,
-    json::{Kind, Object, RawValue, parse_error, text},
+    json::{Kind, Object, RawValue, parse_error, parse_object, text},
 };
 
 /// Characters of a number: it is forwarded as it was spelled, and no parameter needs more.

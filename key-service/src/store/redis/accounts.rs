@@ -2,14 +2,17 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, RedisResult, cmd};
-use shared::{digest::Digest, ids::AccountId, rpc::Principal, time::Timestamp};
+use shared::{ids::AccountId, rpc::Principal, time::Timestamp};
 
 use super::{
     Redis,
     records::{FUNDS, Funds, damaged},
     script::Arguments,
 };
-use crate::store::{self, AccountSummary, NewAccount};
+use crate::{
+    digest::Digest,
+    store::{self, AccountSummary, NewAccount},
+};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;

@@ -7,7 +7,6 @@ use std::{collections::HashMap, time::Duration};
 
 use redis::{RedisResult, cmd};
 use shared::{
-    digest::Digest,
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
@@ -17,7 +16,10 @@ use super::{
     records::{self, Fields, damaged},
     script::Arguments,
 };
-use crate::domain::member::{Link, Member, MemberChange, PasswordHash, Session};
+use crate::{
+    digest::Digest,
+    domain::member::{Link, Member, MemberChange, PasswordHash, Session},
+};
 
 /// Life of a member's list of sessions since the last one was added: longer than any session may live.
 const SESSION_LIST_LIFE: Duration = Duration::from_hours(31 * 24);

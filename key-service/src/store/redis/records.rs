@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use redis::{ErrorKind, RedisError, RedisResult};
 use shared::{
-    digest::Digest,
     ids::{GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     time::Timestamp,
@@ -16,6 +15,7 @@ use shared::{
 
 use super::script::Arguments;
 use crate::{
+    digest::Digest,
     domain::{
         key::ApiKey,
         ledger::{self, Ending, Entry, Progress, Settlement},

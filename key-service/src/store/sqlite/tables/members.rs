@@ -2,13 +2,15 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
-    digest::Digest,
     ids::{AccountId, MemberId, SessionId},
     time::Timestamp,
 };
 
 use super::{damaged, id as column_id, time};
-use crate::domain::member::{Link, Member, MemberChange, PasswordHash, Role, Session};
+use crate::{
+    digest::Digest,
+    domain::member::{Link, Member, MemberChange, PasswordHash, Role, Session},
+};
 
 /// Makes a member. True if it is there now under its name: made just now, or by an earlier attempt of the same caller.
 pub(crate) fn create(connection: &Connection, account: AccountId, member: &Member) -> rusqlite::Result<bool> {

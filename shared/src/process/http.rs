@@ -18,7 +18,6 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     error::{ApiError, Code},
-    json::{Object, parse_error},
     text::{cut, shown},
 };
 
@@ -274,16 +273,6 @@ pub fn incomplete_body() -> ApiError {
 
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(Code::RequestTooLarge, format!("The body is larger than {limit} bytes."))
-}
-
-/// The members of the JSON object that a body must be.
-pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
-    Object::from_slice(body).map_err(|e| invalid_json(&e))
-}
-
-/// The body is not what JSON, or we, call an object.
-pub fn invalid_json(error: &serde_json::Error) -> ApiError {
-    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
 /// A 200 with this as its JSON.
