@@ -57,7 +57,7 @@ struct GatewayArguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Where key-services speak HTTP
+    /// Where key-services speak HTTP, in the order of --key-service-url
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",

@@ -7,10 +7,11 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
 };
 
+use parking_lot::Mutex;
 use shared::{
     clock::Clock,
     ids::GenerationId,
@@ -70,7 +71,7 @@ impl Spool {
 
     /// Captures of an earlier process. Returned only once.
     pub(crate) fn pending(&self) -> Vec<Capture> {
-        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut *self.found.lock());
         found.into_iter().map(Capture::from).collect()
     }
 

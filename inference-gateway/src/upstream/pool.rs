@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use http::Uri;
+use parking_lot::Mutex;
 use shared::{
     catalog::{Catalog, ImageUrls, Model},
     process::config::ConfigError,
@@ -122,7 +123,7 @@ impl Drop for Running {
 
 impl Member {
     fn candidate(&self, now: Duration) -> Candidate {
-        let health = *self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let health = *self.health.lock();
         Candidate {
             identity: self.upstream.identity,
             weight: self.weight,
@@ -133,7 +134,7 @@ impl Member {
 
     /// Its health before and after the change.
     fn change(&self, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health.lock();
         let before = *health;
         *health = change(before);
         (before, *health)

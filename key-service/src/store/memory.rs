@@ -3,12 +3,10 @@
 mod book;
 mod members;
 
-use std::{
-    ops::{Bound, RangeInclusive},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::ops::{Bound, RangeInclusive};
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     rpc::Principal,
@@ -48,13 +46,12 @@ impl Memory {
         Self::default()
     }
 
-    /// Locks the store. A poisoned lock is safe: the ledger decides before anything is changed, so a panic leaves no
-    /// half-written state.
+    /// Locks the store. The ledger decides before anything is changed, so a panic leaves no half-written state.
     #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
     fn books(&self) -> Result<MutexGuard<'_, Shelf>, Unavailable> {
         #[cfg(test)]
         self.outage.pass()?;
-        Ok(self.books.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.books.lock())
     }
 }
 

@@ -7,10 +7,11 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Longest time for a server to start or a cluster to form: far more than needed.
@@ -305,7 +306,7 @@ fn whole_answer(mut stream: impl std::io::Read + Write, line: &str) -> String {
 }
 
 fn share<T>(shared: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = shared.lock();
     shared.upgrade().unwrap_or_else(|| {
         let started = Arc::new(start());
         *shared = Arc::downgrade(&started);

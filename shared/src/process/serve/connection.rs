@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use axum::body::Body;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -84,8 +85,7 @@ impl Connection {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Since when it carries nothing; `None` while it carries a request.
