@@ -15,14 +15,14 @@ use shared::{
     key::Class,
     refusal::Refusal,
     rpc::{
-        Answer, Authorize, Call, Capture, Captured, Extend, Extended, Failure, Grant, KeyService,
+        Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, KeyService,
         PresentToken, Principal, Release,
     },
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, transport::Endpoint};
 
-pub(crate) use health::{KeyServiceHealth, Port};
+pub(crate) use health::{KeyServiceHealth, KeyServicePort};
 pub(crate) use orphans::Orphan;
 use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
@@ -104,7 +104,7 @@ pub(crate) enum Unavailable {
     Ended,
     /// The key-service answered that the call failed.
     #[error("the key-service failed: {0}")]
-    Failed(Failure),
+    Failed(CallFailure),
     /// The answer is of another kind than the call.
     #[error("the key-service gave an answer that does not fit")]
     Unfit,
@@ -282,7 +282,7 @@ impl Keys {
 }
 
 /// Returns whether a failure is temporary: the store could not be reached.
-fn is_passing(failure: &Failure) -> bool {
+fn is_passing(failure: &CallFailure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }
 

@@ -121,8 +121,8 @@ pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
             type Value = Object<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,7 +153,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 Ok(Object(members))
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
 
 pub use contract::{
-    Answer, Authorize, Call, Capture, Captured, Charge, Extend, Extended, Extension, Failure, Grant, HoldRef,
-    KeyService, Malformed, Principal, Release, SessionClock,
+    Answer, Authorize, Call, CallFailure, Capture, Captured, Charge, Extend, Extended, Extension, Grant,
+    HoldRef, KeyService, Malformed, Principal, Release, SessionClock,
 };
 
 use crate::{

@@ -20,7 +20,8 @@ use super::{App, authenticate, credential};
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
-pub(super) struct Model<'a> {
+#[schemars(rename = "Model")]
+pub(super) struct ModelObject<'a> {
     id: &'a str,
     #[schemars(extend("const" = "model"))]
     object: &'static str,
@@ -32,7 +33,7 @@ pub(super) struct Model<'a> {
 pub(super) struct Models<'a> {
     #[schemars(extend("const" = "list"))]
     object: &'static str,
-    data: Vec<Model<'a>>,
+    data: Vec<ModelObject<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -75,8 +76,8 @@ pub(super) async fn model(
     Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
 }
 
-fn describe(model: &catalog::Model) -> Model<'_> {
-    Model { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn describe(model: &catalog::Model) -> ModelObject<'_> {
+    ModelObject { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
 }
 
 /// `GET /v1`, `GET /`

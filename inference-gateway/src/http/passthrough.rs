@@ -1,7 +1,7 @@
 //! Requests to the management API and the dashboard, carried to a key-service and back as they are.
 
 mod forwarded;
-mod places;
+mod permits;
 mod replayable;
 
 use std::{error::Error, sync::Arc, time::Duration};
@@ -28,10 +28,10 @@ use tracing::{Instrument, Span};
 use super::App;
 use crate::{
     http_client::{ClientSettings, HttpClient, http_client},
-    keys::{KeyServiceHealth, Port},
+    keys::{KeyServiceHealth, KeyServicePort},
     sizes::MANAGEMENT_IN_FLIGHT,
 };
-use places::{Place, Places};
+use permits::{ManagementPermit, ManagementPermits};
 use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
@@ -69,7 +69,7 @@ pub(crate) struct Management {
     /// The key-services, as their health numbers them.
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
-    places: Places,
+    permits: ManagementPermits,
 }
 
 /// Reason why a key-service did not answer.
@@ -91,13 +91,13 @@ pub(super) async fn forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let span = identified(&mut request, id);
-    let place = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
-        Some(account) => app.management.places.of_account(account)?,
+    let permit = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
+        Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
     let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, place))
+    Ok(passed_back(response, permit))
 }
 
 /// The account of the management key that came with a request, if it is one. It is found before anything of the body is read.
@@ -116,26 +116,26 @@ async fn account(
 
 /// The key-service's own refusal, which needs the head of the request alone.
 async fn refused(app: &App, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-    let place = app.management.places.unauthenticated().await?;
+    let permit = app.management.permits.unauthenticated().await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
     let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
-    let mut response = passed_back(response, place);
+    let mut response = passed_back(response, permit);
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }
 
-/// A response on its way to the client; its request keeps its place until it was taken.
-fn passed_back(mut response: Response<Incoming>, place: Place) -> Response<Body> {
+/// A response on its way to the client; its request keeps its permit until it was taken.
+fn passed_back(mut response: Response<Incoming>, permit: ManagementPermit) -> Response<Body> {
     strip(response.headers_mut());
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _kept = &place;
+            let _kept = &permit;
             frame
         }))
     })
@@ -150,13 +150,13 @@ pub(super) async fn forward_page(
     forwarded::rewrite(&mut request, app.proxy_trusted);
     let span = identified(&mut request, id);
     // The key-service alone knows sessions, so that forms are read within the budget of callers without authentication.
-    let mut permit = app.unauthenticated.permit();
+    let mut memory = app.unauthenticated.permit();
     let (head, body) = request.into_parts();
-    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| permit.grow(bytes)).await?;
-    let place = app.management.places.page().await?;
+    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| memory.grow(bytes)).await?;
+    let permit = app.management.permits.page().await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
     let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, place))
+    Ok(passed_back(response, permit))
 }
 
 /// Strips what belongs to the connection, and gives the request's id to the key-service and to the log.
@@ -180,7 +180,7 @@ impl Management {
             idle: IDLE,
             idle_connections: MANAGEMENT_IN_FLIGHT,
         });
-        Self { client, addresses, health, places: Places::new() }
+        Self { client, addresses, health, permits: ManagementPermits::new() }
     }
 
     /// Brings it to a key-service, and to another one if it may be sent again.
@@ -222,7 +222,7 @@ impl Management {
             |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
         let (failure, error) = match timeout(patience, self.client.request(request)).await {
             Ok(Ok(response)) => {
-                self.health.answered(service, Port::Http);
+                self.health.answered(service, KeyServicePort::Http);
                 return Ok(response);
             }
             // No fault of the key-service.
@@ -232,7 +232,7 @@ impl Management {
             Err(_) => (SendFailure::Silent, "no answer in time".to_owned()),
         };
         tracing::warn!(address = %self.addresses[service], error, "a key-service's HTTP does not answer");
-        self.health.failed(service, Port::Http);
+        self.health.failed(service, KeyServicePort::Http);
         Err(failure)
     }
 

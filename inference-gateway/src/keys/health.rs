@@ -23,7 +23,7 @@ pub(crate) struct KeyServiceHealth {
 
 /// Way to a key-service. Each has a port of its own, and may fail alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Port {
+pub(crate) enum KeyServicePort {
     /// gRPC, which carries sessions.
     Sessions,
     /// HTTP, which carries management requests and pages.
@@ -38,10 +38,10 @@ struct ServiceHealth {
 }
 
 impl ServiceHealth {
-    const fn port(&self, port: Port) -> &AtomicU64 {
+    const fn port(&self, port: KeyServicePort) -> &AtomicU64 {
         match port {
-            Port::Sessions => &self.sessions,
-            Port::Http => &self.http,
+            KeyServicePort::Sessions => &self.sessions,
+            KeyServicePort::Http => &self.http,
         }
     }
 }
@@ -59,7 +59,7 @@ impl KeyServiceHealth {
     }
 
     /// Notes that a key-service answered.
-    pub(crate) fn answered(&self, service: usize, port: Port) {
+    pub(crate) fn answered(&self, service: usize, port: KeyServicePort) {
         let Some(health) = self.services.get(service) else { return };
         // Read first: nearly every answer comes from a key-service that is healthy.
         if health.port(port).load(Ordering::Relaxed) != 0 {
@@ -68,7 +68,7 @@ impl KeyServiceHealth {
     }
 
     /// Notes that a key-service did not answer, or cannot reach its store.
-    pub(crate) fn failed(&self, service: usize, port: Port) {
+    pub(crate) fn failed(&self, service: usize, port: KeyServicePort) {
         let Some(health) = self.services.get(service) else { return };
         health.port(port).store(self.now() + millis(AVOIDED), Ordering::Relaxed);
     }
@@ -85,7 +85,9 @@ impl KeyServiceHealth {
 
     fn is_avoided(&self, service: usize, now: u64) -> bool {
         let health = &self.services[service];
-        [Port::Sessions, Port::Http].iter().any(|port| health.port(*port).load(Ordering::Relaxed) > now)
+        [KeyServicePort::Sessions, KeyServicePort::Http]
+            .iter()
+            .any(|port| health.port(*port).load(Ordering::Relaxed) > now)
     }
 
     fn now(&self) -> u64 {
@@ -107,14 +109,14 @@ mod tests {
     async fn those_that_failed_are_asked_last_until_they_answer_or_time_is_over() {
         let health = KeyServiceHealth::new(3);
         assert_eq!([health.in_turn(), health.in_turn()], [[0, 1, 2], [1, 2, 0]]);
-        health.failed(2, Port::Sessions);
+        health.failed(2, KeyServicePort::Sessions);
         assert_eq!([health.in_turn(), health.in_turn()], [[0, 1, 2], [0, 1, 2]].map(Vec::from));
         assert_eq!(health.in_turn(), [1, 0, 2]);
-        health.answered(2, Port::Http);
+        health.answered(2, KeyServicePort::Http);
         assert_eq!(health.in_turn(), [0, 1, 2], "each port answers for itself");
-        health.answered(2, Port::Sessions);
+        health.answered(2, KeyServicePort::Sessions);
         assert_eq!(health.in_turn(), [0, 1, 2]);
-        health.failed(0, Port::Http);
+        health.failed(0, KeyServicePort::Http);
         assert_eq!(health.in_turn(), [1, 2, 0]);
         advance(AVOIDED).await;
         assert_eq!([health.in_turn(), health.in_turn()], [[1, 2, 0], [2, 0, 1]]);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use shared::rpc::{Answer, Call, Failure, MAX_FRAME_CALLS};
+use shared::rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 /// Number of calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat
@@ -23,7 +23,7 @@ const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
 /// The answer to one call.
-pub(super) type Answered = Result<Answer, Failure>;
+pub(super) type Answered = Result<Answer, CallFailure>;
 
 /// A call that waits for its answer. Copies may have been sent to several key-services: the first answer counts.
 pub(super) struct Pending {

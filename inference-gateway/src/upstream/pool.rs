@@ -17,7 +17,7 @@ use shared::{
 use tokio::time::{Duration, Instant};
 
 use super::Upstream;
-use crate::domain::routing::{self, Candidate, Health, Outcome};
+use crate::domain::routing::{self, AttemptOutcome, Candidate, Health};
 
 /// The upstreams of every model, by its id. Shared by all workers, so that all see one state of each.
 pub(crate) type Pools = HashMap<String, Pool>;
@@ -101,7 +101,7 @@ impl Running {
     }
 
     /// Notes the outcome, which the upstream's health depends on.
-    pub(crate) fn note(&self, outcome: Outcome) {
+    pub(crate) fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
         let (before, after) = self.member.change(|health| health.after(outcome, now));
         match (before.is_set_aside(), after.is_set_aside()) {

@@ -193,10 +193,10 @@ pub struct Charge {
     pub shortfall: NanoUsd,
 }
 
-/// Failure of a call. Unless the code means otherwise, its outcome is unknown and the same call may be repeated.
+/// CallFailure of a call. Unless the code means otherwise, its outcome is unknown and the same call may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code:?})")]
-pub struct Failure {
+pub struct CallFailure {
     /// The gRPC code.
     pub code: Code,
     /// The reason, for the log.
@@ -207,7 +207,7 @@ pub struct Failure {
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
     /// Answers every call, in the order of the calls.
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, Failure>>;
+    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>>;
 }
 
 /// A message has a field that is missing or malformed.
@@ -427,10 +427,10 @@ impl Answer {
     }
 
     /// The answer of a message; `call` is the call that it answers.
-    pub fn from_message(response: answer::Response, call: &Call) -> Result<Self, Failure> {
+    pub fn from_message(response: answer::Response, call: &Call) -> Result<Self, CallFailure> {
         match (response, call) {
             (answer::Response::Failure(v1::Failure { code, message }), _) => {
-                Err(Failure { code: Code::from(code), message })
+                Err(CallFailure { code: Code::from(code), message })
             }
             (answer::Response::Authenticate(r), Call::Authenticate { .. }) => read_authenticated(r),
             (answer::Response::Authorize(r), Call::Authorize(asked)) => read_authorized(r, asked),
@@ -499,7 +499,7 @@ impl From<Captured> for v1::CaptureResponse {
     }
 }
 
-fn read_authenticated(r: v1::AuthenticateResponse) -> Result<Answer, Failure> {
+fn read_authenticated(r: v1::AuthenticateResponse) -> Result<Answer, CallFailure> {
     use v1::authenticate_response::Result as Wire;
     let result = match r.result.ok_or_else(unfit)? {
         Wire::Principal(v1::Principal { account_id, key_id }) => {
@@ -514,7 +514,7 @@ fn read_authenticated(r: v1::AuthenticateResponse) -> Result<Answer, Failure> {
     Ok(Answer::Authenticated(result))
 }
 
-fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer, Failure> {
+fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer, CallFailure> {
     use v1::authorize_response::Result as Wire;
     let result = match r.result.ok_or_else(unfit)? {
         Wire::Grant(grant) => Ok(Grant {
@@ -533,7 +533,7 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
     Ok(Answer::Authorized(result))
 }
 
-fn read_extended(r: v1::ExtendResponse) -> Result<Answer, Failure> {
+fn read_extended(r: v1::ExtendResponse) -> Result<Answer, CallFailure> {
     use v1::extend_response::Result as Wire;
     Ok(Answer::Extended(match r.result.ok_or_else(unfit)? {
         Wire::Extension(v1::Extension { output_tokens, lease_ms, revoked }) => {
@@ -543,7 +543,7 @@ fn read_extended(r: v1::ExtendResponse) -> Result<Answer, Failure> {
     }))
 }
 
-fn read_captured(r: v1::CaptureResponse) -> Result<Answer, Failure> {
+fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     use v1::capture_response::Result as Wire;
     Ok(Answer::Captured(match r.result.ok_or_else(unfit)? {
         Wire::Captured(v1::Captured { charged_nano_usd, shortfall_nano_usd }) => Captured::Billed(Charge {
@@ -555,12 +555,12 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, Failure> {
 }
 
 /// A refusal that only a newer key-service has cannot be reported to a client, so it is a failure.
-fn read_refusal(refusal: i32) -> Result<Refusal, Failure> {
+fn read_refusal(refusal: i32) -> Result<Refusal, CallFailure> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from).ok_or_else(unfit)
 }
 
-fn unfit() -> Failure {
-    Failure { code: Code::Internal, message: "the answer does not fit the call".into() }
+fn unfit() -> CallFailure {
+    CallFailure { code: Code::Internal, message: "the answer does not fit the call".into() }
 }
 
 fn hold(hold: Option<v1::HoldRef>) -> Result<HoldRef, Malformed> {

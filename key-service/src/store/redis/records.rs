@@ -130,13 +130,13 @@ pub(super) fn amount(amount: NanoUsd) -> i64 {
 
 /// Money of an account, its lease time, and the length of its journal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Funds {
+pub(super) struct FundsRecord {
     pub(super) credit: NanoUsd,
     pub(super) held: NanoUsd,
     pub(super) tick: u64,
 }
 
-impl Funds {
+impl FundsRecord {
     /// The funds of a new account: credit, held, tick, entries, last expiry, hour of the last settlement.
     pub(super) const NEW: [u8; 48] = [0; 48];
 

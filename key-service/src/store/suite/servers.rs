@@ -20,7 +20,7 @@ const STARTING: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A server on a Unix socket that writes everything to disk before it answers.
-pub(crate) struct Server {
+pub(crate) struct RedisServer {
     folder: TempDir,
     process: Option<Child>,
     options: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 /// Three masters that share the slots.
 pub(crate) struct Cluster {
     ports: [u16; 3],
-    masters: [Server; 3],
+    masters: [RedisServer; 3],
 }
 
 /// A master, its replica, and the Sentinel that monitors them.
@@ -39,13 +39,13 @@ pub(crate) struct Watched {
     /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
-    _servers: [Server; 2],
+    _servers: [RedisServer; 2],
 }
 
-impl Server {
+impl RedisServer {
     /// The server shared by all concurrent tests.
     pub(crate) fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
     }
 
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -191,8 +191,8 @@ impl Watched {
         let (master_port, of) = (master.to_string(), format!("127.0.0.1 {master}"));
         let replica_port = replica.to_string();
         let servers = [
-            Server::start_with(&[&["--port", &master_port], more].concat()),
-            Server::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
+            RedisServer::start_with(&[&["--port", &master_port], more].concat()),
+            RedisServer::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
         ];
         let info = signed_in(of_servers, "INFO replication");
         let in_step = || servers[1].asks(&info, "master_link_status:up");
@@ -255,9 +255,9 @@ fn signed_in(password: &str, line: &str) -> String {
     if password.is_empty() { line.to_owned() } else { format!("AUTH {password}\r\n{line}") }
 }
 
-fn master(port: u16, bus: u16) -> Server {
+fn master(port: u16, bus: u16) -> RedisServer {
     let (port, bus) = (port.to_string(), bus.to_string());
-    Server::start_with(&[
+    RedisServer::start_with(&[
         "--port",
         &port,
         "--cluster-enabled",

@@ -71,7 +71,7 @@ fn the_members_of_a_whole_answer_are_those_of_its_schema() {
     let choice = json!({"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "tool_calls"});
     let plain = json!({"index": 0, "message": {"content": "a"}, "finish_reason": "stop"});
     let answers = [choice, plain].map(|choice| whole(&json!({"choices": [choice]})).unwrap());
-    assert_described::<schema::Completion>(&answers);
+    assert_described::<schema::CompletionSchema>(&answers);
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn the_members_of_chunks_are_those_of_their_schema() {
     let events = events(&mut out);
     let (done, chunks) = events.split_last().unwrap();
     assert_eq!(*done, json!("[DONE]"));
-    assert_described::<schema::Chunk>(chunks);
+    assert_described::<schema::ChunkSchema>(chunks);
 }
