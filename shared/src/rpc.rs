@@ -1,7 +1,9 @@
 //! The gRPC contract in Rust: generated messages, and the conventions that both ends share.
 
 mod contract;
+mod messages;
 mod refusal;
+mod session_clock;
 
 use std::time::Duration;
 
@@ -9,8 +11,10 @@ use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
 
 pub use contract::{
     Answer, Authorize, Call, CallFailure, Capture, Captured, Charge, Extend, Extended, Extension, Grant,
-    HoldRef, KeyService, Malformed, Principal, Release, SessionClock,
+    HoldRef, KeyService, Principal, Release,
 };
+pub use messages::Malformed;
+pub use session_clock::SessionClock;
 
 use crate::{
     process::serve::ConnectionTrust,

@@ -124,8 +124,7 @@ impl Fake {
             call::Request::Extend(_) | call::Request::Capture(_) => unreachable!("not asked here"),
         };
         if self.fails.load(Ordering::SeqCst) {
-            let failure =
-                v1::Failure { code: Code::Unavailable as i32, message: "the store is away".into() };
+            let failure = v1::Failure { code: Code::Unavailable as i32, message: "the store is away".into() };
             return answer::Response::Failure(failure);
         }
         done
