@@ -3,31 +3,30 @@
 mod secrets;
 mod welcome;
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{io::StdoutLock, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use http::Uri;
 use inference_gateway::{
-    server::{KeyServices, Parts as GatewayParts, Server as Gateway},
+    server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
 };
 use key_service::{
     cli,
-    credentials::Credentials,
     first_run::FirstRun,
-    management::Management,
-    readiness,
-    server::{Parts as KeyServiceParts, Server as KeyService},
+    installation::Installation,
+    server::{KeyServiceParts, RunningKeyService},
 };
 use mimalloc::MiMalloc;
 use shared::{
     catalog::{Catalog, UpstreamKind},
     clock::{Clock, System},
-    config::{self, Common, ExposedSecrets},
-    probe::{READY, probe},
-    process::{self, Process},
-    serve::{Port, bind, exit, serve, until_signalled},
-    telemetry,
+    process::{
+        self, CommandLine, LimitOptions, Limits, Process,
+        config::{Basics, Common},
+        probe::READY,
+        serve::{Port, serve},
+    },
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +49,7 @@ const DEMO_CACHED_TOKENS: usize = 16_384;
 /// Prepaid API keys for language models. Without a command, serves.
 #[derive(Parser)]
 #[command(name = "faregate", version)]
-struct Arguments {
+struct FaregateArguments {
     #[command(flatten)]
     common: Common,
 
@@ -61,7 +60,7 @@ struct Arguments {
     key_service: key_service::config::Options,
 
     #[command(flatten)]
-    process: process::Options,
+    limits: LimitOptions,
 
     /// Where metrics and probes are served; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
@@ -71,96 +70,85 @@ struct Arguments {
     command: Option<cli::Command>,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let (arguments, exposed) = config::parse();
-    exit(run(arguments, &exposed).await)
+impl CommandLine for FaregateArguments {
+    fn basics(&self) -> &Basics {
+        &self.common.basics
+    }
+
+    fn ready_at(&self) -> (SocketAddr, &'static str) {
+        (self.admin_listen, READY)
+    }
 }
 
-async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
-    let Arguments { common, gateway, key_service, process, admin_listen, command } = arguments;
-    if common.health {
-        return Ok(probe(admin_listen, READY).await?);
-    }
-    common.start_log()?;
-    exposed.warn();
+#[tokio::main]
+async fn main() -> ExitCode {
+    process::main(run).await
+}
+
+async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
+    let FaregateArguments { common, gateway, key_service, limits, admin_listen, command } = arguments;
     if let Some(cli::Command::Spool(command)) = command {
         return cli::spool(&command, &mut std::io::stdout());
     }
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
-    let store = key_service.open_store(&clock).await?;
-    let credentials = Arc::new(Credentials::new(store.clone(), secrets.peppers, common.key_prefix.clone()));
-    let management = Management::new(store.clone(), clock.clone(), credentials.clone())
-        .with_max_keys(key_service.max_keys_per_account);
-    let public = |listen: SocketAddr| {
-        let default = || format!("http://{listen}");
-        key_service.public_url.as_ref().map_or_else(default, Uri::to_string)
-    };
+    let installation = Installation::open(&common, &key_service, secrets.peppers, clock.clone()).await?;
+    let public_url = |listen: SocketAddr| installation.public_url(|| format!("http://{listen}"));
     if let Some(command) = command {
-        return cli::run(command, &management, &public(gateway.listen), &mut std::io::stdout()).await;
+        return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = process.start();
-    let sizes = Sizes::of(&gateway, &process, PORTS, OTHER_FILES)?;
-    let metrics = telemetry::metrics()?;
+    let process = Process::start(&limits, admin_listen).await?;
+    let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = Arc::new(common.catalog()?);
-    let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
-    let admin_at = admin.local_addr()?;
-    let admin = Port::new(admin, process.connections.admin_bounds());
-    let builtin = start_builtin(&catalog, &clock, &process).await?;
-
-    let shutdown = CancellationToken::new();
-    let admin_router =
-        telemetry::admin_router(metrics, readiness(store.clone(), clock.clone(), shutdown.clone()));
-    tokio::spawn(serve(admin, admin_router, shutdown.clone()));
+    let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
     let parts = KeyServiceParts {
-        store,
-        clock: clock.clone(),
-        credentials,
+        installation: installation.clone(),
         catalog: catalog.clone(),
         internal_token: secrets.internal_token,
         tls: None,
         // Half of a port's share, for both.
-        bounds: process.connections.bounds(sizes.bounds.connections / 4),
+        bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
     };
-    let data_dir = key_service.data_dir.clone();
-    let running = KeyService::start(&key_service, parts, shutdown.clone()).await?;
+    let ready = installation.readiness(process.shutdown.clone());
+    let running = RunningKeyService::start(&key_service, parts, process.shutdown.clone()).await?;
     let parts = GatewayParts {
         clock,
         catalog: catalog.clone(),
-        prefix: common.key_prefix.clone(),
+        prefix: common.key_prefix,
         key_services: KeyServices::Local(running.service.clone()),
         key_service_http: vec![loopback(running.http)?],
         tls: None,
         builtin,
         sizes,
-        data_dir: Some(data_dir),
+        data_dir: Some(key_service.data_dir),
     };
-    let gateway = Gateway::start(&gateway, parts).await?;
-    let first = FirstRun::prepare(&management).await?;
+    let gateway = RunningGateway::start(&gateway, parts).await?;
+    let process = process.serve(ready)?;
+    let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses {
         public: gateway.public,
-        admin: admin_at,
+        admin: process.admin_address,
         key_http: running.http,
         key_grpc: running.grpc,
     };
-    let public = public(addresses.public);
-    welcome::print(&mut std::io::stdout().lock(), &addresses, &public, &catalog, first.as_ref())?;
-
-    until_signalled().await;
-    tracing::info!("draining; running requests may finish");
-    gateway.stop().await?;
-    shutdown.cancel();
-    running.stopped().await;
-    Ok(())
+    let public_url = public_url(gateway.public);
+    let announce =
+        |out: &mut StdoutLock<'_>| welcome::print(out, &addresses, &public_url, &catalog, first.as_ref());
+    let drain = async |shutdown: CancellationToken| {
+        gateway.stop().await?;
+        shutdown.cancel();
+        running.stopped().await;
+        Ok(())
+    };
+    Ok(process.until_signalled(announce, drain).await?)
 }
 
 /// Starts the demo model, on a port of its own, if the catalogue wants it.
 async fn start_builtin(
     catalog: &Catalog,
     clock: &Arc<dyn Clock>,
-    process: &Process,
+    limits: &Limits,
 ) -> anyhow::Result<Option<Uri>> {
     let wanted = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
     if !wanted {
@@ -168,7 +156,7 @@ async fn start_builtin(
     }
     let engine = local_model::Engine::start(
         local_model::Model::shipped()?,
-        local_model::Options {
+        local_model::EngineOptions {
             clock: clock.clone(),
             max_requests: DEMO_REQUESTS,
             max_cached_tokens: DEMO_CACHED_TOKENS,
@@ -177,7 +165,7 @@ async fn start_builtin(
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     // It ends with the process: the requests that it serves have drained by then.
-    let port = Port::new(listener, process.connections.open_bounds(DEMO_CONNECTIONS));
+    let port = Port::new(listener, limits.connections.open_bounds(DEMO_CONNECTIONS));
     tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }

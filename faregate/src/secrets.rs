@@ -8,11 +8,13 @@ use std::{
 };
 
 use anyhow::Context;
-use key_service::config::Options;
+use key_service::{
+    config::Options,
+    digest::{Pepper, Peppers},
+};
 use shared::{
     clock::{Clock, random_bytes},
-    config::{Common, checked_token},
-    digest::{Pepper, Peppers},
+    process::config::{Common, checked_token},
     secret::{self, SecretString},
 };
 

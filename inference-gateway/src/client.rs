@@ -8,7 +8,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -17,6 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
@@ -127,7 +128,7 @@ impl Pipe {
     }
 
     fn piece(&self) -> MutexGuard<'_, Piece> {
-        self.piece.lock().unwrap_or_else(PoisonError::into_inner)
+        self.piece.lock()
     }
 
     fn take(&self) -> Option<Bytes> {
@@ -184,7 +185,7 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return frame(bytes);
         }
-        let mut running = future.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = future.lock();
         let ended = match &mut *running {
             Some(future) => future.as_mut().poll(context).is_ready(),
             None => true,
@@ -224,7 +225,7 @@ impl StallWatch {
 impl StreamTask {
     /// Marks the client as gone, and lets the rest of the stream run in the background.
     fn abandon(&self) {
-        let future = self.future.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let future = self.future.lock().take();
         if let Some(future) = future {
             self.pipe.client.leave();
             // A piece that is not taken must not block the rest.

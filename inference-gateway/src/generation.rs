@@ -16,10 +16,9 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    http::ClientRequestId,
     ids::{GenerationId, RequestId},
+    process::{http::ClientRequestId, serve::ConnectionTrust},
     refusal::Refusal,
-    serve::ConnectionTrust,
     tokens::Usage,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,7 +29,7 @@ use crate::{
     hold::{Holds, OpenHold, Slot, Standing},
     keys::Keys,
     prompt_budget::{PromptBudget, PromptPermit},
-    upstream::{Failure, HttpClient, Pools, Running},
+    upstream::{Failure, Pools, Running, UpstreamClient},
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
@@ -46,7 +45,7 @@ pub(crate) struct Generator {
     /// The upstreams of every model.
     pub(crate) pools: Arc<Pools>,
     /// This worker's connections to upstreams.
-    pub(crate) http: HttpClient,
+    pub(crate) http: UpstreamClient,
     /// Every generation that runs.
     pub(crate) running: TaskTracker,
     /// Cancelled when the generations that still run have to end.

@@ -8,10 +8,11 @@ mod spool;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
@@ -132,8 +133,7 @@ impl Holds {
     }
 
     fn unresolved(&self) -> MutexGuard<'_, HashMap<GenerationId, Arc<HoldState>>> {
-        // Every change is a single step, so that the data is consistent even after a panic elsewhere.
-        self.0.unresolved.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.unresolved.lock()
     }
 
     fn settle_in_background(&self, settlement: Settlement) {
@@ -260,7 +260,7 @@ impl Drop for OpenHold {
 
 impl HoldState {
     fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lease.lock()
     }
 
     async fn extend(

@@ -20,11 +20,13 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     error::ApiError,
-    http::{bearer, catch_panics, method_not_allowed, unknown_url},
     ids::AccountId,
     key::{Class, Prefix},
+    process::{
+        http::{bearer, catch_panics, method_not_allowed, unknown_url},
+        serve::{ConnectionTrust, Handler},
+    },
     refusal::Refusal,
-    serve::{ConnectionTrust, Handler},
 };
 use tokio_util::sync::CancellationToken;
 

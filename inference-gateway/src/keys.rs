@@ -1,5 +1,6 @@
 //! Calls to the key-services, each with a deadline.
 
+mod health;
 mod orphans;
 mod queue;
 mod session;
@@ -14,13 +15,14 @@ use shared::{
     key::Class,
     refusal::Refusal,
     rpc::{
-        Answer, Authorize, Call, Capture, Captured, Extend, Extended, Failure, Grant, KeyService,
+        Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, KeyService,
         PresentToken, Principal, Release,
     },
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, transport::Endpoint};
 
+pub(crate) use health::{KeyServiceHealth, KeyServicePort};
 pub(crate) use orphans::Orphan;
 use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
@@ -63,9 +65,19 @@ pub(crate) enum Peers {
     Local(Arc<dyn KeyService>),
 }
 
+impl Peers {
+    /// The number of key-services.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Remote { addresses, .. } => addresses.len(),
+            Self::Local(_) => 1,
+        }
+    }
+}
+
 /// Opens a session with every key-service, and keeps the sessions open as long as there are handles. They run on the
 /// caller's runtime.
-pub(crate) fn connect(peers: Peers, clock: Arc<dyn Clock>) -> Keys {
+pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
         Peers::Remote { addresses, token } => {
             let remote = |endpoint| Peer::remote(endpoint, token.clone());
@@ -76,7 +88,7 @@ pub(crate) fn connect(peers: Peers, clock: Arc<dyn Clock>) -> Keys {
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
     for (number, peer) in peers.into_iter().enumerate() {
         let (queue, orphans, clock) = (queue.clone(), orphans.clone(), clock.clone());
-        tokio::spawn(SessionTask { number, peer, queue, orphans, clock }.run());
+        tokio::spawn(SessionTask { number, peer, queue, orphans, health: health.clone(), clock }.run());
     }
     Keys(Arc::new(Handle { queue, orphans, clock }))
 }
@@ -92,7 +104,7 @@ pub(crate) enum Unavailable {
     Ended,
     /// The key-service answered that the call failed.
     #[error("the key-service failed: {0}")]
-    Failed(Failure),
+    Failed(CallFailure),
     /// The answer is of another kind than the call.
     #[error("the key-service gave an answer that does not fit")]
     Unfit,
@@ -270,7 +282,7 @@ impl Keys {
 }
 
 /// Returns whether a failure is temporary: the store could not be reached.
-fn is_passing(failure: &Failure) -> bool {
+fn is_passing(failure: &CallFailure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }
 

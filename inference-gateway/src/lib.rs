@@ -7,6 +7,7 @@ mod domain;
 mod generation;
 mod hold;
 mod http;
+mod http_client;
 mod keys;
 mod prompt_budget;
 pub mod server;

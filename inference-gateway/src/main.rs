@@ -1,26 +1,31 @@
 //! The inference-gateway as a process of its own.
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    io::{StdoutLock, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use clap::Parser;
 use http::Uri;
 use inference_gateway::{
     config::Options,
-    server::{KeyServices, Parts, Server},
+    server::{GatewayParts, KeyServices, RunningGateway},
     sizes::Sizes,
 };
 use mimalloc::MiMalloc;
 use shared::{
     clock::System,
-    config::{self, Common, ExposedSecrets},
-    probe::{READY, probe},
-    process,
-    rpc::tls,
-    serve::{Port, bind, exit, serve, until_signalled},
-    telemetry,
+    process::{
+        self, CommandLine, LimitOptions, Process,
+        config::{Basics, Common},
+        probe::READY,
+        tls::TlsOptions,
+    },
 };
-use tokio_util::sync::CancellationToken;
 
 /// Allocator of the whole program.
 #[global_allocator]
@@ -29,7 +34,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Carries requests to a model and back, and meters them on the way.
 #[derive(Parser)]
 #[command(name = "inference-gateway", version)]
-struct Arguments {
+struct GatewayArguments {
     #[command(flatten)]
     common: Common,
 
@@ -37,10 +42,10 @@ struct Arguments {
     options: Options,
 
     #[command(flatten)]
-    internal_tls: tls::Options,
+    internal_tls: TlsOptions,
 
     #[command(flatten)]
-    process: process::Options,
+    limits: LimitOptions,
 
     /// Where key-services speak gRPC; all of them are used, the first ones before others
     #[arg(
@@ -52,7 +57,7 @@ struct Arguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Where key-services speak HTTP
+    /// Where key-services speak HTTP, in the order of --key-service-url
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",
@@ -76,63 +81,45 @@ struct Arguments {
     admin_listen: SocketAddr,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let (arguments, exposed) = config::parse();
-    exit(run(arguments, &exposed).await)
+impl CommandLine for GatewayArguments {
+    fn basics(&self) -> &Basics {
+        &self.common.basics
+    }
+
+    fn ready_at(&self) -> (SocketAddr, &'static str) {
+        (self.admin_listen, READY)
+    }
 }
 
-async fn run(arguments: Arguments, exposed: &ExposedSecrets) -> anyhow::Result<()> {
-    let Arguments {
-        common,
-        options,
-        internal_tls,
-        process,
-        key_service_url,
-        key_service_http_url,
-        builtin_url,
-        data_dir,
-        admin_listen,
-    } = arguments;
-    if common.health {
-        return Ok(probe(admin_listen, READY).await?);
-    }
-    common.start_log()?;
-    exposed.warn();
-    let process = process.start();
-    let sizes = Sizes::of(&options, &process, 1, 0)?;
-    let metrics = telemetry::metrics()?;
-    let token = common.internal_token()?;
-    let parts = Parts {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    process::main(run).await
+}
+
+async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
+    let (common, options) = (&arguments.common, &arguments.options);
+    let process = Process::start(&arguments.limits, arguments.admin_listen).await?;
+    let sizes = Sizes::of(options, &process.limits, 1, 0)?;
+    let internal_token = common
+        .internal_token()?
+        .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?;
+    let parts = GatewayParts {
         clock: Arc::new(System),
         catalog: Arc::new(common.catalog()?),
         prefix: common.key_prefix.clone(),
-        key_services: KeyServices::Remote {
-            addresses: key_service_url,
-            internal_token: token
-                .context("FAREGATE_INTERNAL_TOKEN or FAREGATE_INTERNAL_TOKEN_FILE must be set")?,
-        },
-        key_service_http: key_service_http_url,
-        tls: internal_tls.open()?,
-        builtin: builtin_url,
+        key_services: KeyServices::Remote { addresses: arguments.key_service_url, internal_token },
+        key_service_http: arguments.key_service_http_url,
+        tls: arguments.internal_tls.open()?,
+        builtin: arguments.builtin_url,
         sizes,
-        data_dir,
+        data_dir: arguments.data_dir,
     };
-    let admin = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
-    let admin_at = admin.local_addr()?;
-    let admin = Port::new(admin, process.connections.admin_bounds());
-    let shutdown = CancellationToken::new();
-    let server = Server::start(&options, parts).await?;
-    let admin_router = telemetry::admin_router(metrics, server.readiness());
-    let admin = tokio::spawn(serve(admin, admin_router, shutdown.clone()));
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "listening public http://{}", server.public)?;
-    writeln!(out, "listening admin http://{admin_at}")?;
-    drop(out);
-
-    until_signalled().await;
-    tracing::info!("draining; running requests may finish");
-    server.stop().await?;
-    shutdown.cancel();
-    admin.await.context("the admin server")
+    let gateway = RunningGateway::start(options, parts).await?;
+    let process = process.serve(gateway.readiness())?;
+    let (public, admin) = (gateway.public, process.admin_address);
+    let announce = |out: &mut StdoutLock<'_>| {
+        writeln!(out, "listening public http://{public}")?;
+        writeln!(out, "listening admin http://{admin}")
+    };
+    Ok(process.until_signalled(announce, async |_| gateway.stop().await).await?)
 }

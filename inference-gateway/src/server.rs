@@ -8,12 +8,15 @@ use http::Uri;
 use shared::{
     catalog::Catalog,
     clock::Clock,
-    config::ConfigError,
     key::{Class, Prefix},
-    rpc::{KeyService, PresentToken, tls::Tls},
+    process::{
+        config::ConfigError,
+        serve::{Port, Worker, bind, serve_on},
+        telemetry::Readiness,
+        tls::Tls,
+    },
+    rpc::{KeyService, PresentToken},
     secret::SecretString,
-    serve::{Port, Worker, bind, serve_on},
-    telemetry::Readiness,
 };
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -24,10 +27,10 @@ use crate::{
     generation::{Generator, Metrics},
     hold::{Holds, Slots, Spool},
     http::{App, Management, routes},
-    keys::{Keys, Peers, connect},
+    keys::{KeyServiceHealth, Keys, Peers, connect},
     prompt_budget::PromptBudget,
     sizes::Sizes,
-    upstream::{Pool, http_client},
+    upstream::{Pool, upstream_client},
     workers::WorkerThread,
 };
 
@@ -37,7 +40,7 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Dependencies of a gateway.
-pub struct Parts {
+pub struct GatewayParts {
     /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     /// The models.
@@ -72,7 +75,7 @@ pub enum KeyServices {
 }
 
 /// A running gateway.
-pub struct Server {
+pub struct RunningGateway {
     /// The public address.
     pub public: SocketAddr,
     keys: Keys,
@@ -89,9 +92,9 @@ pub struct Server {
     workers: Vec<WorkerThread>,
 }
 
-impl Server {
-    /// Binds the public address and serves until [`Server::stop`].
-    pub async fn start(options: &Options, parts: Parts) -> anyhow::Result<Self> {
+impl RunningGateway {
+    /// Binds the public address and serves until [`RunningGateway::stop`].
+    pub async fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
         let tls = parts.tls.as_ref();
         for uri in &parts.key_service_http {
@@ -101,7 +104,8 @@ impl Server {
         let spool = parts.data_dir.as_deref().map(|dir| Spool::open(dir, parts.clock.clone())).transpose();
         let spool = spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
-        let management = Arc::new(Management::new(parts.key_service_http, tls));
+        let health = Arc::new(KeyServiceHealth::new(peers.count()));
+        let management = Arc::new(management(parts.key_service_http, &health, tls));
         let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
         let unauthenticated = parts.sizes.unauthenticated_bytes;
         let unauthenticated = PromptBudget::new(unauthenticated, unauthenticated);
@@ -116,14 +120,14 @@ impl Server {
         for worker in &workers {
             // Tasks spawned here run on the worker.
             let _entered = worker.runtime.enter();
-            let keys = connect(peers.clone(), parts.clock.clone());
+            let keys = connect(peers.clone(), &health, parts.clock.clone());
             let holds = Holds::new(keys.clone(), slots.clone(), spool.clone(), settling.clone());
             tokio::spawn(holds.clone().heartbeat(close.clone()));
             let generator = Arc::new(Generator {
                 keys,
                 holds,
                 pools: pools.clone(),
-                http: http_client(),
+                http: upstream_client(),
                 running: running.clone(),
                 cut: cut.clone(),
                 metrics: metrics.clone(),
@@ -210,6 +214,13 @@ fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> 
             Peers::Remote { addresses: addresses.collect::<Result<_, _>>()?, token }
         }
     })
+}
+
+/// The key-services' HTTP. Where an address stands for several of them, their sessions do not speak for it.
+fn management(addresses: Vec<Uri>, health: &Arc<KeyServiceHealth>, tls: Option<&Tls>) -> Management {
+    let matching = addresses.len() == health.count();
+    let health = if matching { health.clone() } else { Arc::new(KeyServiceHealth::new(addresses.len())) };
+    Management::new(addresses, health, tls)
 }
 
 /// The gRPC endpoint of a key-service.

@@ -1,10 +1,8 @@
 //! Shares of accounts in what all of them use together: no single account takes all of it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use shared::ids::AccountId;
 
 /// The shares that accounts have taken, each of at most `most`. Cheap to clone.
@@ -57,8 +55,7 @@ impl AccountShares {
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<AccountId, usize>> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.taken.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sizes of a gateway's budgets: as configured, or derived from what the process may have.
 
-use shared::{config::ConfigError, process::Process, serve::Bounds};
+use shared::process::{Limits, config::ConfigError, serve::Bounds};
 
 use crate::config::Options;
 
@@ -37,25 +37,25 @@ impl Sizes {
     /// The sizes of a gateway in a process that serves so many ports like the public one, and has `other_files`. They are logged.
     pub fn of(
         options: &Options,
-        process: &Process,
+        limits: &Limits,
         ports: usize,
         other_files: usize,
     ) -> Result<Self, ConfigError> {
         let in_flight =
-            options.max_in_flight.map_or(MOST_IN_FLIGHT.min(process.files / 4), |most| most as usize);
+            options.max_in_flight.map_or(MOST_IN_FLIGHT.min(limits.files / 4), |most| most as usize);
         // Each request in flight has a connection to an upstream.
         let connections =
-            process.connections(ports, in_flight.saturating_add(MANAGEMENT_IN_FLIGHT + other_files))?;
+            limits.connections(ports, in_flight.saturating_add(MANAGEMENT_IN_FLIGHT + other_files))?;
         let share = || (in_flight / SHARE_OF_AN_ACCOUNT).max(1);
         let (least, most) = UNAUTHENTICATED_BYTES;
-        let prompts_bytes = prompts_bytes(options, process.memory)?;
+        let prompts_bytes = prompts_bytes(options, limits.memory)?;
         let sizes = Self {
-            bounds: process.connections.bounds(connections),
+            bounds: limits.connections.bounds(connections),
             in_flight,
             in_flight_per_account: options.max_in_flight_per_account.map_or_else(share, |most| most as usize),
             prompts_bytes,
             prompts_bytes_per_account: (prompts_bytes / 2).max(2 * options.max_body_bytes()),
-            unauthenticated_bytes: usize::try_from((process.memory / 64).clamp(least, most))
+            unauthenticated_bytes: usize::try_from((limits.memory / 64).clamp(least, most))
                 .unwrap_or(usize::MAX),
         };
         sizes.log();
@@ -98,7 +98,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use shared::process;
+    use shared::process::LimitOptions;
 
     use super::*;
 
@@ -107,13 +107,13 @@ mod tests {
         #[command(flatten)]
         gateway: Options,
         #[command(flatten)]
-        process: process::Options,
+        limits: LimitOptions,
     }
 
     fn sizes(files: usize, mib: u64, arguments: &[&str]) -> Result<Sizes, String> {
         let program = Program::parse_from(["program"].iter().chain(arguments));
-        let process = Process { files, memory: mib << 20, connections: program.process.connections };
-        Sizes::of(&program.gateway, &process, 1, 0).map_err(|e| e.to_string())
+        let limits = Limits { files, memory: mib << 20, connections: program.limits.connections };
+        Sizes::of(&program.gateway, &limits, 1, 0).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -14,21 +14,19 @@ use bytes::{Buf, Bytes, buf::Chain};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use serde::Deserialize;
 use shared::{
     catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
-    config::ConfigError,
+    process::config::ConfigError,
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::domain::{
-    affinity,
-    chat::{Forward, ProgressReports, UpstreamParams},
+use crate::{
+    domain::{
+        affinity,
+        chat::{Forward, ProgressReports, UpstreamParams},
+    },
+    http_client::{ClientSettings, HttpClient, http_client},
 };
 use dialect::{Counter, Dialect};
 pub(crate) use failure::{Failure, of_event};
@@ -40,26 +38,24 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Prompts that an upstream is asked to count at once. Counting is unpaid work, and one prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Idle connections per upstream; the pool's default of 90 s ends them.
+/// Idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 1024;
+/// Longest time that an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(90);
 /// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
-/// A client for upstreams, http and https. Cheap to clone.
-pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Chain<Bytes, Bytes>>>;
+/// A client of upstreams.
+pub(crate) type UpstreamClient = HttpClient<Full<Chain<Bytes, Bytes>>>;
 
-/// Makes a client that connects within a bound and sends small packets at once.
-pub(crate) fn http_client() -> HttpClient {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
-    tcp.enforce_http(false);
-    let connector =
-        HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().wrap_connector(tcp);
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .build(connector)
+/// Makes a client of upstreams.
+pub(crate) fn upstream_client() -> UpstreamClient {
+    http_client(ClientSettings {
+        tls: None,
+        connect_deadline: CONNECT_DEADLINE,
+        idle: IDLE,
+        idle_connections: IDLE_CONNECTIONS,
+    })
 }
 
 /// One server of a model.
@@ -165,7 +161,7 @@ impl Upstream {
     /// 200, which it has to do within `deadline`.
     pub(crate) async fn send(
         &self,
-        client: &HttpClient,
+        client: &UpstreamClient,
         forward: &Forward,
         max_tokens: Option<u64>,
         deadline: Duration,
@@ -183,7 +179,7 @@ impl Upstream {
 
     /// The exact tokens of the request's prompt, where this upstream can count them. Few are counted at once; the others wait
     /// for their turn.
-    pub(crate) async fn count(&self, client: &HttpClient, forward: &Forward) -> Option<Counted> {
+    pub(crate) async fn count(&self, client: &UpstreamClient, forward: &Forward) -> Option<Counted> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(alias = "input_tokens")]
@@ -215,7 +211,7 @@ impl Upstream {
 
     async fn post(
         &self,
-        client: &HttpClient,
+        client: &UpstreamClient,
         uri: &Uri,
         head: Bytes,
         rest: Bytes,

@@ -47,14 +47,14 @@ pub enum Command {
     ManagementKeys(ManagementKeys),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
-    Members(members::Members),
+    Members(members::MemberCommand),
     /// Print a link that signs a member in to the dashboard: once, within 15 minutes
     SignInLink(members::SignInLink),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
     /// List what was used, by day, key and model
-    Usage(books::Usage),
+    Usage(books::UsageQuery),
     /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
     ///
     /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.

@@ -11,16 +11,20 @@ use clap::Args;
 use http::Uri;
 use shared::{
     clock::Clock,
-    config::{ConfigError, either, parse_secret},
-    digest::{Pepper, Peppers},
+    process::config::{ConfigError, either, parse_secret, read_pem},
     secret::{ExposeSecret, SecretString},
 };
 
-use shared::config::read_pem;
-
-use crate::management::MAX_KEYS_PER_ACCOUNT;
-use crate::store::redis::{Address, Certificates, Redis, Settings};
-use crate::store::{Store, memory::Memory, sqlite::Sqlite};
+use crate::{
+    digest::{Pepper, Peppers},
+    management::MAX_KEYS_PER_ACCOUNT,
+    store::{
+        Store,
+        memory::Memory,
+        redis::{Address, Certificates, Redis, Settings},
+        sqlite::Sqlite,
+    },
+};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use shared::{
-    digest::{Digest, Peppers},
     key::{Class, Prefix},
     refusal::Refusal,
     rpc::Principal,
     secret::SecretString,
 };
 
-use crate::store::{Store, Unavailable};
+use crate::{
+    digest::{Digest, Peppers},
+    store::{Store, Unavailable},
+};
 
 /// Number of mappings kept in memory; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
 use shared::rpc::{
-    Answer, Call, Failure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock,
+    Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock,
     v1::{self, answer, key_service_server},
 };
 use tokio::time::Instant;
@@ -96,7 +96,7 @@ impl key_service_server::KeyService for Grpc {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let session = Session {
+        let session = SessionStream {
             frames: request.into_inner(),
             service: self.service.clone(),
             shutdown: self.shutdown.clone(),
@@ -111,7 +111,7 @@ impl key_service_server::KeyService for Grpc {
 }
 
 /// One session of a gateway.
-struct Session {
+struct SessionStream {
     frames: Streaming<v1::SessionRequest>,
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
@@ -120,7 +120,7 @@ struct Session {
     greeted: bool,
 }
 
-impl Session {
+impl SessionStream {
     /// Returns the next frame of answers. One frame is at the store at a time, while the gateway gathers the next one.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
@@ -178,10 +178,10 @@ async fn answer_frame(
     Ok(answers)
 }
 
-fn answer_of(id: u64, answer: Result<Answer, Failure>) -> v1::Answer {
+fn answer_of(id: u64, answer: Result<Answer, CallFailure>) -> v1::Answer {
     let response = match answer {
         Ok(answer) => answer.to_message(),
-        Err(Failure { code, message }) => {
+        Err(CallFailure { code, message }) => {
             answer::Response::Failure(v1::Failure { code: code.into(), message })
         }
     };
@@ -189,15 +189,15 @@ fn answer_of(id: u64, answer: Result<Answer, Failure>) -> v1::Answer {
 }
 
 /// A failure as a status.
-fn status(failure: &Failure) -> Status {
+fn status(failure: &CallFailure) -> Status {
     log([failure]);
     let details = ErrorDetails::with_error_info(reason(failure.code), ERROR_DOMAIN, []);
     Status::with_error_details(failure.code, failure.message.clone(), details)
 }
 
 /// The failure of a malformed call.
-fn refused(malformed: &Malformed) -> Failure {
-    Failure { code: Code::InvalidArgument, message: malformed.to_string() }
+fn refused(malformed: &Malformed) -> CallFailure {
+    CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
 /// A malformed call as a status; the details name the field.
@@ -220,8 +220,8 @@ fn reason(code: Code) -> &'static str {
 }
 
 /// Logs the failures of a frame: one line for each reason, since an unreachable store fails all of its calls.
-fn log<'a>(failures: impl IntoIterator<Item = &'a Failure>) {
-    let mut by_reason: BTreeMap<&str, (&Failure, usize)> = BTreeMap::new();
+fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
+    let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {
         by_reason.entry(reason(failure.code)).or_insert((failure, 0)).1 += 1;
     }

@@ -13,11 +13,11 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     clock::Clock,
     error::ApiError,
-    http::{
+    ids::RequestId,
+    process::http::{
         ClientRequestId, catch_panics, drain_unread, gateway_request_id, method_not_allowed, ok,
         refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
-    ids::RequestId,
     wire::KEYS,
 };
 use tracing::Instrument;

@@ -4,17 +4,17 @@
 
 pub mod cli;
 pub mod config;
-pub mod credentials;
+mod credentials;
 mod dashboard;
+pub mod digest;
 mod domain;
 pub mod first_run;
 mod grpc;
 mod http;
+pub mod installation;
 pub mod management;
 mod readiness;
 pub mod server;
 mod service;
 mod store;
 mod sweeper;
-
-pub use readiness::readiness;

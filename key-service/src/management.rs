@@ -10,7 +10,6 @@ use std::{
 
 use shared::{
     clock::{Clock, random_bytes},
-    digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId},
     key::{self, Class},
     money::NanoUsd,
@@ -22,6 +21,7 @@ use shared::{
 
 use crate::{
     credentials::Credentials,
+    digest::Digest,
     domain::{
         key::{ApiKey, KeyPatch, NewKey},
         ledger,

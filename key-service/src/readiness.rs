@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use shared::{backoff::Backoff, clock::Clock, telemetry::Readiness};
+use shared::{backoff::Backoff, clock::Clock, process::telemetry::Readiness};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,11 @@ const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
 
 /// Reports readiness while the store answers and the clocks agree. Compares the clocks at once and every minute, until
 /// `shutdown`.
-pub fn readiness(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Readiness {
+pub(crate) fn readiness(
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+    shutdown: CancellationToken,
+) -> Readiness {
     // Not ready before the first comparison.
     let agree = Arc::new(AtomicBool::new(false));
     let (comparing, comparison) = (ledger.clone(), agree.clone());
@@ -79,7 +83,7 @@ fn agrees(Skew { millis }: Skew) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use async_trait::async_trait;
     use shared::{clock::System, ids::AccountId, time::Timestamp};
@@ -95,7 +99,7 @@ mod tests {
 
     impl Clocked {
         fn set(&self, skew: Result<Option<i64>, ()>) {
-            *self.0.lock().unwrap() = skew
+            *self.0.lock() = skew
                 .map(|skew| skew.map(|millis| Skew { millis }))
                 .map_err(|()| Unavailable("still loading".into()));
         }
@@ -121,7 +125,7 @@ mod tests {
         }
 
         async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
-            self.0.lock().unwrap().clone()
+            self.0.lock().clone()
         }
 
         async fn ping(&self) -> Result<(), Unavailable> {

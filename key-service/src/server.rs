@@ -5,10 +5,12 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::middleware;
 use shared::{
     catalog::Catalog,
-    clock::Clock,
-    rpc::{KeyService, RequireToken, tls::Tls, v1::key_service_server::KeyServiceServer},
+    process::{
+        serve::{Bounds, DRAIN, Port, bind, serve},
+        tls::Tls,
+    },
+    rpc::{KeyService, RequireToken, v1::key_service_server::KeyServiceServer},
     secret::SecretString,
-    serve::{Bounds, DRAIN, Port, bind, serve},
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -16,24 +18,18 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 
 use crate::{
     config::Options,
-    credentials::Credentials,
     dashboard::{self, Desk},
     grpc::{Grpc, deadline::drop_late_calls},
     http,
-    management::Management,
+    installation::Installation,
     service::Service,
-    store::Store,
     sweeper,
 };
 
 /// Dependencies of a key-service.
-pub struct Parts {
-    /// Store of all data.
-    pub store: Arc<dyn Store>,
-    /// Source of time and randomness.
-    pub clock: Arc<dyn Clock>,
-    /// Makes and recognises credentials.
-    pub credentials: Arc<Credentials>,
+pub struct KeyServiceParts {
+    /// The store, and the use-cases over it.
+    pub installation: Installation,
     /// Models, their ids and prices.
     pub catalog: Arc<Catalog>,
     /// Token in the calls between the services.
@@ -45,7 +41,7 @@ pub struct Parts {
 }
 
 /// A running key-service.
-pub struct Server {
+pub struct RunningKeyService {
     /// Where the management API and the dashboard are.
     pub http: SocketAddr,
     /// Address of gRPC.
@@ -55,17 +51,22 @@ pub struct Server {
     tasks: TaskTracker,
 }
 
-impl Server {
+impl RunningKeyService {
     /// Binds both listeners and serves until `shutdown`.
-    pub async fn start(options: &Options, parts: Parts, shutdown: CancellationToken) -> io::Result<Self> {
-        let Parts { bounds, store, clock, credentials, catalog, internal_token, tls } = parts;
+    pub async fn start(
+        options: &Options,
+        parts: KeyServiceParts,
+        shutdown: CancellationToken,
+    ) -> io::Result<Self> {
+        let KeyServiceParts { bounds, installation, catalog, internal_token, tls } = parts;
+        let Installation { store, clock, credentials, management, .. } = installation;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen).await?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
         let lease = options.hold_lease();
         let service: Arc<dyn KeyService> =
-            Arc::new(Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease));
+            Arc::new(Service::new(store.clone(), clock.clone(), credentials, catalog.clone(), lease));
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
@@ -73,7 +74,6 @@ impl Server {
             .add_service(InterceptedService::new(grpc, RequireToken(internal_token)))
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
-        let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials));
         let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
         let desk = Desk { management: management.clone(), catalog, behind_tls };
         let app = http::router(management, clock.clone(), dashboard::router(desk));

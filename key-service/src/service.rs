@@ -17,7 +17,7 @@ use shared::{
     ids::AccountId,
     key::Class,
     refusal::Refusal,
-    rpc::{Answer, Authorize, Call, Capture, Extend, Failure, HoldRef, KeyService, Principal, Release},
+    rpc::{Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, KeyService, Principal, Release},
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -45,7 +45,7 @@ pub(crate) struct Service {
 
 /// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
 enum Plan {
-    Done(Result<Answer, Failure>),
+    Done(Result<Answer, CallFailure>),
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
@@ -107,7 +107,7 @@ impl Service {
         };
         if a.valid_until.is_some_and(|until| until < Instant::now()) {
             let message = "the time until which the call may take effect is over".into();
-            return Ok(Plan::Done(Err(Failure { code: Code::DeadlineExceeded, message })));
+            return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
         let (price, prompt, least) = (model.price, a.prompt_tokens, a.least_output_tokens.max(1));
         let output = a.output_tokens.max(least);
@@ -165,9 +165,9 @@ fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
 
 #[async_trait]
 impl KeyService for Service {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, Failure>> {
+    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
         let plans = join_all(calls.into_iter().map(|call| self.plan(call))).await;
-        let mut answers: Vec<Option<Result<Answer, Failure>>> = Vec::with_capacity(plans.len());
+        let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
         let mut accounts: HashMap<AccountId, Batch> = HashMap::new();
         for (at, plan) in plans.into_iter().enumerate() {
             match plan {
@@ -193,7 +193,7 @@ impl KeyService for Service {
 }
 
 fn put_answers(
-    answers: &mut [Option<Result<Answer, Failure>>],
+    answers: &mut [Option<Result<Answer, CallFailure>>],
     outcomes: Result<Outcomes, Unavailable>,
     meanings: Vec<(usize, Meaning)>,
 ) {

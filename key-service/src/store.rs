@@ -10,19 +10,21 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use shared::{
-    digest::Digest,
     ids::{AccountId, DepositId, GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
-use crate::domain::{
-    audit::Audit,
-    key::{ApiKey, KeyPatch, NewKey},
-    ledger::{Command, Entry, Outcome, Refused},
-    member::{Link, Member, MemberChange, Session},
-    usage::{Counts, Day},
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{ApiKey, KeyPatch, NewKey},
+        ledger::{Command, Entry, Outcome, Refused},
+        member::{Link, Member, MemberChange, Session},
+        usage::{Counts, Day},
+    },
 };
 
 /// The complete store. Every method of these traits is atomic: it takes effect completely or not at all, and concurrent

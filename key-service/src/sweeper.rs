@@ -6,10 +6,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use shared::{
     backoff::Backoff,
     clock::Clock,
@@ -125,11 +126,11 @@ impl Sweeper {
     }
 
     fn note(&self, holding: &HashSet<AccountId>) {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner).clone_from(holding);
+        self.holding.lock().clone_from(holding);
     }
 
     fn is_holding(&self, account: AccountId) -> bool {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner).contains(&account)
+        self.holding.lock().contains(&account)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 
 /// Settings of an engine. Time and chance come from outside, so that tests can repeat them.
 #[derive(Clone)]
-pub struct Options {
+pub struct EngineOptions {
     /// Source of time, and of randomness for requests without a seed and for ids.
     pub clock: Arc<dyn Clock>,
     /// Requests that are answered or wait for it. A further one is refused.
@@ -38,7 +38,7 @@ pub struct Options {
 pub struct Engine(Arc<Running>);
 
 struct Running {
-    options: Options,
+    options: EngineOptions,
     tokenizer: Arc<Tokenizer>,
     grammars: GrammarCompiler,
     context: usize,
@@ -129,7 +129,7 @@ pub(crate) enum EngineError {
     Schema(SchemaError),
 }
 
-impl Options {
+impl EngineOptions {
     /// The usual bounds, with this source of time and chance.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         // At some thousand tokens a second in all, a longer queue would only lengthen the wait. The cache takes 38 MB.
@@ -139,7 +139,7 @@ impl Options {
 
 impl Engine {
     /// Starts the model's thread.
-    pub fn start(model: Model, options: Options) -> anyhow::Result<Self> {
+    pub fn start(model: Model, options: EngineOptions) -> anyhow::Result<Self> {
         let Model { transformer, tokenizer } = model;
         let grammars = GrammarCompiler::new(&tokenizer)?;
         let context = transformer.context();

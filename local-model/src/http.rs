@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use shared::{
     error::{ApiError, Code},
-    http::{catch_panics, drain_unread, incomplete_body, method_not_allowed, ok, unknown_url},
+    process::http::{catch_panics, drain_unread, incomplete_body, method_not_allowed, ok, unknown_url},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 

@@ -17,7 +17,7 @@ mod tokenizer;
 mod transformer;
 mod weights;
 
-pub use engine::{Engine, Options};
+pub use engine::{Engine, EngineOptions};
 pub use http::router;
 pub use model::Model;
 

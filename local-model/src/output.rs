@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use self::{stop_strings::StopStrings, tool_call::ToolCall, utf8::Utf8Decoder};
+use self::{stop_strings::StopStrings, tool_call::PartialToolCall, utf8::Utf8Decoder};
 use crate::tokenizer::Tokenizer;
 
 /// Addition to an answer.
@@ -39,7 +39,7 @@ pub(crate) struct OutputParser {
     ids: Option<StdRng>,
     calls: usize,
     /// Tool call that is being written.
-    call: Option<ToolCall>,
+    call: Option<PartialToolCall>,
     /// Blanks are skipped behind a tool call: the prompt's format has line ends around it.
     skips_blanks: bool,
 }
@@ -99,7 +99,7 @@ impl OutputParser {
 
     fn begin_call(&mut self) -> Vec<Delta> {
         let id: u64 = self.ids.as_mut().map_or(0, Rng::random);
-        self.call = Some(ToolCall::new(self.calls, format!("call_{id:016x}")));
+        self.call = Some(PartialToolCall::new(self.calls, format!("call_{id:016x}")));
         self.calls += 1;
         self.utf8 = Utf8Decoder::default();
         // The text before a call is certain now.

@@ -8,14 +8,14 @@ use crate::tokenizer::Tokenizer;
 /// Message of a chat request.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Message {
-    role: Role,
+    role: MessageRole,
     pub(crate) content: Option<Content>,
     tool_calls: Option<Vec<ToolCall>>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum MessageRole {
     #[serde(alias = "developer")]
     System,
     User,
@@ -70,19 +70,19 @@ pub(crate) fn encode(
 ) -> Option<Vec<u32>> {
     let mut prompt = Prompt { tokenizer, context, tokens: Vec::new(), bytes: 0 };
     let (system, messages) = match messages {
-        [first, rest @ ..] if first.role == Role::System => (first.text(), rest),
+        [first, rest @ ..] if first.role == MessageRole::System => (first.text(), rest),
         messages => (String::new(), messages),
     };
     let system = with_tools(system, tools);
     if !system.is_empty() {
-        prompt.begin_turn(Role::System)?;
+        prompt.begin_turn(MessageRole::System)?;
         prompt.push_text(&system)?;
         prompt.end_turn()?;
     }
     for message in messages {
         prompt.push_message(message)?;
     }
-    prompt.begin_turn(Role::Assistant)?;
+    prompt.begin_turn(MessageRole::Assistant)?;
     Some(prompt.tokens)
 }
 
@@ -101,7 +101,7 @@ impl Prompt<'_> {
         let text = message.text();
         self.count(text.len())?;
         // An answer may hold the tool calls that the model wrote.
-        let answered = message.role == Role::Assistant;
+        let answered = message.role == MessageRole::Assistant;
         let tokens =
             if answered { self.tokenizer.encode_answer(&text) } else { self.tokenizer.encode(&text) };
         self.tokens.extend(tokens);
@@ -118,13 +118,13 @@ impl Prompt<'_> {
         self.end_turn()
     }
 
-    fn begin_turn(&mut self, role: Role) -> Option<()> {
+    fn begin_turn(&mut self, role: MessageRole) -> Option<()> {
         self.tokens.push(self.tokenizer.turn_begin);
         self.push_text(match role {
-            Role::System => "system\n",
-            Role::User => "user\n",
-            Role::Assistant => "assistant\n",
-            Role::Tool => "tool\n",
+            MessageRole::System => "system\n",
+            MessageRole::User => "user\n",
+            MessageRole::Assistant => "assistant\n",
+            MessageRole::Tool => "tool\n",
         })
     }
 

@@ -1,12 +1,14 @@
 //! The catalogue: models, their prices, and their upstreams. Checked completely at start.
 
+mod file;
+
 use std::{collections::HashSet, ops::Range};
 
 use http::Uri;
 use serde::Deserialize;
-use toml::Spanned;
 
-use crate::{money::NanoUsd, text::is_control};
+use crate::money::NanoUsd;
+use file::CatalogFile;
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]
@@ -183,7 +185,7 @@ impl Catalog {
             line: span.map(|span| line_of(text, span.start)),
             reason,
         };
-        let raw: RawCatalog = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
+        let raw: CatalogFile = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
         if raw.model.is_empty() {
             return Err(error(None, "no [[model]] is offered".into()));
         }
@@ -216,244 +218,5 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|b| *b == b'\n').count()
 }
 
-/// A fault and its place (the model's id where there is no better place).
-type Fault = (Option<Range<usize>>, String);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCatalog {
-    service: Service,
-    #[serde(default)]
-    model: Vec<RawModel>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawModel {
-    id: Spanned<String>,
-    owned_by: String,
-    #[serde(default = "default_created")]
-    created: i64,
-    context_window: Spanned<u64>,
-    max_output_tokens: Spanned<u64>,
-    #[serde(default = "default_tokens_per_image")]
-    max_tokens_per_image: u64,
-    #[serde(default)]
-    extra_params: Vec<String>,
-    price: Option<Spanned<Price>>,
-    #[serde(default)]
-    upstream: Vec<RawUpstream>,
-}
-
-/// 2026-01-01, for models without a date of their own.
-const fn default_created() -> i64 {
-    1_767_225_600
-}
-
-const fn default_tokens_per_image() -> u64 {
-    16_384
-}
-
-impl RawModel {
-    fn check(self) -> Result<Model, Fault> {
-        let id = self.id.into_inner();
-        let at_id = |reason: String| (None, format!("model \"{id}\" {reason}"));
-        if id.is_empty() || id.chars().any(is_control) {
-            return Err((None, "a model's id is empty or has control characters".into()));
-        }
-        let price = self
-            .price
-            .ok_or_else(|| at_id("has no [model.price]; what has no price cannot be sold".into()))?;
-        let (at, price) = (price.span(), price.into_inner());
-        if [price.input, price.cached_input, price.output]
-            .iter()
-            .any(|p| *p < NanoUsd::ZERO || *p > NanoUsd::MAX)
-        {
-            return Err((Some(at), "a price is negative or beyond 9000000 USD per million tokens".into()));
-        }
-        let (at, max_output_tokens) = (self.max_output_tokens.span(), self.max_output_tokens.into_inner());
-        if max_output_tokens == 0 {
-            return Err((Some(at), "max_output_tokens must be at least 1".into()));
-        }
-        let (at, context_window) = (self.context_window.span(), self.context_window.into_inner());
-        if context_window < max_output_tokens {
-            return Err((Some(at), "context_window is smaller than max_output_tokens".into()));
-        }
-        if let Some(twice) = self
-            .extra_params
-            .iter()
-            .enumerate()
-            .find_map(|(i, p)| self.extra_params[..i].contains(p).then_some(p))
-        {
-            return Err(at_id(format!("lists the extra parameter \"{twice}\" twice")));
-        }
-        if self.upstream.is_empty() {
-            return Err(at_id("has no [[model.upstream]]".into()));
-        }
-        let upstreams = self.upstream.into_iter().map(RawUpstream::check).collect::<Result<_, _>>()?;
-        Ok(Model {
-            id,
-            owned_by: self.owned_by,
-            created: self.created,
-            context_window,
-            max_output_tokens,
-            max_tokens_per_image: self.max_tokens_per_image,
-            extra_params: self.extra_params,
-            price,
-            upstreams,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawUpstream {
-    kind: Spanned<UpstreamKind>,
-    url: Option<Spanned<String>>,
-    model: Option<String>,
-    api_key_env: Option<String>,
-    #[serde(default)]
-    limit_param: LimitParam,
-    /// Parsed only to be refused with its reason.
-    tokenizer: Option<Spanned<String>>,
-    #[serde(default = "default_weight")]
-    weight: u32,
-    #[serde(default)]
-    prompt_overhead: u64,
-    #[serde(default)]
-    left_before_head: LeftBeforeHead,
-    image_urls: Option<ImageUrls>,
-    #[serde(default)]
-    streams_every_token: bool,
-}
-
-const fn default_weight() -> u32 {
-    1
-}
-
-impl RawUpstream {
-    fn check(self) -> Result<Upstream, Fault> {
-        let (at, kind) = (self.kind.span(), self.kind.into_inner());
-        let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
-        let url = match (kind, self.url) {
-            (UpstreamKind::Builtin, None) => None,
-            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model needs no url")),
-            (_, None) => return Err(fault("an upstream needs a url")),
-            (_, Some(url)) => Some(base_url(url)?),
-        };
-        let model = match (kind, self.model) {
-            (_, Some(model)) if !model.is_empty() => model,
-            (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
-            _ => return Err(fault("an upstream needs the name it knows the model by: model = \"…\"")),
-        };
-        if let Some(tokenizer) = self.tokenizer {
-            let reason = "a tokenizer alone counts no prompt exactly, since the server's template adds to it; kinds that \
-                          count prompts themselves are vllm, sglang and llama_cpp";
-            return Err((Some(tokenizer.span()), reason.to_owned()));
-        }
-        if self.weight == 0 {
-            return Err(fault("an upstream's weight is at least 1"));
-        }
-        let Self { api_key_env, limit_param, weight, prompt_overhead, .. } = self;
-        let (left_before_head, streams_every_token) = (self.left_before_head, self.streams_every_token);
-        Ok(Upstream {
-            kind,
-            url,
-            model,
-            api_key_env,
-            limit_param,
-            weight,
-            prompt_overhead,
-            left_before_head,
-            image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
-            streams_every_token,
-        })
-    }
-}
-
-/// Parses a base address to which paths can be appended.
-fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
-    let at = url.span();
-    let text = url.into_inner();
-    let uri: Option<Uri> = text.trim_end_matches('/').parse().ok();
-    uri.filter(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
-    })
-    .ok_or_else(|| (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-[service]
-name = "Faregate"
-provider = "Model"
-docs = "https://docs.example.com"
-
-[[model]]
-id = "Model Flash"
-owned_by = "model-service"
-context_window = 1048576
-max_output_tokens = 131072
-
-[model.price]
-input = "0.10"
-cached_input = "0.025"
-output = "0.40"
-
-[[model.upstream]]
-kind = "vllm"
-url = "http://127.0.0.1:8000/v1/"
-model = "Qwen/Qwen3"
-"#;
-
-    fn fault(from: &str, to: &str) -> String {
-        let text = GOOD.replacen(from, to, 1);
-        assert_ne!(text, GOOD, "{from} is in the catalogue");
-        Catalog::parse(&text, "models.toml").unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_good_catalogue_is_read_exactly() {
-        let catalog = Catalog::parse(GOOD, "models.toml").unwrap();
-        let model = catalog.model("Model Flash").unwrap();
-        assert_eq!(model.price.cached_input.nanos(), 25_000_000);
-        assert_eq!(model.upstreams[0].limit_param.as_str(), "max_tokens");
-        assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
-        assert!(catalog.model("model flash").is_none());
-        let image_urls = |text: &str| Catalog::parse(text, "m").unwrap().models[0].upstreams[0].image_urls;
-        assert_eq!(image_urls(GOOD), ImageUrls::Data);
-        assert_eq!(image_urls(&GOOD.replace("\"vllm\"", "\"openai\"")), ImageUrls::Https);
-        assert_eq!(image_urls(&GOOD.replace("\"vllm\"", "\"vllm\"\nimage_urls = \"any\"")), ImageUrls::Any);
-    }
-
-    #[test]
-    fn a_fault_is_told_with_file_line_and_reason() {
-        assert_eq!(
-            fault("\n[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n", ""),
-            "models.toml:8: model \"Model Flash\" has no [model.price]; what has no price cannot be sold"
-        );
-        assert!(fault("owned_by", "owned_bi").starts_with("models.toml:9: unknown field `owned_bi`"));
-        assert!(fault("0.40", "0.4.0").starts_with("models.toml:16: `0.4.0` is not a number"));
-        assert!(fault("0.10", "-1").contains("models.toml:13: a price is negative"));
-        assert!(fault("131072", "0").contains("models.toml:11: max_output_tokens must be"));
-        assert!(fault("http://", "ftp://").starts_with("models.toml:20: \"ftp://"));
-        assert!(fault("vllm", "vlm").contains("models.toml:19: unknown variant `vlm`"));
-        let twice = fault(
-            "max_output_tokens = 131072",
-            "max_output_tokens = 131072\nextra_params = [\"top_k\", \"top_k\"]",
-        );
-        assert!(twice.contains("lists the extra parameter \"top_k\" twice"), "{twice}");
-        assert!(
-            fault("model = \"Qwen/Qwen3\"", "model = \"q\"\ntokenizer = \"tokenizer.json\"")
-                .contains("models.toml:22: a tokenizer alone")
-        );
-        assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
-        let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
-        let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();
-        assert!(twice.contains("two models with the id \"Model Flash\""), "{twice}");
-        assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
-    }
-}
+mod tests;

@@ -8,7 +8,10 @@ use serde::{
 };
 pub use serde_json::value::RawValue;
 
-use crate::text::shown;
+use crate::{
+    error::{ApiError, Code},
+    text::shown,
+};
 
 /// Number of members up to which duplicates are found by comparing all pairs; above it, with a set.
 const FEW_MEMBERS: usize = 16;
@@ -20,7 +23,7 @@ const MAX_MEMBERS: usize = 4096;
 /// Characters of a member's name that an error repeats.
 const MAX_SHOWN_NAME: usize = 80;
 /// Characters of a parser's error that an answer repeats: it may quote the wrong value.
-const MAX_SHOWN_COMPLAINT: usize = 300;
+const MAX_SHOWN_ERROR: usize = 300;
 
 /// Kind of a JSON value, by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +101,17 @@ pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
 
 /// Error of a parser, short enough to be answered to the sender.
 pub fn parse_error(error: &serde_json::Error) -> String {
-    shown(&error.to_string(), MAX_SHOWN_COMPLAINT)
+    shown(&error.to_string(), MAX_SHOWN_ERROR)
+}
+
+/// The members of the JSON object that a body must be.
+pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
+    Object::from_slice(body).map_err(|e| invalid_json(&e))
+}
+
+/// The error of a body that is not a JSON object of unique names.
+pub fn invalid_json(error: &serde_json::Error) -> ApiError {
+    ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
 /// The text of a string; borrowed where it has no escapes.
@@ -108,8 +121,8 @@ pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
             type Value = Object<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +153,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 Ok(Object(members))
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 

@@ -1,131 +1,143 @@
-//! Limits that the system sets a process, and connections sized from them at its start.
+//! A process, from its settings to its end. Every program starts, serves, drains and stops in the same way.
 
-mod memory;
+pub mod config;
+pub mod http;
+mod limits;
+pub mod probe;
+pub mod serve;
+pub mod telemetry;
+pub mod tls;
 
-use clap::Args;
-use rlimit::Resource;
-
-use crate::{
-    config::ConfigError,
-    serve::{self, LEAST_CONNECTIONS},
+use std::{
+    fmt::Display,
+    future::{Future, pending},
+    io::{self, StdoutLock, Write},
+    net::SocketAddr,
+    process::ExitCode,
 };
 
-/// Open files kept for the store, logs, and connections between the services.
-const RESERVED_FILES: usize = 192;
-/// Memory that a connection takes at most while it is silent, and half of its largest head. A quarter of the process's
-/// memory is theirs.
-const CONNECTION_BYTES: u64 = 32 << 10;
-/// Connections of the main port, where files and memory allow them.
-const MOST_CONNECTIONS: usize = 16_384;
+use clap::Parser;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
 
-/// Settings that size a process.
-#[derive(Args, Clone, Debug)]
-#[group(id = "process")]
-pub struct Options {
-    /// MiB of memory that the process may take, from which its budgets are derived [default: the bound of its cgroup, or what is
-    /// available at its start]
-    #[arg(long, env = "FAREGATE_MEMORY_MIB", value_name = "MIB",
-          value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
-    pub memory_mib: Option<u32>,
+use config::{Basics, ConfigError};
+pub use limits::{LimitOptions, Limits};
+use probe::probe;
+use serve::{Port, bind, serve};
+use telemetry::{PrometheusHandle, Readiness, admin_router};
 
-    /// Settings of every port.
-    #[command(flatten)]
-    pub connections: serve::Options,
+/// Command line of a program, and the settings in it that every program has.
+pub trait CommandLine: Parser {
+    /// Settings of the log, and the request for a probe.
+    fn basics(&self) -> &Basics;
+
+    /// Address and path at which a running process of this program reports its readiness.
+    fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
-/// A process that has raised its own limits as far as it may.
-#[derive(Clone, Debug)]
-pub struct Process {
-    /// Open files that it may have.
-    pub files: usize,
-    /// Bytes of memory that it may take.
-    pub memory: u64,
-    /// The bounds on its connections.
-    pub connections: serve::Options,
-}
-
-impl Options {
-    /// Raises the limit of open files, turns core dumps off, which would hold keys and prompts, and logs the limits that remain.
-    pub fn start(&self) -> Process {
-        if let Err(e) = Resource::CORE.set(0, 0) {
-            tracing::warn!(error = %e, "core dumps cannot be turned off; they would hold keys and prompts");
+/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`. An error
+/// is written to standard error on one line, with the chain of its causes.
+pub async fn main<A, E>(program: impl AsyncFnOnce(A) -> Result<(), E>) -> ExitCode
+where
+    A: CommandLine,
+    E: Display + From<io::Error> + From<ConfigError>,
+{
+    let (arguments, exposed) = config::parse::<A>();
+    let run = async {
+        if arguments.basics().health {
+            let (address, path) = arguments.ready_at();
+            return Ok(probe(address, path).await?);
         }
-        let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|e| {
-            tracing::warn!(error = %e, "the limit of open files cannot be raised");
-            Resource::NOFILE.get_soft().unwrap_or(1024)
-        });
-        let (memory, source) = match self.memory_mib {
-            Some(mib) => (u64::from(mib) << 20, "FAREGATE_MEMORY_MIB"),
-            None => memory::of_process(),
-        };
-        tracing::info!(files, memory_mib = memory >> 20, memory_source = source, "limits of the process");
-        let files = usize::try_from(files).unwrap_or(usize::MAX);
-        Process { files, memory, connections: self.connections.clone() }
+        arguments.basics().start_log()?;
+        exposed.warn();
+        program(arguments).await
+    };
+    let outcome: Result<(), E> = run.await;
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Where standard error is closed, only the status reports the failure.
+            let _ = writeln!(io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// A process that is about to serve.
+pub struct Process {
+    /// Its open files and memory.
+    pub limits: Limits,
+    /// Cancelled when its services are to stop.
+    pub shutdown: CancellationToken,
+    metrics: PrometheusHandle,
+    admin: Port,
 }
 
 impl Process {
-    /// The connections of each of so many `ports`, beside `other_files`: as configured, or as many as open files and memory
-    /// allow.
-    pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
-        const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
-        let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;
-        let memory = usize::try_from(self.memory / 4 / CONNECTION_BYTES).unwrap_or(usize::MAX) / ports;
-        let refuse = |connections: usize| {
-            let reason = format!(
-                "{connections} connections on {ports} ports do not fit: of {} open files (ulimit -n) and {} MiB of memory, {} \
-                 and {} are left for each port",
-                self.files,
-                self.memory >> 20,
-                files,
-                memory
-            );
-            Err(ConfigError::new(SETTING, reason))
-        };
-        match self.connections.max_connections {
-            Some(connections) if connections as usize > files.min(memory.saturating_mul(4)) => {
-                refuse(connections as usize)
-            }
-            Some(connections) => Ok(connections as usize),
-            None if files.min(memory) < LEAST_CONNECTIONS => refuse(LEAST_CONNECTIONS),
-            None => Ok(MOST_CONNECTIONS.min(files).min(memory)),
+    /// Raises the limits of the process, starts to collect metrics, and listens for probes.
+    pub async fn start(options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
+        let limits = options.raise();
+        let metrics = telemetry::metrics().map_err(io::Error::other)?;
+        let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
+        let admin = Port::new(listener, limits.connections.admin_bounds());
+        Ok(Self { limits, shutdown: CancellationToken::new(), metrics, admin })
+    }
+
+    /// Answers probes and requests for metrics from now on.
+    pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
+        let Self { shutdown, metrics, admin, .. } = self;
+        let address = admin.listener.local_addr()?;
+        let admin = tokio::spawn(serve(admin, admin_router(metrics, ready), shutdown.clone()));
+        Ok(Serving { admin_address: address, shutdown, admin })
+    }
+}
+
+/// A process that serves.
+pub struct Serving {
+    /// Where its probes and metrics are.
+    pub admin_address: SocketAddr,
+    shutdown: CancellationToken,
+    admin: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Prints the addresses, serves until a signal, and lets `drain` end the services. A signal counts from the first line on.
+    pub async fn until_signalled(
+        self,
+        announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+        drain: impl AsyncFnOnce(CancellationToken) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let stop = stop_signal();
+        announce(&mut io::stdout().lock())?;
+        stop.await;
+        tracing::info!("draining; running requests may finish");
+        drain(self.shutdown.clone()).await?;
+        self.shutdown.cancel();
+        self.admin.await.map_err(io::Error::other)
+    }
+}
+
+/// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first of them.
+pub fn stop_signal() -> impl Future<Output = ()> {
+    let listen = |name: &str, kind| {
+        signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()
+    };
+    let mut terminate = listen("SIGTERM", SignalKind::terminate());
+    let mut interrupt = listen("Ctrl-C", SignalKind::interrupt());
+    async move {
+        tokio::select! {
+            () = arrival(&mut terminate) => {}
+            () = arrival(&mut interrupt) => {}
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn sized(files: usize, mib: u64, arguments: &[&str]) -> Result<usize, String> {
-        let arguments = ["program"].iter().chain(arguments);
-        let connections = Program::parse_from(arguments).options.connections;
-        let process = Process { files, memory: mib << 20, connections };
-        process.connections(1, 100).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn connections_fit_open_files_and_memory() {
-        assert_eq!(sized(1 << 20, 1 << 14, &[]), Ok(16_384));
-        assert_eq!(sized(1024, 1 << 14, &[]), Ok(1024 - 292));
-        assert_eq!(sized(1 << 20, 256, &[]), Ok(2048));
-        assert_eq!(sized(1 << 20, 256, &["--max-connections", "5000"]), Ok(5000));
-    }
-
-    #[test]
-    fn what_cannot_work_is_refused_by_name() {
-        for refused in
-            [sized(300, 1024, &[]), sized(1024, 1024, &["--max-connections", "1000"]), sized(1 << 20, 1, &[])]
-        {
-            assert!(refused.clone().unwrap_err().starts_with("FAREGATE_MAX_CONNECTIONS: "), "{refused:?}");
-        }
+async fn arrival(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => pending().await,
     }
 }

@@ -1,21 +1,24 @@
 //! The gRPC contract in Rust: generated messages, and the conventions that both ends share.
 
 mod contract;
+mod messages;
 mod refusal;
-pub mod tls;
+mod session_clock;
 
 use std::time::Duration;
 
 use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
 
 pub use contract::{
-    Answer, Authorize, Call, Capture, Captured, Charge, Extend, Extended, Extension, Failure, Grant, HoldRef,
-    KeyService, Malformed, Principal, Release, SessionClock,
+    Answer, Authorize, Call, CallFailure, Capture, Captured, Charge, Extend, Extended, Extension, Grant,
+    HoldRef, KeyService, Principal, Release,
 };
+pub use messages::Malformed;
+pub use session_clock::SessionClock;
 
 use crate::{
+    process::serve::ConnectionTrust,
     secret::{self, ExposeSecret, SecretString},
-    serve::ConnectionTrust,
     tokens::Usage,
 };
 

@@ -49,14 +49,14 @@ pub struct SpooledCapture {
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum SpoolLine {
     /// A capture is to be delivered.
     Capture(SpooledCapture),
     /// The capture of this generation was delivered.
     Done(GenerationId),
 }
 
-impl Line {
+impl SpoolLine {
     /// Text of the line, with its line end.
     pub fn to_text(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
@@ -73,10 +73,10 @@ pub fn read(file: &Path) -> io::Result<Vec<SpooledCapture>> {
     let mut pending = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         match serde_json::from_str(line) {
-            Ok(Line::Capture(capture)) => {
+            Ok(SpoolLine::Capture(capture)) => {
                 pending.insert(capture.generation, (number, capture));
             }
-            Ok(Line::Done(generation)) => {
+            Ok(SpoolLine::Done(generation)) => {
                 pending.remove(&generation);
             }
             Err(e) => {
@@ -135,10 +135,10 @@ mod tests {
         };
         let (first, second, third) = (capture(1), capture(2), capture(3));
         let lines = [
-            Line::Capture(first.clone()),
-            Line::Capture(second.clone()),
-            Line::Done(first.generation),
-            Line::Capture(third.clone()),
+            SpoolLine::Capture(first.clone()),
+            SpoolLine::Capture(second.clone()),
+            SpoolLine::Done(first.generation),
+            SpoolLine::Capture(third.clone()),
         ];
         let mut text: String = lines.iter().map(|line| line.to_text().unwrap()).collect();
         text.push_str("{\"capture\":{\"at_");

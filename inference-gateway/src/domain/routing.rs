@@ -20,9 +20,9 @@ const BREATHER: Duration = Duration::from_secs(1);
 /// quarter more costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
 
-/// Outcome of a request, as far as it concerns the upstream.
+/// AttemptOutcome of a request, as far as it concerns the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AttemptOutcome {
     /// It answered completely.
     Served,
     /// It began to answer.
@@ -51,18 +51,20 @@ struct Aside {
 impl Health {
     /// The health after this outcome of a request.
     #[must_use]
-    pub(crate) fn after(self, outcome: Outcome, now: Duration) -> Self {
+    pub(crate) fn after(self, outcome: AttemptOutcome, now: Duration) -> Self {
         let set_aside = |length: Duration| Some(Aside { until: now + length, length });
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
-            (Outcome::Served, _) => Self::default(),
+            (AttemptOutcome::Served, _) => Self::default(),
             // The failure count stays: an upstream whose answers all break is not healthy because it begins them.
-            (Outcome::Answered, _) => Self { aside: None, ..self },
+            (AttemptOutcome::Answered, _) => Self { aside: None, ..self },
             // The trial failed, or an earlier request did. The time of the next trial is set already.
-            (Outcome::Overloaded | Outcome::Failed | Outcome::Unreachable, Some(_)) => self,
-            (Outcome::Overloaded, None) => Self { aside: set_aside(BREATHER), ..self },
-            (Outcome::Failed, None) if failures < FAILURES => Self { failures, aside: None },
-            (Outcome::Failed | Outcome::Unreachable, None) => {
+            (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
+                self
+            }
+            (AttemptOutcome::Overloaded, None) => Self { aside: set_aside(BREATHER), ..self },
+            (AttemptOutcome::Failed, None) if failures < FAILURES => Self { failures, aside: None },
+            (AttemptOutcome::Failed | AttemptOutcome::Unreachable, None) => {
                 Self { failures, aside: set_aside(FIRST_ASIDE) }
             }
         }

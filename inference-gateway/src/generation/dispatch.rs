@@ -10,7 +10,7 @@ use super::{Generator, Job};
 use crate::{
     domain::{
         affinity::{affinity, cache_salt},
-        routing::Outcome,
+        routing::AttemptOutcome,
     },
     hold::OpenHold,
     upstream::{Failure, Pool, Running},
@@ -134,7 +134,7 @@ impl Generator {
         if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {
             answered = send(None).await;
         }
-        running.note(answered.as_ref().map_or_else(Failure::outcome, |_| Outcome::Answered));
+        running.note(answered.as_ref().map_or_else(Failure::outcome, |_| AttemptOutcome::Answered));
         answered
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use shared::{
-    http::ClientRequestId,
     ids::{GenerationId, KeyId, RequestId},
     money::NanoUsd,
+    process::http::ClientRequestId,
     rpc::Charge,
     tokens::Usage,
 };

@@ -21,7 +21,7 @@ use crate::{
     domain::{
         answer::Rewriter,
         metering::{GrantedTokens, StreamEnd, StreamMeter, UsageCounter},
-        routing::Outcome,
+        routing::AttemptOutcome,
         upstream_error::UpstreamError,
     },
     hold::{OpenHold, Standing},
@@ -329,9 +329,9 @@ impl Stream {
             self.count_prompt().await;
         }
         match &end {
-            End::Complete => self.running.note(Outcome::Served),
+            End::Complete => self.running.note(AttemptOutcome::Served),
             End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
-                self.running.note(Outcome::Failed);
+                self.running.note(AttemptOutcome::Failed);
             }
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }

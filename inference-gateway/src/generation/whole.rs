@@ -12,7 +12,7 @@ use crate::{
     domain::{
         answer::{Completion, Reported},
         metering::UsageCounter,
-        routing::Outcome,
+        routing::AttemptOutcome,
     },
     hold::OpenHold,
     upstream::{Running, next_bytes},
@@ -56,7 +56,7 @@ pub(super) async fn run(
         Err(nonsense) => return broken(hold, running, &nonsense.to_string()).await,
     };
     let (usage, estimated) = usage(job, &completion, &running, max_tokens);
-    running.note(Outcome::Served);
+    running.note(AttemptOutcome::Served);
     drop(running);
     log.usage = usage.tokens;
     log.charge = hold.capture(usage.tokens, estimated).await;
@@ -128,7 +128,7 @@ async fn read_rest(mut body: Incoming) -> Read {
 async fn broken(hold: OpenHold, running: Running, reason: &str) -> Result<Started, ApiError> {
     tracing::warn!(reason, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
-    running.note(Outcome::Failed);
+    running.note(AttemptOutcome::Failed);
     drop(running);
     hold.release().await;
     Err(ApiError::new(Code::UpstreamError, "The model failed to answer."))
@@ -152,7 +152,7 @@ async fn too_large(
     } else {
         estimate_billed(job);
     }
-    running.note(Outcome::Served);
+    running.note(AttemptOutcome::Served);
     drop(running);
     log.usage = reported.unwrap_or_else(|| counter.usage());
     log.charge = hold.capture(log.usage, reported.is_none()).await;

@@ -7,15 +7,16 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
 };
 
+use parking_lot::Mutex;
 use shared::{
     clock::Clock,
     ids::GenerationId,
     rpc::Capture,
-    spool::{self, Line, SpooledCapture},
+    spool::{self, SpoolLine, SpooledCapture},
 };
 use tokio::sync::oneshot;
 
@@ -29,7 +30,7 @@ const QUEUE: usize = 8192;
 /// A handle on the spool. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Spool {
-    lines: mpsc::SyncSender<(Line, Option<Written>)>,
+    lines: mpsc::SyncSender<(SpoolLine, Option<Written>)>,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
 }
@@ -62,7 +63,7 @@ impl Spool {
         let path = spool::file(data_dir);
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         let found = spool::read(&path).map_err(failed)?;
-        let writer = Writer::open(path.clone(), &found)?;
+        let writer = SpoolWriter::open(path.clone(), &found)?;
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
         Ok(Self { lines, found: Arc::new(Mutex::new(found)), clock })
@@ -70,14 +71,14 @@ impl Spool {
 
     /// Captures of an earlier process. Returned only once.
     pub(crate) fn pending(&self) -> Vec<Capture> {
-        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut *self.found.lock());
         found.into_iter().map(Capture::from).collect()
     }
 
     /// Returns when the capture is on disk.
     pub(crate) async fn append(&self, capture: Capture) -> Result<(), SpoolError> {
         let (written, confirmed) = oneshot::channel();
-        let line = Line::Capture(SpooledCapture::new(&capture, self.clock.now()));
+        let line = SpoolLine::Capture(SpooledCapture::new(&capture, self.clock.now()));
         self.lines.try_send((line, Some(written))).map_err(|_| SpoolError::Full)?;
         confirmed.await.unwrap_or(Err(SpoolError::Full))
     }
@@ -85,21 +86,21 @@ impl Spool {
     /// Records that the capture of this generation was delivered. If a crash loses the record, the capture is delivered
     /// again, which changes nothing.
     pub(crate) fn remove(&self, generation: GenerationId) {
-        if self.lines.try_send((Line::Done(generation), None)).is_err() {
+        if self.lines.try_send((SpoolLine::Done(generation), None)).is_err() {
             tracing::warn!(%generation, "a delivered capture stays in the spool until the next start");
         }
     }
 }
 
 /// The only writer of the file.
-struct Writer {
+struct SpoolWriter {
     path: PathBuf,
     file: File,
     bytes: u64,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
-impl Writer {
+impl SpoolWriter {
     /// Locks the file and rewrites it with the pending captures.
     fn open(path: PathBuf, found: &[SpooledCapture]) -> Result<Self, SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
@@ -120,7 +121,7 @@ impl Writer {
         Ok(writer)
     }
 
-    fn run(mut self, queue: &mpsc::Receiver<(Line, Option<Written>)>) {
+    fn run(mut self, queue: &mpsc::Receiver<(SpoolLine, Option<Written>)>) {
         while let Ok(first) = queue.recv() {
             let mut batch = vec![first];
             batch.extend(queue.try_iter().take(QUEUE));
@@ -141,18 +142,18 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: &[(Line, Option<Written>)]) -> io::Result<()> {
+    fn write(&mut self, batch: &[(SpoolLine, Option<Written>)]) -> io::Result<()> {
         let (mut text, mut sync) = (String::new(), false);
         for (line, _) in batch {
             match line {
-                Line::Capture(capture) => {
+                SpoolLine::Capture(capture) => {
                     if self.pending.len() >= MAX_CAPTURES {
                         return Err(io::Error::other("the spool is full"));
                     }
                     self.pending.insert(capture.generation, capture.clone());
                     sync = true;
                 }
-                Line::Done(generation) => {
+                SpoolLine::Done(generation) => {
                     self.pending.remove(generation);
                 }
             }
@@ -173,7 +174,7 @@ impl Writer {
     fn compact(&mut self) -> io::Result<()> {
         let mut text = String::new();
         for capture in self.pending.values() {
-            text.push_str(&Line::Capture(capture.clone()).to_text()?);
+            text.push_str(&SpoolLine::Capture(capture.clone()).to_text()?);
         }
         // Pending captures are written and synced before the older part is cut off, so that a crash loses none.
         if text.len() as u64 >= self.bytes {

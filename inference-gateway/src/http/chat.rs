@@ -11,9 +11,11 @@ use axum::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::{ClientRequestId, content_length, read_body_within, require_json},
     ids::{GenerationId, RequestId},
-    serve::{ConnectionTrust, UnreadBound},
+    process::{
+        http::{ClientRequestId, content_length, read_body_within, require_json},
+        serve::{ConnectionTrust, UnreadBound},
+    },
 };
 use tokio::time::timeout;
 

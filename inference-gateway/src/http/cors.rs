@@ -1,7 +1,7 @@
 //! CORS on the public routes: any origin, no credentials.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use shared::http::{X_REQUEST_ID, X_SHOULD_RETRY};
+use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
 use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
 
 use super::{X_GENERATION_ID, X_MAX_TOKENS};

@@ -10,13 +10,18 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{catalog, error::ApiError, http::ok, serve::ConnectionTrust};
+use shared::{
+    catalog,
+    error::ApiError,
+    process::{http::ok, serve::ConnectionTrust},
+};
 
 use super::{App, authenticate, credential};
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
-pub(super) struct Model<'a> {
+#[schemars(rename = "Model")]
+pub(super) struct ModelObject<'a> {
     id: &'a str,
     #[schemars(extend("const" = "model"))]
     object: &'static str,
@@ -28,7 +33,7 @@ pub(super) struct Model<'a> {
 pub(super) struct Models<'a> {
     #[schemars(extend("const" = "list"))]
     object: &'static str,
-    data: Vec<Model<'a>>,
+    data: Vec<ModelObject<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -71,8 +76,8 @@ pub(super) async fn model(
     Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
 }
 
-fn describe(model: &catalog::Model) -> Model<'_> {
-    Model { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn describe(model: &catalog::Model) -> ModelObject<'_> {
+    ModelObject { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
 }
 
 /// `GET /v1`, `GET /`

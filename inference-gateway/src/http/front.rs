@@ -15,9 +15,11 @@ use futures_util::FutureExt;
 use metrics::Counter;
 use shared::{
     error::{ApiError, Code},
-    http::{X_REQUEST_ID, ambiguity, drain_unread_body},
     ids::RequestId,
-    serve::Handler,
+    process::{
+        http::{X_REQUEST_ID, ambiguity, drain_unread_body},
+        serve::Handler,
+    },
 };
 use tower::ServiceExt;
 

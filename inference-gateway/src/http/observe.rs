@@ -10,8 +10,8 @@ use axum::{
 };
 use metrics::Counter;
 use shared::{
-    http::{ClientRequestId, shown_method, shown_path},
     ids::RequestId,
+    process::http::{ClientRequestId, shown_method, shown_path},
 };
 use tokio::time::Instant;
 

@@ -11,15 +11,18 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
-    http::ErrorBody,
     ids::KeyId,
-    openapi::Operation,
+    process::http::ErrorBody,
     wire::{KEYS, KeyFields, KeyList, KeyObject, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
-use super::describe::{About, Health, Model, Models};
+mod operation;
+
+use super::describe::{About, Health, ModelObject, Models};
+use operation::Operation;
+
 use crate::domain::{
-    answer::schema::{Chunk, Completion},
+    answer::schema::{ChunkSchema, CompletionSchema},
     chat::ChatRequest,
 };
 
@@ -102,7 +105,7 @@ fn document() -> Value {
     });
     schemas.subschema_for::<ErrorBody<'_>>();
     // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
-    schemas.subschema_for::<Chunk>();
+    schemas.subschema_for::<ChunkSchema>();
     let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
     json!({
         "openapi": "3.1.0",
@@ -147,14 +150,14 @@ fn model(schemas: &mut SchemaGenerator) -> Value {
     let parameters =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
     let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
-    let operation = operation.with("parameters", parameters).answers::<Model<'_>>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters).answers::<ModelObject<'_>>(schemas, 200, &[]);
     let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
     operation.refuses(&codes).into_value()
 }
 
 fn chat(schemas: &mut SchemaGenerator) -> Value {
     let content = json!({
-        JSON: {"schema": schemas.subschema_for::<Completion>()},
+        JSON: {"schema": schemas.subschema_for::<CompletionSchema>()},
         "text/event-stream": {"schema": {
             "type": "string",
             "description": "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \

@@ -1,41 +1,37 @@
 //! Requests to the management API and the dashboard, carried to a key-service and back as they are.
 
 mod forwarded;
-mod places;
+mod permits;
 mod replayable;
 
-use std::{
-    error::Error,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{Extension, body::Body, extract::State};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::client::legacy;
 use rustls::{ClientConfig, RootCertStore};
 use shared::{
     error::ApiError,
-    http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
     ids::{AccountId, RequestId},
     key::Class,
-    rpc::tls::Tls,
-    serve::ConnectionTrust,
+    process::{
+        http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
+        serve::ConnectionTrust,
+        tls::Tls,
+    },
 };
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
 use super::App;
-use places::{Place, Places};
+use crate::{
+    http_client::{ClientSettings, HttpClient, http_client},
+    keys::{KeyServiceHealth, KeyServicePort},
+    sizes::MANAGEMENT_IN_FLIGHT,
+};
+use permits::{ManagementPermit, ManagementPermits};
 use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
@@ -46,9 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_millis(500);
 /// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The time that a key-service that failed is asked only if no other is left.
-const SHUNNED: Duration = Duration::from_secs(5);
-
 /// The time that an idle connection is kept: shorter than a key-service keeps it, so that no request meets its end.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -72,26 +65,19 @@ const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 
 /// The management API and the dashboard of the key-services, over HTTP.
 pub(crate) struct Management {
-    client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
-    services: Vec<Service>,
-    places: Places,
-    /// Requests so far: they begin with one key-service after the other.
-    turns: AtomicUsize,
+    client: HttpClient<Body>,
+    /// The key-services, as their health numbers them.
+    addresses: Vec<Uri>,
+    health: Arc<KeyServiceHealth>,
+    permits: ManagementPermits,
 }
 
-/// One key-service.
-struct Service {
-    base: Uri,
-    /// Until then, others are asked first.
-    shunned: Mutex<Option<Instant>>,
-}
-
-/// Why a key-service did not answer.
-enum Failure {
+/// Reason why a key-service did not answer.
+enum SendFailure {
     /// It cannot be reached: nothing was sent.
-    Unsent(String),
+    Unsent,
     /// The connection broke: what was sent may have been carried out, and nothing more comes of it.
-    Broken(String),
+    Broken,
     /// It is silent: what was sent may still be carried out.
     Silent,
     /// The key-service did not get all of it: the client's body broke off.
@@ -105,13 +91,13 @@ pub(super) async fn forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let span = identified(&mut request, id);
-    let place = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
-        Some(account) => app.management.places.of_account(account)?,
+    let permit = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
+        Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
     let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, place))
+    Ok(passed_back(response, permit))
 }
 
 /// The account of the management key that came with a request, if it is one. It is found before anything of the body is read.
@@ -130,26 +116,26 @@ async fn account(
 
 /// The key-service's own refusal, which needs the head of the request alone.
 async fn refused(app: &App, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-    let place = app.management.places.unauthenticated().await?;
+    let permit = app.management.permits.unauthenticated().await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
     let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
-    let mut response = passed_back(response, place);
+    let mut response = passed_back(response, permit);
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }
 
-/// A response on its way to the client; its request keeps its place until it was taken.
-fn passed_back(mut response: Response<Incoming>, place: Place) -> Response<Body> {
+/// A response on its way to the client; its request keeps its permit until it was taken.
+fn passed_back(mut response: Response<Incoming>, permit: ManagementPermit) -> Response<Body> {
     strip(response.headers_mut());
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _kept = &place;
+            let _kept = &permit;
             frame
         }))
     })
@@ -164,13 +150,13 @@ pub(super) async fn forward_page(
     forwarded::rewrite(&mut request, app.proxy_trusted);
     let span = identified(&mut request, id);
     // The key-service alone knows sessions, so that forms are read within the budget of callers without authentication.
-    let mut permit = app.unauthenticated.permit();
+    let mut memory = app.unauthenticated.permit();
     let (head, body) = request.into_parts();
-    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| permit.grow(bytes)).await?;
-    let place = app.management.places.page().await?;
+    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| memory.grow(bytes)).await?;
+    let permit = app.management.permits.page().await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
     let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, place))
+    Ok(passed_back(response, permit))
 }
 
 /// Strips what belongs to the connection, and gives the request's id to the key-service and to the log.
@@ -183,33 +169,25 @@ fn identified(request: &mut Request<Body>, id: RequestId) -> Span {
 }
 
 impl Management {
-    /// The key-services at these addresses.
-    pub(crate) fn new(addresses: Vec<Uri>, tls: Option<&Tls>) -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
-        tcp.enforce_http(false);
+    /// The key-services at these addresses, which `health` numbers in the same order.
+    pub(crate) fn new(addresses: Vec<Uri>, health: Arc<KeyServiceHealth>, tls: Option<&Tls>) -> Self {
         // Without TLS settings there are no https addresses, and no certificate is trusted.
-        let nobody =
+        let trusts_none =
             || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls.map_or_else(nobody, Tls::client))
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
-        let services = addresses.into_iter().map(|base| Service { base, shunned: Mutex::default() });
-        Self { client, services: services.collect(), places: Places::new(), turns: AtomicUsize::new(0) }
+        let client = http_client(ClientSettings {
+            tls: Some(tls.map_or_else(trusts_none, Tls::client)),
+            connect_deadline: CONNECT_DEADLINE,
+            idle: IDLE,
+            idle_connections: MANAGEMENT_IN_FLIGHT,
+        });
+        Self { client, addresses, health, permits: ManagementPermits::new() }
     }
 
     /// Brings it to a key-service, and to another one if it may be sent again.
     async fn carry(&self, mut request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
-        let in_turn = self.in_turn();
-        for (attempt, service) in in_turn.iter().enumerate() {
+        let in_turn = self.health.in_turn();
+        for (attempt, service) in in_turn.iter().copied().enumerate() {
             let others = attempt + 1 < in_turn.len();
             // A request that cannot be sent again is not risked on a key-service that hangs.
             if others && request.repeat() != RetrySafety::Always && !self.is_awake(service).await {
@@ -218,18 +196,13 @@ impl Management {
             let rest = deadline.saturating_duration_since(Instant::now());
             let patience =
                 if others && request.repeat() == RetrySafety::Always { PATIENCE.min(rest) } else { rest };
-            let Some(copy) = request.copy(&service.base) else { break };
-            let failure = match self.send(service, copy, patience).await {
+            let Some(copy) = request.copy(&self.addresses[service]) else { break };
+            let again = match self.send(service, copy, patience).await {
                 Ok(response) => return Ok(response),
-                Err(Failure::CutShort) => return Err(incomplete_body()),
-                Err(failure) => failure,
-            };
-            service.shun(&failure);
-            let again = match failure {
-                Failure::Unsent(_) => true,
-                Failure::Broken(_) => request.repeat() >= RetrySafety::OnceEnded,
-                Failure::Silent => request.repeat() == RetrySafety::Always,
-                Failure::CutShort => false,
+                Err(SendFailure::CutShort) => return Err(incomplete_body()),
+                Err(SendFailure::Unsent) => true,
+                Err(SendFailure::Broken) => request.repeat() >= RetrySafety::OnceEnded,
+                Err(SendFailure::Silent) => request.repeat() == RetrySafety::Always,
             };
             if !again {
                 break;
@@ -238,74 +211,37 @@ impl Management {
         Err(ApiError::service_unavailable())
     }
 
-    /// One key-service after the other, those that failed lately last.
-    fn in_turn(&self) -> Vec<&Service> {
-        let first = self.turns.fetch_add(1, Ordering::Relaxed) % self.services.len().max(1);
-        let (late, early) = self.services.split_at(first);
-        let now = Instant::now();
-        let mut in_turn: Vec<&Service> = early.iter().chain(late).collect();
-        in_turn.sort_by_key(|service| service.is_shunned(now));
-        in_turn
-    }
-
+    /// Sends a request to a key-service, and notes whether it answered.
     async fn send(
         &self,
-        service: &Service,
+        service: usize,
         request: Request<Body>,
         patience: Duration,
-    ) -> Result<Response<Incoming>, Failure> {
-        let told =
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let chain =
             |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
-        match timeout(patience, self.client.request(request)).await {
+        let (failure, error) = match timeout(patience, self.client.request(request)).await {
             Ok(Ok(response)) => {
-                service.trust();
-                Ok(response)
+                self.health.answered(service, KeyServicePort::Http);
+                return Ok(response);
             }
-            Ok(Err(e)) if is_of_sender(&e) => Err(Failure::CutShort),
-            Ok(Err(e)) if e.is_connect() => Err(Failure::Unsent(told(&e))),
-            Ok(Err(e)) => Err(Failure::Broken(told(&e))),
-            Err(_) => Err(Failure::Silent),
-        }
+            // No fault of the key-service.
+            Ok(Err(e)) if is_of_sender(&e) => return Err(SendFailure::CutShort),
+            Ok(Err(e)) if e.is_connect() => (SendFailure::Unsent, chain(&e)),
+            Ok(Err(e)) => (SendFailure::Broken, chain(&e)),
+            Err(_) => (SendFailure::Silent, "no answer in time".to_owned()),
+        };
+        tracing::warn!(address = %self.addresses[service], error, "a key-service's HTTP does not answer");
+        self.health.failed(service, KeyServicePort::Http);
+        Err(failure)
     }
 
     /// Returns whether it answers anything.
-    async fn is_awake(&self, service: &Service) -> bool {
-        let Some(uri) = service.at(&PROBED) else { return false };
+    async fn is_awake(&self, service: usize) -> bool {
+        let Some(uri) = replayable::at(&self.addresses[service], &PROBED) else { return false };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri;
-        match self.send(service, request, PROBE).await {
-            Ok(_refusal) => true,
-            Err(failure) => {
-                service.shun(&failure);
-                false
-            }
-        }
-    }
-}
-
-impl Service {
-    /// This path and query there.
-    fn at(&self, path: &PathAndQuery) -> Option<Uri> {
-        replayable::at(&self.base, path)
-    }
-
-    fn is_shunned(&self, now: Instant) -> bool {
-        self.shunned.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| now < until)
-    }
-
-    fn shun(&self, failure: &Failure) {
-        let error = match failure {
-            Failure::Unsent(error) | Failure::Broken(error) => error,
-            Failure::Silent => "no answer in time",
-            // No fault of the key-service.
-            Failure::CutShort => return,
-        };
-        tracing::warn!(address = %self.base, error, "a key-service's HTTP does not answer");
-        *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + SHUNNED);
-    }
-
-    fn trust(&self) {
-        *self.shunned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.send(service, request, PROBE).await.is_ok()
     }
 }
 

@@ -1,11 +1,9 @@
 //! Authorizations of unknown outcome. A hold that one of them may have opened is released as soon as the call can no longer
 //! take effect: it names an instant after which the key-service refuses it.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shared::{
     ids::GenerationId,
     rpc::{Authorize, Release},
@@ -58,7 +56,7 @@ impl Orphans {
     }
 
     pub(super) fn keep(&self, orphan: Orphan) {
-        let mut orphans = self.locked();
+        let mut orphans = self.0.lock();
         if orphans.iter().any(|known| known.generation == orphan.generation) {
             return;
         }
@@ -71,16 +69,11 @@ impl Orphans {
     }
 
     pub(super) fn take_due(&self, now: Instant) -> Vec<Orphan> {
-        let mut orphans = self.locked();
+        let mut orphans = self.0.lock();
         if orphans.is_empty() {
             return Vec::new();
         }
         orphans.extract_if(.., |orphan| orphan.release_at <= now).collect()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<Orphan>> {
-        // Every change is a single step, so that the data is consistent even after a panic elsewhere.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,12 +6,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
 
-use shared::rpc::{Answer, Call, Failure, MAX_FRAME_CALLS};
+use parking_lot::{Mutex, MutexGuard};
+use shared::rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 /// Number of calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat
@@ -22,7 +23,7 @@ const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
 /// The answer to one call.
-pub(super) type Answered = Result<Answer, Failure>;
+pub(super) type Answered = Result<Answer, CallFailure>;
 
 /// A call that waits for its answer. Copies may have been sent to several key-services: the first answer counts.
 pub(super) struct Pending {
@@ -42,12 +43,12 @@ impl Pending {
 
     /// Returns whether a caller still waits for an answer.
     pub(super) fn is_wanted(&self) -> bool {
-        locked(&self.answer).as_ref().is_some_and(|answer| !answer.is_closed())
+        self.answer.lock().as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
     /// Delivers the answer to the caller; returns it if no caller waits.
     pub(super) fn answer(&self, answered: Answered) -> Result<(), Answered> {
-        match locked(&self.answer).take() {
+        match self.answer.lock().take() {
             Some(answer) => answer.send(answered),
             None => Err(answered),
         }
@@ -117,7 +118,7 @@ impl Queue {
 
     /// Adds a call.
     pub(super) fn push(&self, pending: Arc<Pending>) {
-        let mut state = locked(&self.state);
+        let mut state = self.state.lock();
         if state.waiting.len() >= 2 * MAX_CALLS {
             // At least half of them were abandoned by their callers.
             state.waiting.retain(|pending| pending.is_wanted());
@@ -128,7 +129,7 @@ impl Queue {
 
     /// The next frame for this session, which has none in flight.
     pub(super) fn take(&self, session: usize) -> Work {
-        let mut state = locked(&self.state);
+        let mut state = self.state.lock();
         if state.closed {
             return Work::End;
         }
@@ -151,7 +152,7 @@ impl Queue {
 
     /// Marks the session as away, and puts its unanswered calls in front of all others.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
-        let mut state = locked(&self.state);
+        let mut state = self.state.lock();
         state.sessions[session] = SessionState::Away;
         for pending in unanswered.into_iter().rev() {
             state.waiting.push_front(pending);
@@ -163,7 +164,7 @@ impl Queue {
     pub(super) fn yield_to_others(&self, session: usize) -> bool {
         let others =
             |(other, state): (usize, &SessionState)| other != session && *state != SessionState::Away;
-        let any = locked(&self.state).sessions.iter().enumerate().any(others);
+        let any = self.state.lock().sessions.iter().enumerate().any(others);
         if any {
             self.requeue(session, Vec::new());
         }
@@ -177,19 +178,19 @@ impl Queue {
 
     /// Closes the queue: the sessions end.
     pub(super) fn close(&self) {
-        locked(&self.state).closed = true;
+        self.state.lock().closed = true;
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
     /// Returns whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
-        locked(&self.state).closed
+        self.state.lock().closed
     }
 
     /// The number of sessions that wait for calls.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
-        locked(&self.state).sessions.iter().filter(|state| **state == SessionState::Idle).count()
+        self.state.lock().sessions.iter().filter(|state| **state == SessionState::Idle).count()
     }
 
     /// Wakes an idle session if calls wait that no busy one will take soon.
@@ -203,11 +204,6 @@ impl Queue {
             self.wakers[idle].notify_one();
         }
     }
-}
-
-/// Locks a mutex, even if it is poisoned: every change of the guarded value is a single step.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

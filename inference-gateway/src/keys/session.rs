@@ -26,6 +26,7 @@ use tonic::{
 };
 
 use super::{
+    health::{KeyServiceHealth, KeyServicePort},
     orphans::Orphans,
     queue::{Answered, Pending, Queue, Work},
 };
@@ -79,6 +80,8 @@ pub(super) struct SessionTask {
     pub(super) queue: Arc<Queue>,
     /// The authorizations of unknown outcome.
     pub(super) orphans: Arc<Orphans>,
+    /// The health of all key-services.
+    pub(super) health: Arc<KeyServiceHealth>,
     /// The source of jitter.
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -93,11 +96,13 @@ impl SessionTask {
                 Ok(mut session) => {
                     tracing::debug!(peer = self.peer.name(), "session with the key-service opened");
                     backoff.reset();
+                    self.health.answered(self.number, KeyServicePort::Sessions);
                     session.run(&self, &mut frame).await
                 }
                 Err(status) => Err(status),
             };
             let Err(status) = ended else { return };
+            self.health.failed(self.number, KeyServicePort::Sessions);
             self.queue.requeue(self.number, frame.to_hand_on());
             tracing::warn!(
                 peer = self.peer.name(),
@@ -192,6 +197,11 @@ impl Session {
                 Self::Remote(session) => session.exchange(task, calls, frame).await?,
                 Self::Local(service) => exchange_in_process(&**service, task, calls, frame).await,
             }
+            if frame.store_failed {
+                task.health.failed(task.number, KeyServicePort::Sessions);
+            } else {
+                task.health.answered(task.number, KeyServicePort::Sessions);
+            }
             if frame.store_failed && task.queue.yield_to_others(task.number) {
                 // Another key-service may still reach the store.
                 sleep(STORE_FAILURE_PENALTY).await;
@@ -244,6 +254,7 @@ impl RemoteSession {
         metrics::counter!("gateway_silent_frames_total").increment(1);
         tracing::warn!(peer = task.peer.name(), "the key-service is silent; asking another one");
         task.queue.requeue(task.number, frame.to_hand_on());
+        task.health.failed(task.number, KeyServicePort::Sessions);
         frame.hedged = true;
         timeout(CALL_DEADLINE.saturating_sub(HEDGE_AFTER), self.read_answers(task, frame))
             .await

@@ -198,7 +198,11 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
         serving.push(server);
     }
     let token = PresentToken::new(&"a-token-between-services".into()).unwrap();
-    let keys = connect(Peers::Remote { addresses, token }, Arc::new(System));
+    let keys = connect(
+        Peers::Remote { addresses, token },
+        &Arc::new(KeyServiceHealth::new(fakes.len())),
+        Arc::new(System),
+    );
     let slots = Slots::new(1, 1);
     let holds = Holds::new(keys.clone(), slots, None, TaskTracker::new());
     tokio::spawn(holds.clone().heartbeat(CancellationToken::new()));

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use crate::domain::{
-    routing::Outcome,
+    routing::AttemptOutcome,
     upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
 };
 
@@ -49,13 +49,13 @@ impl Failure {
     }
 
     /// Effect on the upstream's health.
-    pub(crate) const fn outcome(&self) -> Outcome {
+    pub(crate) const fn outcome(&self) -> AttemptOutcome {
         match self {
-            Self::Unreachable(_) => Outcome::Unreachable,
-            Self::HungUp(_) | Self::Timeout | Self::Broken(_) => Outcome::Failed,
-            Self::Overloaded => Outcome::Overloaded,
+            Self::Unreachable(_) => AttemptOutcome::Unreachable,
+            Self::HungUp(_) | Self::Timeout | Self::Broken(_) => AttemptOutcome::Failed,
+            Self::Overloaded => AttemptOutcome::Overloaded,
             // It is well enough to judge requests.
-            Self::Refused(_) => Outcome::Served,
+            Self::Refused(_) => AttemptOutcome::Served,
         }
     }
 

@@ -3,20 +3,21 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use http::Uri;
+use parking_lot::Mutex;
 use shared::{
     catalog::{Catalog, ImageUrls, Model},
-    config::ConfigError,
+    process::config::ConfigError,
 };
 use tokio::time::{Duration, Instant};
 
 use super::Upstream;
-use crate::domain::routing::{self, Candidate, Health, Outcome};
+use crate::domain::routing::{self, AttemptOutcome, Candidate, Health};
 
 /// The upstreams of every model, by its id. Shared by all workers, so that all see one state of each.
 pub(crate) type Pools = HashMap<String, Pool>;
@@ -100,7 +101,7 @@ impl Running {
     }
 
     /// Notes the outcome, which the upstream's health depends on.
-    pub(crate) fn note(&self, outcome: Outcome) {
+    pub(crate) fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
         let (before, after) = self.member.change(|health| health.after(outcome, now));
         match (before.is_set_aside(), after.is_set_aside()) {
@@ -122,7 +123,7 @@ impl Drop for Running {
 
 impl Member {
     fn candidate(&self, now: Duration) -> Candidate {
-        let health = *self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let health = *self.health.lock();
         Candidate {
             identity: self.upstream.identity,
             weight: self.weight,
@@ -133,7 +134,7 @@ impl Member {
 
     /// Its health before and after the change.
     fn change(&self, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health.lock();
         let before = *health;
         *health = change(before);
         (before, *health)

@@ -25,7 +25,7 @@ use crate::{
 
 /// A line of the upstream's record.
 #[derive(Deserialize)]
-struct Line {
+struct RecordLine {
     id: Option<String>,
     time: Option<String>,
     prompt_tokens: u64,
@@ -76,7 +76,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<Served>> {
 }
 
 fn parse(line: &str) -> anyhow::Result<Served> {
-    let Line { id, time, prompt_tokens, completion_tokens } = serde_json::from_str(line)?;
+    let RecordLine { id, time, prompt_tokens, completion_tokens } = serde_json::from_str(line)?;
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => Identity::Generation(generation),

@@ -56,7 +56,7 @@ pub enum Journal {
 
 /// The usage to list.
 #[derive(Args, Debug)]
-pub struct Usage {
+pub struct UsageQuery {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     account: String,
@@ -127,11 +127,11 @@ pub(super) async fn journal(
 
 /// Lists the counters of usage.
 pub(super) async fn usage(
-    command: Usage,
+    command: UsageQuery,
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let Usage { account, from, to, key, json } = command;
+    let UsageQuery { account, from, to, key, json } = command;
     let to = to.unwrap_or_else(|| management.today());
     let from = from.unwrap_or_else(|| Day::from_number(to.number() - DAYS + 1));
     ensure!(from <= to, "--from: {from} is after {to}");

@@ -18,7 +18,7 @@ use crate::{
 
 /// Commands on members.
 #[derive(Debug, Subcommand)]
-pub enum Members {
+pub enum MemberCommand {
     /// Make a member, and print a link that signs it in once, within 15 minutes
     Invite {
         /// The account's name
@@ -60,18 +60,18 @@ pub struct SignInLink {
 }
 
 pub(super) async fn run(
-    command: Members,
+    command: MemberCommand,
     management: &Management,
     public: &str,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
-        Members::Invite { account, name, role } => {
+        MemberCommand::Invite { account, name, role } => {
             let account = management.account(&account).await.map_err(told)?;
             let (_, token) = management.invite(account, &name, role).await.map_err(refused)?;
             writeln!(out, "{}", link(public, &token))?;
         }
-        Members::List { account } => {
+        MemberCommand::List { account } => {
             let account = management.account(&account).await.map_err(told)?;
             let members = management.members(account).await?;
             let rows = members.into_iter().map(|member| {
@@ -86,7 +86,7 @@ pub(super) async fn run(
             });
             table::write(out, ["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
         }
-        Members::Remove { account, name } => {
+        MemberCommand::Remove { account, name } => {
             let account = management.account(&account).await.map_err(told)?;
             let member = management.member_named(account, &name).await.map_err(refused)?;
             management.remove_member(account, member.id).await.map_err(refused)?;

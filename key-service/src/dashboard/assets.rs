@@ -3,12 +3,12 @@
 
 use std::sync::LazyLock;
 
+use crate::digest::Digest;
 use axum::{
     extract::Path,
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
-use shared::digest::Digest;
 
 /// A file of the dashboard.
 pub(super) struct Asset {

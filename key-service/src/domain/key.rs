@@ -1,11 +1,12 @@
 //! Life of an API key: created, updated, expired, revived, revoked.
 
 use shared::{
-    digest::Digest,
     ids::{AccountId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
+
+use crate::digest::Digest;
 
 use super::ledger;
 

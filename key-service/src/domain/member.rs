@@ -1,10 +1,11 @@
 //! The people of an account, and what they sign in with.
 
 use shared::{
-    digest::Digest,
     ids::{MemberId, SessionId},
     time::Timestamp,
 };
+
+use crate::digest::Digest;
 
 /// A person who signs in to the dashboard of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,14 +38,14 @@ const LEASE: Duration = Duration::from_secs(30);
 
 #[async_trait]
 impl KeyService for Clerk {
-    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, Failure>> {
+    async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
         let answer = |call: Call| match call {
             Call::Authenticate { credential, .. } if credential == "good" => {
                 Ok(Answer::Authenticated(Ok(Principal::ApiKey(hold().account, hold().key))))
             }
             Call::Authenticate { .. } => Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey))),
             Call::Authorize(a) if a.valid_until.is_some_and(|until| until < Instant::now()) => {
-                Err(Failure { code: Code::DeadlineExceeded, message: "too late".into() })
+                Err(CallFailure { code: Code::DeadlineExceeded, message: "too late".into() })
             }
             Call::Authorize(a) => {
                 let hold = HoldRef { generation: a.generation, model: a.model, ..hold() };
@@ -62,7 +62,7 @@ impl KeyService for Clerk {
             }
             Call::Release(Release::Hold(_)) => Ok(Answer::Released),
             Call::Release(Release::Unknown { .. }) => {
-                Err(Failure { code: Code::Unavailable, message: "the store is away".into() })
+                Err(CallFailure { code: Code::Unavailable, message: "the store is away".into() })
             }
         };
         calls.into_iter().map(answer).collect()

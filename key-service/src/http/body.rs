@@ -6,9 +6,9 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    http::{invalid_json, parse_object, read_body, require_json},
-    json::{self, Kind, RawValue},
+    json::{self, Kind, RawValue, invalid_json, parse_object},
     money::{MoneyError, NanoUsd},
+    process::http::{read_body, require_json},
     text::is_control,
     time::Timestamp,
     wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},
@@ -55,6 +55,25 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
+/// Reads the value of a field into the change.
+type FieldReader = fn(&mut KeyPatch, &RawValue) -> Result<(), ApiError>;
+
+/// Fields that callers may set. A test holds the description of the API to them.
+const FIELDS: [(&str, FieldReader); 3] = [
+    ("label", |patch, value| {
+        patch.label = Some(label(value)?);
+        Ok(())
+    }),
+    ("limit", |patch, value| {
+        patch.limit = Some(unless_null(value, limit)?);
+        Ok(())
+    }),
+    ("expires_at", |patch, value| {
+        patch.expires_at = Some(unless_null(value, expires_at)?);
+        Ok(())
+    }),
+];
+
 /// Reads the fields of a key, which are the same in a draft and in a patch. An unknown field is refused, not ignored: a
 /// typo must not make a key without limit or expiry.
 async fn read(request: Request, also: Option<&str>) -> Result<KeyPatch, ApiError> {
@@ -63,16 +82,12 @@ async fn read(request: Request, also: Option<&str>) -> Result<KeyPatch, ApiError
     let bytes = read_body(&head.headers, body, MAX_BODY).await?;
     let mut fields = KeyPatch::default();
     for (name, value) in parse_object(&bytes)?.iter() {
-        match name {
-            "label" => fields.label = Some(label(value)?),
-            "limit" => fields.limit = Some(unless_null(value, limit)?),
-            "expires_at" => fields.expires_at = Some(unless_null(value, expires_at)?),
-            unknown => {
-                let shown: String = unknown.chars().take(MAX_LABEL_CHARS).collect();
-                let message = format!("`{shown}` cannot be set; `label`, `limit` and `expires_at` can.");
-                return Err(ApiError::at(Code::UnknownParameter, shown, message));
-            }
-        }
+        let Some((_, read)) = FIELDS.iter().find(|(field, _)| *field == name) else {
+            let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
+            let message = format!("`{shown}` cannot be set; `label`, `limit` and `expires_at` can.");
+            return Err(ApiError::at(Code::UnknownParameter, shown, message));
+        };
+        read(&mut fields, value)?;
     }
     Ok(fields)
 }
@@ -142,4 +157,27 @@ fn text<'a>(param: &str, expected: &str, value: &'a RawValue) -> Result<Cow<'a, 
 fn wrong_type(param: &str, expected: &str, value: &RawValue) -> ApiError {
     let message = format!("`{param}` must be {expected}, not {}.", Kind::of(value).name());
     ApiError::at(Code::InvalidType, param, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::{JsonSchema, SchemaGenerator};
+    use shared::wire::KeyFields;
+
+    use super::*;
+
+    #[test]
+    fn the_fields_that_are_taken_are_those_that_are_described() {
+        let mut generator = SchemaGenerator::default();
+        let mut taken = FIELDS.map(|(name, _)| name.to_owned());
+        taken.sort();
+        for schema in
+            [KeyFields::<true>::json_schema(&mut generator), KeyFields::<false>::json_schema(&mut generator)]
+        {
+            let mut described: Vec<String> =
+                schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect();
+            described.sort();
+            assert_eq!(described, taken);
+        }
+    }
 }

@@ -6,9 +6,8 @@ use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use shared::{
     error::ApiError,
-    http::bearer,
     ids::{AccountId, KeyId},
-    serve::ConnectionTrust,
+    process::{http::bearer, serve::ConnectionTrust},
 };
 use tracing::{Span, field::display};
 

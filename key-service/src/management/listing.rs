@@ -1,10 +1,8 @@
 //! Listings of API keys, by status where that is asked for.
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashSet;
 
+use parking_lot::{Mutex, MutexGuard};
 use shared::ids::{AccountId, KeyId};
 
 use super::{Error, KeyRefused, Management};
@@ -50,8 +48,7 @@ struct LongListing<'a>(&'a LongListings, AccountId);
 
 impl LongListings {
     fn accounts(&self) -> MutexGuard<'_, HashSet<AccountId>> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn begin(&self, account: AccountId) -> Result<LongListing<'_>, Error<KeyRefused>> {

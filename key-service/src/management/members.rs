@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{
     clock::random_bytes,
-    digest::Digest,
     ids::{AccountId, MemberId, SessionId},
     secret::{ExposeSecret, SecretString},
     text::is_control,
@@ -14,6 +13,7 @@ use shared::{
 
 use super::{Error, Management, accounts::AccountRefused};
 use crate::{
+    digest::Digest,
     domain::member::{Link, Member, MemberChange, Role, Session},
     store::Unavailable,
 };

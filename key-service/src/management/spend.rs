@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::RangeInclusive,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
@@ -53,7 +54,7 @@ pub(super) struct SpendCache(Mutex<HashMap<AccountId, (Day, Past)>>);
 impl SpendCache {
     /// The sums up to this day, which may have to be added up yet.
     fn past(&self, account: AccountId, until: Day) -> Past {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if let Some((day, past)) = kept.get(&account)
             && *day == until
         {

@@ -6,17 +6,15 @@ use std::sync::{
 };
 
 use shared::{
-    clock::Clock,
-    digest::{Pepper, Peppers},
-    ids::AccountId,
-    key::Prefix,
-    money::NanoUsd,
-    secret::ExposeSecret,
-    time::Timestamp,
+    clock::Clock, ids::AccountId, key::Prefix, money::NanoUsd, secret::ExposeSecret, time::Timestamp,
 };
 
 use super::Management;
-use crate::{credentials::Credentials, store::memory::Memory};
+use crate::{
+    credentials::Credentials,
+    digest::{Pepper, Peppers},
+    store::memory::Memory,
+};
 
 /// Start of every test; not a whole second.
 pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";

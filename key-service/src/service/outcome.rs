@@ -6,7 +6,7 @@ use shared::{
     catalog::Price,
     money::NanoUsd,
     refusal::Refusal,
-    rpc::{Answer, Captured, Charge, Extended, Extension, Failure, Grant, HoldRef, Principal},
+    rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Principal},
 };
 use tonic::Code;
 
@@ -29,7 +29,7 @@ pub(super) enum Meaning {
 
 impl Meaning {
     /// The answer to the call.
-    pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, Failure> {
+    pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, CallFailure> {
         match (self, outcome) {
             (_, Err(Refused::Damaged)) => Err(damaged()),
             (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
@@ -63,30 +63,30 @@ impl Meaning {
     }
 }
 
-fn refusal(refused: Refused) -> Result<Refusal, Failure> {
+fn refusal(refused: Refused) -> Result<Refusal, CallFailure> {
     let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
     metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
     Ok(refusal)
 }
 
 /// The failure of a store: the outcome is unknown, and the same call may be repeated.
-pub(super) fn failure(unavailable: &Unavailable) -> Failure {
-    Failure { code: Code::Unavailable, message: unavailable.to_string() }
+pub(super) fn failure(unavailable: &Unavailable) -> CallFailure {
+    CallFailure { code: Code::Unavailable, message: unavailable.to_string() }
 }
 
 /// The failure of a bug in the key-service.
-pub(super) fn unfit(message: &str) -> Failure {
-    Failure { code: Code::Internal, message: message.into() }
+pub(super) fn unfit(message: &str) -> CallFailure {
+    CallFailure { code: Code::Internal, message: message.into() }
 }
 
 /// The failure of an unreadable record. Repeating the call fails again until an operator repairs the record.
-fn damaged() -> Failure {
+fn damaged() -> CallFailure {
     let message = "what the store recorded for this generation cannot be read; nothing changed".into();
-    Failure { code: Code::DataLoss, message }
+    CallFailure { code: Code::DataLoss, message }
 }
 
-fn settled() -> Failure {
-    Failure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
+fn settled() -> CallFailure {
+    CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
 /// Counts a bill in the metrics, after a capture as after an expiry.

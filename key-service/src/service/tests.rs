@@ -78,7 +78,7 @@ impl Trial {
     }
 }
 
-async fn one(service: &Service, call: Call) -> Result<Answer, Failure> {
+async fn one(service: &Service, call: Call) -> Result<Answer, CallFailure> {
     let mut answers = service.handle(vec![call]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)

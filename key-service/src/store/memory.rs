@@ -3,14 +3,11 @@
 mod book;
 mod members;
 
-use std::{
-    ops::{Bound, RangeInclusive},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::ops::{Bound, RangeInclusive};
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use shared::{
-    digest::Digest,
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     rpc::Principal,
     time::Timestamp,
@@ -22,11 +19,14 @@ use super::{
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-    ledger::{Command, Record, RecordId, Refused},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+        ledger::{Command, Record, RecordId, Refused},
+        usage::Day,
+    },
 };
 
 /// Number of due holds on a page.
@@ -46,13 +46,12 @@ impl Memory {
         Self::default()
     }
 
-    /// Locks the store. A poisoned lock is safe: the ledger decides before anything is changed, so a panic leaves no
-    /// half-written state.
+    /// Locks the store. The ledger decides before anything is changed, so a panic leaves no half-written state.
     #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
     fn books(&self) -> Result<MutexGuard<'_, Shelf>, Unavailable> {
         #[cfg(test)]
         self.outage.pass()?;
-        Ok(self.books.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.books.lock())
     }
 }
 

@@ -38,8 +38,7 @@ use ::redis::{RedisError, RedisResult, cmd};
 use async_trait::async_trait;
 use shared::{
     clock::{Clock, random_bytes},
-    digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, KeyId, ManagementKeyId},
     rpc::Principal,
     time::Timestamp,
 };
@@ -63,15 +62,17 @@ pub(crate) use self::{
 };
 use super::{
     AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
-    NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
+    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey,
+    Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{ApiKey, KeyPatch, NewKey},
-    ledger::Command,
-    member::{Link, Member, MemberChange, Session},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{ApiKey, KeyPatch, NewKey},
+        ledger::Command,
+        usage::Day,
+    },
 };
 
 /// Interval at which the store is marked as seen. A store that lost a minute of writes is noticed this much later at
@@ -321,92 +322,6 @@ impl Accounts for Redis {
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, Unavailable> {
         Ok(self.end_management_key(id, now).await?)
-    }
-}
-
-#[async_trait]
-impl Members for Redis {
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
-        self.make_member(account, &member).await?.ok_or_else(|| no_account(account))
-    }
-
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
-        Ok(self.read_members(account).await?)
-    }
-
-    async fn update_member(
-        &self,
-        account: AccountId,
-        id: MemberId,
-        change: MemberChange,
-    ) -> Result<bool, Unavailable> {
-        Ok(self.change_member(account, id, &change).await?)
-    }
-
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
-        Ok(self.drop_member(account, id).await?)
-    }
-
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
-        Ok(self.put_link(account, &link, now).await?)
-    }
-
-    async fn take_link(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable> {
-        Ok(self.use_link(account, &digest, now).await?)
-    }
-
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
-        Ok(self.put_session(account, &session).await?)
-    }
-
-    async fn session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable> {
-        Ok(self.read_session(account, &digest, now).await?)
-    }
-
-    async fn touch_session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        seen_at: Timestamp,
-        expires_at: Timestamp,
-    ) -> Result<(), Unavailable> {
-        Ok(self.see_session(account, &digest, seen_at, expires_at).await?)
-    }
-
-    async fn sessions(
-        &self,
-        account: AccountId,
-        member: MemberId,
-        now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable> {
-        Ok(self.read_sessions(account, member, now).await?)
-    }
-
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
-        Ok(self.drop_session(account, &digest).await?)
-    }
-
-    async fn count_attempt(
-        &self,
-        name: Digest,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<u64, Unavailable> {
-        Ok(self.add_attempt(&name, now, until).await?)
-    }
-
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
-        Ok(self.drop_attempts(&name).await?)
     }
 }
 

@@ -6,6 +6,7 @@
 mod audit;
 mod file;
 mod fold;
+mod members;
 mod queue;
 mod reader;
 mod tables;
@@ -22,8 +23,7 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::Connection;
 use shared::{
-    digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, KeyId, ManagementKeyId},
     rpc::Principal,
     time::Timestamp,
 };
@@ -34,21 +34,23 @@ use self::{
     tables::{
         accounts, journal,
         keys::{self, KeyCounts},
-        management_keys, members, records, usage,
+        management_keys, records, usage,
     },
     writer::Writer,
 };
 use super::{
     AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, Members, NewAccount,
-    NewManagementKey, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
+    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey,
+    Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
 };
-use crate::domain::{
-    audit::Audit,
-    key::{ApiKey, KeyPatch, NewKey},
-    ledger::Command,
-    member::{Link, Member, MemberChange, Session},
-    usage::Day,
+use crate::{
+    digest::Digest,
+    domain::{
+        audit::Audit,
+        key::{ApiKey, KeyPatch, NewKey},
+        ledger::Command,
+        usage::Day,
+    },
 };
 
 /// Accounts whose keys are counted in memory; some 50 bytes each.
@@ -201,94 +203,6 @@ impl Accounts for Sqlite {
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, Unavailable> {
         self.writer.write(move |connection| management_keys::revoke(connection, id, now)).await
-    }
-}
-
-#[async_trait]
-impl Members for Sqlite {
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
-        self.writer.write(move |connection| members::create(connection, account, &member)).await
-    }
-
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
-        self.readers.read(move |connection| members::list(connection, account)).await
-    }
-
-    async fn update_member(
-        &self,
-        account: AccountId,
-        id: MemberId,
-        change: MemberChange,
-    ) -> Result<bool, Unavailable> {
-        self.writer.write(move |connection| members::update(connection, account, id, &change)).await
-    }
-
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
-        self.writer.write(move |connection| members::remove(connection, account, id)).await
-    }
-
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
-        self.writer.write(move |connection| members::create_link(connection, account, &link, now)).await
-    }
-
-    async fn take_link(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable> {
-        self.writer.write(move |connection| members::take_link(connection, account, &digest, now)).await
-    }
-
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
-        self.writer.write(move |connection| members::create_session(connection, account, &session)).await
-    }
-
-    async fn session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable> {
-        self.readers.read(move |connection| members::session(connection, account, &digest, now)).await
-    }
-
-    async fn touch_session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        seen_at: Timestamp,
-        expires_at: Timestamp,
-    ) -> Result<(), Unavailable> {
-        let touch =
-            move |connection: &Connection| members::touch(connection, account, &digest, seen_at, expires_at);
-        self.writer.write(touch).await
-    }
-
-    async fn sessions(
-        &self,
-        account: AccountId,
-        member: MemberId,
-        now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable> {
-        self.readers.read(move |connection| members::sessions(connection, account, member, now)).await
-    }
-
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
-        self.writer.write(move |connection| members::end_session(connection, account, &digest)).await
-    }
-
-    async fn count_attempt(
-        &self,
-        name: Digest,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<u64, Unavailable> {
-        self.writer.write(move |connection| members::count_attempt(connection, &name, now, until)).await
-    }
-
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
-        self.writer.write(move |connection| members::forget_attempts(connection, &name)).await
     }
 }
 

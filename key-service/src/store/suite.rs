@@ -18,7 +18,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, params_from_iter};
 use shared::{
-    digest::Digest,
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
@@ -27,11 +26,14 @@ use shared::{
 use tempfile::TempDir;
 
 use super::{DueHold, NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
-use crate::domain::{
-    key::{ApiKey, NewKey},
-    ledger::{
-        self, Command, Outcome, Progress, Refused,
-        histories::{START, deposit},
+use crate::{
+    digest::Digest,
+    domain::{
+        key::{ApiKey, NewKey},
+        ledger::{
+            self, Command, Outcome, Progress, Refused,
+            histories::{START, deposit},
+        },
     },
 };
 

@@ -58,11 +58,11 @@ impl Ledger for Faulty {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Unavailable> {
-        if *self.hanging.lock().unwrap() == Some(account) {
+        if *self.hanging.lock() == Some(account) {
             std::future::pending::<()>().await;
         }
         let damaged = |command: &Command| match command {
-            Command::Expire { generation, .. } => self.damaged.lock().unwrap().contains(generation),
+            Command::Expire { generation, .. } => self.damaged.lock().contains(generation),
             _ => false,
         };
         let damaged: Vec<_> = commands.iter().map(damaged).collect();
@@ -234,7 +234,7 @@ async fn an_account_that_is_away_keeps_no_other_from_expiring() {
     let key = make_key(&trial.store.memory, other, 2, None).await;
     let held = hold(key, generation(1), 10, LEASE_TICKS);
     trial.store.memory.execute(other, vec![held], START).await.unwrap();
-    *trial.store.hanging.lock().unwrap() = Some(other);
+    *trial.store.hanging.lock() = Some(other);
     trial.sweep();
     trial.hold(1).await;
     sleep(NOTICED).await;
@@ -252,12 +252,12 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
         trial.execute(hold(trial.key, *generation, 1, LEASE_TICKS)).await;
     }
     // More than a page of them, which are listed first.
-    trial.store.damaged.lock().unwrap().extend(&many[..600]);
+    trial.store.damaged.lock().extend(&many[..600]);
     trial.sweep();
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 600);
     // After the repair, they expire with the next tick.
-    trial.store.damaged.lock().unwrap().clear();
+    trial.store.damaged.lock().clear();
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use shared::{error::ApiError, http::ok};
+use shared::{error::ApiError, process::http::ok};
 
 use super::failed;
 use crate::{

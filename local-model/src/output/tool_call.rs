@@ -11,7 +11,7 @@ const BEFORE_ARGUMENTS: &str = "\", \"arguments\": ";
 const END: &str = "}\n";
 
 /// Tool call in the making.
-pub(crate) struct ToolCall {
+pub(crate) struct PartialToolCall {
     index: usize,
     id: String,
     /// True once the client was sent its beginning, which happens when the name is whole.
@@ -20,7 +20,7 @@ pub(crate) struct ToolCall {
     held: String,
 }
 
-impl ToolCall {
+impl PartialToolCall {
     pub(crate) fn new(index: usize, id: String) -> Self {
         Self { index, id, is_begun: false, held: String::new() }
     }
@@ -71,7 +71,7 @@ mod tests {
         let written = format!("\n{{\"name\": \"a\\\", \\\"b\", \"arguments\": {arguments}}}\n");
         let characters: Vec<char> = written.chars().collect();
         for size in 1..characters.len() {
-            let mut call = ToolCall::new(3, "id".to_owned());
+            let mut call = PartialToolCall::new(3, "id".to_owned());
             let chunks = characters.chunks(size);
             let mut deltas: Vec<Delta> =
                 chunks.flat_map(|chunk| call.push(&chunk.iter().collect::<String>())).collect();

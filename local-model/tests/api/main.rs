@@ -14,7 +14,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use http_body_util::BodyExt;
-use local_model::{Engine, Model, Options};
+use local_model::{Engine, EngineOptions, Model};
 use serde_json::{Value, json};
 use support::{
     Recorded, ask, endless, engine, get, joined, options, post, question, reference, request, router, send,
@@ -400,7 +400,7 @@ async fn a_client_that_leaves_frees_its_permit() {
 #[tokio::test]
 async fn one_request_too_many_is_refused_for_a_second() {
     let router = local_model::router(
-        Engine::start(Model::shipped().unwrap(), Options { max_requests: 1, ..options() }).unwrap(),
+        Engine::start(Model::shipped().unwrap(), EngineOptions { max_requests: 1, ..options() }).unwrap(),
     );
     let body = endless(json!({"stream": true, "n": 8}));
     let first = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();

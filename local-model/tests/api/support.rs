@@ -11,7 +11,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use http_body_util::BodyExt;
-use local_model::{Engine, Model, Options};
+use local_model::{Engine, EngineOptions, Model};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use shared::{clock::Clock, time::Timestamp};
@@ -30,8 +30,8 @@ impl Clock for Fixed {
     }
 }
 
-pub(crate) fn options() -> Options {
-    Options::new(Arc::new(Fixed(AtomicU8::new(1))))
+pub(crate) fn options() -> EngineOptions {
+    EngineOptions::new(Arc::new(Fixed(AtomicU8::new(1))))
 }
 
 pub(crate) fn engine() -> Engine {

@@ -20,9 +20,9 @@ fn no_modules_import_each_other_in_a_circle() {
         let source = root().join(name).join("src");
         let circle = circle(&imports(&source, &[]));
         assert_eq!(circle, None, "in {name}");
-        if source.join("domain").is_dir() {
-            let circle = self::circle(&imports(&source, &["domain"]));
-            assert_eq!(circle, None, "in the domain of {name}");
+        for folder in ["domain", "process"].iter().filter(|folder| source.join(folder).is_dir()) {
+            let circle = self::circle(&imports(&source, &[folder]));
+            assert_eq!(circle, None, "in {folder} of {name}");
         }
     }
 }
@@ -35,7 +35,7 @@ fn domains_know_no_runtime_no_network_and_no_store() {
                 let library = path[0].as_str();
                 assert!(!IMPURE.contains(&library), "{} imports {library}", file.display());
                 let shared = path.get(1).filter(|_| library == "shared").map(String::as_str);
-                let edge = matches!(shared, Some("rpc" | "serve"));
+                let edge = matches!(shared, Some("rpc" | "process"));
                 assert!(!edge, "{} imports {}", file.display(), path.join("::"));
             }
         }

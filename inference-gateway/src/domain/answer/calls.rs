@@ -38,9 +38,9 @@ impl MadeIds {
 
 /// Tool calls of a choice that were sent so far. Has no `Debug`, as names are the client's own words.
 #[derive(Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls(Vec<SentCall>);
 
-struct Call {
+struct SentCall {
     /// Its index as the upstream counts.
     upstream: u64,
     /// Its index as the client reads it.
@@ -94,7 +94,7 @@ impl Calls {
             let index = self.free_index(upstream);
             let (id, name) = (id.to_owned(), name.to_owned());
             let name_is_new = !name.is_empty();
-            self.0.push(Call { upstream, index, id, name, has_arguments: adds_arguments });
+            self.0.push(SentCall { upstream, index, id, name, has_arguments: adds_arguments });
             return ToolCallDelta { index, id: own_id, name_is_new };
         };
         let call = &mut self.0[at];
@@ -117,7 +117,7 @@ impl Calls {
     }
 }
 
-impl Call {
+impl SentCall {
     /// Returns whether a piece with this id and name begins another call. A new id alone does not begin one: some servers
     /// make one up for every piece. Of calls without ids, one that is named after arguments is another one.
     fn is_another(&self, id: &str, name: &str) -> bool {

@@ -9,7 +9,7 @@ use super::{
     logprobs::put_logprobs,
     parts::{Delta, RawString},
     put, put_number,
-    stream::Choice,
+    stream::ChunkChoice,
 };
 
 /// The delta that opens a choice of which nothing was generated.
@@ -24,19 +24,19 @@ pub(crate) struct Rewriter {
     /// End of each chunk.
     tail: &'static str,
     include_usage: bool,
-    choices: Vec<State>,
+    choices: Vec<ChoiceState>,
 }
 
 /// Parts of a choice that were sent.
 #[derive(Default)]
-struct State {
-    progress: Progress,
+struct ChoiceState {
+    progress: ChoiceProgress,
     calls: Calls,
 }
 
-/// Progress of a choice.
+/// ChoiceProgress of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Progress {
+enum ChoiceProgress {
     /// Its role was not sent.
     #[default]
     Unseen,
@@ -80,21 +80,21 @@ impl Rewriter {
     /// Returns whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
     pub(crate) fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
-        any(Progress::Finished) && !any(Progress::Open)
+        any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
     }
 
     /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
         if self.choices.is_empty() {
-            self.choices.push(State::default());
+            self.choices.push(ChoiceState::default());
         }
-        for (index, State { progress, .. }) in self.choices.iter_mut().enumerate() {
+        for (index, ChoiceState { progress, .. }) in self.choices.iter_mut().enumerate() {
             let delta = match progress {
-                Progress::Unseen => OPENING,
-                Progress::Open => "{}",
-                Progress::Finished => continue,
+                ChoiceProgress::Unseen => OPENING,
+                ChoiceProgress::Open => "{}",
+                ChoiceProgress::Finished => continue,
             };
-            *progress = Progress::Finished;
+            *progress = ChoiceProgress::Finished;
             out.extend_from_slice(&self.head);
             put(out, r#"{"index":"#);
             put_number(out, index as u64);
@@ -126,24 +126,24 @@ impl Rewriter {
     }
 
     /// Moves a choice on. `None` where there is nothing to write; else whether its role is still to be written.
-    fn advance(&mut self, choice: &Choice<'_>) -> Option<bool> {
+    fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
         if self.choices.len() <= choice.index {
-            self.choices.resize_with(choice.index + 1, State::default);
+            self.choices.resize_with(choice.index + 1, ChoiceState::default);
         }
         let progress = &mut self.choices[choice.index].progress;
         let first = match *progress {
-            Progress::Finished => return None,
-            Progress::Unseen => true,
-            Progress::Open => false,
+            ChoiceProgress::Finished => return None,
+            ChoiceProgress::Unseen => true,
+            ChoiceProgress::Open => false,
         };
-        *progress = if choice.finish.is_some() { Progress::Finished } else { Progress::Open };
+        *progress = if choice.finish.is_some() { ChoiceProgress::Finished } else { ChoiceProgress::Open };
         let adds =
             first || choice.finish.is_some() || choice.logprobs.is_some() || !choice.delta.is_nothing();
         adds.then_some(first)
     }
 }
 
-fn write_choice(choice: &Choice<'_>, first: bool, calls: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: MadeIds, out: &mut BytesMut) {
     put(out, r#"{"index":"#);
     put_number(out, choice.index as u64);
     put(out, r#","delta":"#);

@@ -9,12 +9,12 @@ use shared::{ids::GenerationId, money::NanoUsd};
 use super::FinishReason;
 
 /// A whole answer.
-pub(crate) struct Completion;
+pub(crate) struct CompletionSchema;
 
 /// One event of a streamed answer.
-pub(crate) struct Chunk;
+pub(crate) struct ChunkSchema;
 
-impl JsonSchema for Completion {
+impl JsonSchema for CompletionSchema {
     fn schema_name() -> Cow<'static, str> {
         "ChatCompletion".into()
     }
@@ -49,7 +49,7 @@ impl JsonSchema for Completion {
     }
 }
 
-impl JsonSchema for Chunk {
+impl JsonSchema for ChunkSchema {
     fn schema_name() -> Cow<'static, str> {
         "ChatCompletionChunk".into()
     }

@@ -29,11 +29,11 @@ pub(crate) struct Chunk<'a> {
     pub(crate) text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
     pub(crate) outputs: u64,
-    pub(super) choices: Vec<Choice<'a>>,
+    pub(super) choices: Vec<ChunkChoice<'a>>,
 }
 
 /// Part of an answer that a chunk adds to one choice.
-pub(super) struct Choice<'a> {
+pub(super) struct ChunkChoice<'a> {
     pub(super) index: usize,
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
@@ -90,7 +90,7 @@ impl<'a> Event<'a> {
                     None => return Ok(Self::Failed(UpstreamError::default())),
                 },
             };
-            choices.push(Choice {
+            choices.push(ChunkChoice {
                 index,
                 delta: choice.delta.unwrap_or_default(),
                 logprobs: choice.logprobs,
@@ -102,7 +102,7 @@ impl<'a> Event<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(choices: Vec<Choice<'a>>, usage: Option<&RawValue>, timings: Option<&RawValue>) -> Self {
+    fn new(choices: Vec<ChunkChoice<'a>>, usage: Option<&RawValue>, timings: Option<&RawValue>) -> Self {
         let (mut text_bytes, mut outputs) = (0, 0);
         for choice in &choices {
             let bytes = choice.delta.added_bytes();

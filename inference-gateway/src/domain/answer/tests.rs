@@ -1,3 +1,4 @@
+mod described;
 mod hostile;
 
 use bytes::Bytes;

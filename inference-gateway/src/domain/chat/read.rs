@@ -8,8 +8,7 @@ use serde::{
 };
 use shared::{
     error::{ApiError, Code},
-    http::parse_object,
-    json::{Kind, Object, RawValue, parse_error, text},
+    json::{Kind, Object, RawValue, parse_error, parse_object, text},
 };
 
 /// Characters of a number: it is forwarded as it was spelled, and no parameter needs more.
@@ -17,14 +16,14 @@ const MAX_DIGITS: usize = 64;
 
 /// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'p> {
+pub(super) enum ParamPath<'p> {
     /// The member of an object; the body's own have no parent.
-    Member(Option<&'p Place<'p>>, &'p str),
+    Member(Option<&'p ParamPath<'p>>, &'p str),
     /// The element of an array.
-    Element(&'p Place<'p>, usize),
+    Element(&'p ParamPath<'p>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ParamPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(None, name) => f.write_str(name),
@@ -38,7 +37,7 @@ impl fmt::Display for Place<'_> {
 pub(super) struct Members<'a, 'p> {
     object: Object<'a>,
     /// `None` for the body itself.
-    at: Option<Place<'p>>,
+    at: Option<ParamPath<'p>>,
 }
 
 impl<'a> Members<'a, '_> {
@@ -70,8 +69,8 @@ impl<'a> Members<'a, '_> {
         self.object.get(name).map(|raw| Value { raw, at: self.place(name) })
     }
 
-    fn place<'s>(&'s self, name: &'s str) -> Place<'s> {
-        Place::Member(self.at.as_ref(), name)
+    fn place<'s>(&'s self, name: &'s str) -> ParamPath<'s> {
+        ParamPath::Member(self.at.as_ref(), name)
     }
 }
 
@@ -79,7 +78,7 @@ impl<'a> Members<'a, '_> {
 #[derive(Clone, Copy)]
 pub(super) struct Value<'a, 'p> {
     raw: &'a RawValue,
-    at: Place<'p>,
+    at: ParamPath<'p>,
 }
 
 impl<'a> Value<'a, '_> {
@@ -220,7 +219,7 @@ impl<'a> Value<'a, '_> {
                 let taken = if index == most {
                     Err(self.error(Code::ArrayAboveMaxLength, &format!("must have at most {most} elements")))
                 } else {
-                    take(Value { raw, at: Place::Element(&self.at, index) })
+                    take(Value { raw, at: ParamPath::Element(&self.at, index) })
                 };
                 index += 1;
                 taken.map_err(|e| refused = Some(e)).is_ok()

@@ -18,7 +18,7 @@ fn upstreams(in_flight: &[u64]) -> Vec<Candidate> {
 }
 
 /// Health after these outcomes, all at one time.
-fn health(outcomes: &[Outcome]) -> Health {
+fn health(outcomes: &[AttemptOutcome]) -> Health {
     outcomes.iter().fold(Health::default(), |health, outcome| health.after(*outcome, Duration::ZERO))
 }
 
@@ -106,38 +106,46 @@ fn an_upstream_with_much_more_than_its_share_gets_no_more_for_its_cache() {
 
 #[test]
 fn failures_in_a_row_set_an_upstream_aside_and_one_request_tries_it_again() {
-    assert!(!health(&[Outcome::Failed; 2]).is_set_aside());
-    assert!(!health(&[Outcome::Failed, Outcome::Failed, Outcome::Served, Outcome::Failed]).is_set_aside());
-    let aside = health(&[Outcome::Failed; 3]);
+    assert!(!health(&[AttemptOutcome::Failed; 2]).is_set_aside());
+    assert!(
+        !health(&[
+            AttemptOutcome::Failed,
+            AttemptOutcome::Failed,
+            AttemptOutcome::Served,
+            AttemptOutcome::Failed
+        ])
+        .is_set_aside()
+    );
+    let aside = health(&[AttemptOutcome::Failed; 3]);
     assert!(aside.rests(before(FIRST_ASIDE)) && !aside.rests(FIRST_ASIDE));
     let tried = aside.tried(FIRST_ASIDE);
     assert!(tried.rests(FIRST_ASIDE), "other requests wait for the outcome of the trial");
-    assert_eq!(tried.after(Outcome::Failed, FIRST_ASIDE), tried);
+    assert_eq!(tried.after(AttemptOutcome::Failed, FIRST_ASIDE), tried);
     assert!(tried.rests(before(FIRST_ASIDE * 3)) && !tried.rests(FIRST_ASIDE * 3), "twice as long");
-    assert!(!tried.after(Outcome::Answered, FIRST_ASIDE).is_set_aside());
+    assert!(!tried.after(AttemptOutcome::Answered, FIRST_ASIDE).is_set_aside());
 }
 
 #[test]
 fn an_upstream_that_is_not_there_is_set_aside_at_once_and_one_that_is_busy_for_a_moment() {
-    let gone = health(&[Outcome::Unreachable]);
+    let gone = health(&[AttemptOutcome::Unreachable]);
     assert!(gone.rests(before(FIRST_ASIDE)));
-    let busy = health(&[Outcome::Overloaded]);
+    let busy = health(&[AttemptOutcome::Overloaded]);
     assert!(busy.rests(Duration::ZERO) && !busy.rests(BREATHER));
 }
 
 #[test]
 fn however_long_an_upstream_is_away_it_is_tried_within_a_bound() {
-    let (mut health, mut now) = (health(&[Outcome::Unreachable]), Duration::ZERO);
+    let (mut health, mut now) = (health(&[AttemptOutcome::Unreachable]), Duration::ZERO);
     for _ in 0..20 {
         now += LONGEST_ASIDE;
         assert!(!health.rests(now));
-        health = health.tried(now).after(Outcome::Unreachable, now);
+        health = health.tried(now).after(AttemptOutcome::Unreachable, now);
     }
 }
 
 #[test]
 fn an_upstream_whose_every_answer_breaks_is_not_well_because_it_begins_them() {
-    let broken = [Outcome::Answered, Outcome::Failed].repeat(3);
+    let broken = [AttemptOutcome::Answered, AttemptOutcome::Failed].repeat(3);
     assert!(health(&broken).is_set_aside());
 }
 

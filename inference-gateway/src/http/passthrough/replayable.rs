@@ -4,7 +4,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery};
 use hyper::body::Body as _;
-use shared::{error::ApiError, http::read_body};
+use shared::{error::ApiError, process::http::read_body};
 
 /// A body of at most so many bytes is read before it is passed on; the key-service takes no larger ones.
 const SMALL_BODY: usize = 64 << 10;

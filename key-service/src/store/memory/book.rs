@@ -6,7 +6,6 @@ use std::{
 };
 
 use shared::{
-    digest::Digest,
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
@@ -16,6 +15,7 @@ use shared::{
 #[cfg(test)]
 use crate::store::suite::Fault;
 use crate::{
+    digest::Digest,
     domain::{
         audit::{Audit, Auditor},
         key::{ApiKey, NewKey},

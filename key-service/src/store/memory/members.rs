@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use shared::{
-    digest::Digest,
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
 
 use super::Memory;
 use crate::{
+    digest::Digest,
     domain::member::{Link, Member, MemberChange, Session},
     store::{Members, Unavailable},
 };

@@ -2,14 +2,17 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, RedisResult, cmd};
-use shared::{digest::Digest, ids::AccountId, rpc::Principal, time::Timestamp};
+use shared::{ids::AccountId, rpc::Principal, time::Timestamp};
 
 use super::{
     Redis,
-    records::{FUNDS, Funds, damaged},
+    records::{FUNDS, FundsRecord, damaged},
     script::Arguments,
 };
-use crate::store::{self, AccountSummary, NewAccount};
+use crate::{
+    digest::Digest,
+    store::{self, AccountSummary, NewAccount},
+};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -27,7 +30,7 @@ impl Redis {
         }
         let create = Arguments::keys([self.key_space.account(new.id)]);
         let create =
-            create.with(new.name.as_str()).with(new.created_at.millis().to_string()).with(Funds::NEW);
+            create.with(new.name.as_str()).with(new.created_at.millis().to_string()).with(FundsRecord::NEW);
         self.client.run::<()>(&self.scripts.create_account, &create).await?;
         self.confirm_account(new.id).await?;
         let list = Arguments::keys([self.key_space.account_names(), self.key_space.accounts()]);
@@ -61,7 +64,7 @@ impl Redis {
         question.arg(self.key_space.account(account)).arg(&["name", FUNDS]);
         let (name, funds): (Option<String>, Option<Vec<u8>>) = self.client.ask(&question).await?;
         let Some((name, funds)) = name.zip(funds) else { return Ok(None) };
-        let Funds { credit, held, .. } = Funds::read(&funds)?;
+        let FundsRecord { credit, held, .. } = FundsRecord::read(&funds)?;
         Ok(Some(store::Funds { name, credit, held }))
     }
 
@@ -103,13 +106,13 @@ fn parse_owner(text: &str) -> Option<Principal> {
 }
 
 /// Name, time, number of keys and funds.
-type Fields = (Option<String>, Option<i64>, Option<u64>, Option<Vec<u8>>);
+type AccountFields = (Option<String>, Option<i64>, Option<u64>, Option<Vec<u8>>);
 
-fn summary(id: AccountId, fields: Fields) -> RedisResult<AccountSummary> {
+fn summary(id: AccountId, fields: AccountFields) -> RedisResult<AccountSummary> {
     let (Some(name), Some(created_at), Some(keys), Some(funds)) = fields else {
         return Err(damaged("an account"));
     };
-    let Funds { credit, held, .. } = Funds::read(&funds)?;
+    let FundsRecord { credit, held, .. } = FundsRecord::read(&funds)?;
     let created_at = Timestamp::from_millis(created_at);
     Ok(AccountSummary { id, name, credit, held, keys, created_at })
 }

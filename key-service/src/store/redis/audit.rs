@@ -16,7 +16,7 @@ use shared::{
 use super::{
     Redis,
     journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
-    records::{self, Funds, damaged},
+    records::{self, FundsRecord, damaged},
     script::Arguments,
 };
 use crate::{
@@ -47,7 +47,7 @@ struct Look {
 
 /// Figures of one moment.
 struct Figures {
-    funds: Funds,
+    funds: FundsRecord,
     /// Balances of each requested key.
     keys: Vec<Option<Vec<u8>>>,
     /// Sums of open holds by the bytes of a key's id.
@@ -56,7 +56,7 @@ struct Figures {
 }
 
 /// The raw answer.
-type Answer = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
+type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
 
 impl Redis {
     /// Audits the account; `None` where the account does not exist.
@@ -143,8 +143,8 @@ impl Redis {
             let additions = redis::from_redis_value(additions.clone())?;
             return Ok(Some(Look { additions, figures: None }));
         }
-        let (additions, funds, keys, holds, deposits): Answer = redis::from_redis_value(answer)?;
-        let funds = Funds::read(&funds.ok_or_else(|| damaged("the funds of an account"))?)?;
+        let (additions, funds, keys, holds, deposits): AuditReply = redis::from_redis_value(answer)?;
+        let funds = FundsRecord::read(&funds.ok_or_else(|| damaged("the funds of an account"))?)?;
         let holds = holds.into_iter().collect();
         let figures = Some(Figures { funds, keys, holds, deposits });
         Ok(Some(Look { additions, figures }))

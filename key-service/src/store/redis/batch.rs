@@ -102,7 +102,7 @@ impl Batch<'_> {
         ]);
         let generations = Generations::of(commands);
         let places = generations.places(&mut arguments, key_space, *account);
-        let mut writer = Writer::new(&generations);
+        let mut writer = BatchEncoder::new(&generations);
         for command in commands {
             writer.command(command);
         }
@@ -221,7 +221,7 @@ impl<T: PartialEq> Named<T> {
 }
 
 /// Encoder of the commands, and everything that they refer to.
-struct Writer<'a> {
+struct BatchEncoder<'a> {
     generations: &'a Generations,
     commands: Vec<u8>,
     /// The names of the commands.
@@ -232,7 +232,7 @@ struct Writer<'a> {
     payers: Named<(KeyId, &'a str)>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> BatchEncoder<'a> {
     fn new(generations: &'a Generations) -> Self {
         let (keys, payers) = (Named { all: Vec::new() }, Named { all: Vec::new() });
         let (commands, bills) = (Vec::with_capacity(generations.ids.len() * COMMAND_SIZE), Vec::new());

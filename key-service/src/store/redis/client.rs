@@ -71,7 +71,7 @@ enum ConnectionState {
 }
 
 /// A request. It may be sent again: the ledger's commands and the scripts are idempotent.
-enum Request<'a> {
+enum RedisRequest<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
 }
@@ -133,12 +133,12 @@ impl Client {
 
     /// Sends a command.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        Ok(redis::from_redis_value(self.call(&Request::One(command)).await?)?)
+        Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
     }
 
     /// Sends commands together; all of them lie in one slot.
     pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
-        Ok(redis::from_redis_value(self.call(&Request::Many(commands)).await?)?)
+        Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
     /// Runs a script, and sends its text to a server that does not have it.
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    async fn call(&self, request: &Request<'_>) -> RedisResult<Value> {
+    async fn call(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
         if let Some(older) = self.watermark.older() {
             return Err(refused(older.clone()));
         }
@@ -184,12 +184,12 @@ impl Client {
     }
 
     /// Sends a request again until there is an answer.
-    async fn persist(&self, request: &Request<'_>) -> RedisResult<Value> {
+    async fn persist(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
         loop {
             let (mut connection, number) = self.connection().await;
             let answer = match request {
-                Request::One(command) => connection.req_packed_command(command).await,
-                Request::Many(commands) => {
+                RedisRequest::One(command) => connection.req_packed_command(command).await,
+                RedisRequest::Many(commands) => {
                     commands.query_async::<Vec<Value>>(&mut connection).await.map(Value::Array)
                 }
             };

@@ -19,7 +19,7 @@ const WAITING: usize = 4096;
 
 /// Queue of waiting writes, and the connection for `WAITAOF`.
 pub(super) struct DurabilityWait {
-    queue: std::sync::Mutex<Vec<Waiter>>,
+    queue: parking_lot::Mutex<Vec<Waiter>>,
     connection: Mutex<Option<Waiting>>,
 }
 
@@ -37,7 +37,7 @@ struct Waiter {
 
 impl DurabilityWait {
     pub(super) fn new() -> Self {
-        Self { queue: std::sync::Mutex::default(), connection: Mutex::default() }
+        Self { queue: parking_lot::Mutex::default(), connection: Mutex::default() }
     }
 
     /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` for it, so it must be
@@ -54,7 +54,7 @@ impl DurabilityWait {
         if let Ok(answer) = answer.try_recv() {
             return answer;
         }
-        let waiters = mem::take(&mut *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let waiters = mem::take(&mut *self.queue.lock());
         let outcome = wait(client, &mut connection, &waiters).await;
         if outcome.is_err() {
             *connection = None;
@@ -67,7 +67,7 @@ impl DurabilityWait {
     }
 
     fn join(&self, waiter: Waiter) -> RedisResult<()> {
-        let mut queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         if queue.len() >= WAITING {
             return Err(unconfirmed("too many writes wait for the disk"));
         }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{
     client::Client,
     key_space::{KeySpace, PARTS},
-    records::{FUNDS, Funds, Scanned, read_hold},
+    records::{FUNDS, FundsRecord, Scanned, read_hold},
     script::{Arguments, Lua},
 };
 use crate::{
@@ -146,7 +146,7 @@ pub(super) async fn due(
     question.cmd("HSCAN").arg(key_space.holds(account)).arg(cursor).arg("COUNT").arg(HOLDS_AT_ONCE);
     let (funds, (next, records)): (Option<Vec<u8>>, Scanned) = client.ask_all(&question).await?;
     let Some(funds) = funds else { return Ok(DueHolds::default()) };
-    let tick = Funds::read(&funds)?.tick;
+    let tick = FundsRecord::read(&funds)?.tick;
     let holds = records.iter().filter_map(|(generation, record)| {
         let generation = GenerationId::from_slice(generation)?;
         match read_hold(record) {

@@ -5,12 +5,9 @@
 
 use std::fmt::Write;
 
-use shared::{
-    digest::Digest,
-    ids::{AccountId, KeyId, ManagementKeyId, MemberId},
-};
+use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
-use crate::domain::usage::Day;
+use crate::{digest::Digest, domain::usage::Day};
 
 /// Number of parts of the index of accounts with holds, so that a cluster shares its load.
 pub(super) const PARTS: usize = 16;

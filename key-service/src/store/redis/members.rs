@@ -5,26 +5,30 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use async_trait::async_trait;
 use redis::{RedisResult, cmd};
 use shared::{
-    digest::Digest,
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
 
 use super::{
-    Redis,
+    Redis, no_account,
     records::{self, Fields, damaged},
     script::Arguments,
 };
-use crate::domain::member::{Link, Member, MemberChange, PasswordHash, Session};
+use crate::{
+    digest::Digest,
+    domain::member::{Link, Member, MemberChange, PasswordHash, Session},
+    store::{Members, Unavailable},
+};
 
 /// Life of a member's list of sessions since the last one was added: longer than any session may live.
 const SESSION_LIST_LIFE: Duration = Duration::from_hours(31 * 24);
 
-impl Redis {
-    /// `None` where there is no such account.
-    pub(super) async fn make_member(&self, account: AccountId, member: &Member) -> RedisResult<Option<bool>> {
+#[async_trait]
+impl Members for Redis {
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
         let mut arguments = Arguments::keys([
             self.key_space.account(account),
             self.key_space.members(account),
@@ -33,16 +37,16 @@ impl Redis {
         ]);
         arguments.value(member.id.to_string());
         arguments.value(member.name.as_str());
-        records::write_member(&mut arguments, member);
+        records::write_member(&mut arguments, &member);
         let made: Option<bool> = self.client.run(&self.scripts.create_member, &arguments).await?;
         if made == Some(true) {
             self.confirm_account(account).await?;
         }
-        Ok(made)
+        made.ok_or_else(|| no_account(account))
     }
 
     /// There are a handful per account.
-    pub(super) async fn read_members(&self, account: AccountId) -> RedisResult<Vec<Member>> {
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
         let list = self.key_space.members(account);
         let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
         let mut members = Vec::with_capacity(ids.len());
@@ -53,17 +57,12 @@ impl Redis {
         Ok(members)
     }
 
-    async fn read_member(&self, account: AccountId, id: MemberId) -> RedisResult<Option<Member>> {
-        let fields: Fields = self.client.ask(cmd("HGETALL").arg(self.key_space.member(account, id))).await?;
-        records::read_member(id, &fields)
-    }
-
-    pub(super) async fn change_member(
+    async fn update_member(
         &self,
         account: AccountId,
         id: MemberId,
-        MemberChange { role, password }: &MemberChange,
-    ) -> RedisResult<bool> {
+        MemberChange { role, password }: MemberChange,
+    ) -> Result<bool, Unavailable> {
         let mut arguments = Arguments::keys([self.key_space.member(account, id)]);
         if let Some(role) = role {
             arguments = arguments.with("role").with(role.as_str());
@@ -76,7 +75,7 @@ impl Redis {
         Ok(found)
     }
 
-    pub(super) async fn drop_member(&self, account: AccountId, id: MemberId) -> RedisResult<bool> {
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
         let arguments = Arguments::keys([
             self.key_space.members(account),
             self.key_space.member_names(account),
@@ -88,22 +87,22 @@ impl Redis {
         Ok(found)
     }
 
-    pub(super) async fn put_link(&self, account: AccountId, link: &Link, now: Timestamp) -> RedisResult<()> {
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
         let Link { digest, member, expires_at } = link;
         let mut put = cmd("SET");
-        put.arg(self.key_space.link(account, digest)).arg(format!("{member} {}", expires_at.millis()));
-        put.arg("PX").arg(lives(now, *expires_at));
-        self.client.ask(&put).await
+        put.arg(self.key_space.link(account, &digest)).arg(format!("{member} {}", expires_at.millis()));
+        put.arg("PX").arg(lives(now, expires_at));
+        Ok(self.client.ask(&put).await?)
     }
 
-    pub(super) async fn use_link(
+    async fn take_link(
         &self,
         account: AccountId,
-        digest: &Digest,
+        digest: Digest,
         now: Timestamp,
-    ) -> RedisResult<Option<Member>> {
+    ) -> Result<Option<Member>, Unavailable> {
         let taken: Option<String> =
-            self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, digest))).await?;
+            self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, &digest))).await?;
         let Some(taken) = taken else { return Ok(None) };
         // A link that came back with a Redis that lost its end would work twice.
         self.confirm_account(account).await?;
@@ -112,10 +111,10 @@ impl Redis {
         if expires_at <= now.millis() {
             return Ok(None);
         }
-        self.read_member(account, member).await
+        Ok(self.read_member(account, member).await?)
     }
 
-    pub(super) async fn put_session(&self, account: AccountId, session: &Session) -> RedisResult<()> {
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
         let mut arguments = Arguments::keys([
             self.key_space.session(account, &session.digest),
             self.key_space.sessions(account, session.member),
@@ -124,52 +123,41 @@ impl Redis {
         .with(session.id.to_string())
         .with(lives(session.created_at, session.expires_at).to_string())
         .with(SESSION_LIST_LIFE.as_millis().to_string());
-        records::write_session(&mut arguments, session);
-        self.client.run(&self.scripts.create_session, &arguments).await
+        records::write_session(&mut arguments, &session);
+        Ok(self.client.run(&self.scripts.create_session, &arguments).await?)
     }
 
-    pub(super) async fn read_session(
+    async fn session(
         &self,
         account: AccountId,
-        digest: &Digest,
+        digest: Digest,
         now: Timestamp,
-    ) -> RedisResult<Option<(Session, Member)>> {
-        let Some(session) = self.live_session(account, digest, now).await? else { return Ok(None) };
+    ) -> Result<Option<(Session, Member)>, Unavailable> {
+        let Some(session) = self.live_session(account, &digest, now).await? else { return Ok(None) };
         let member = self.read_member(account, session.member).await?;
         Ok(member.map(|member| (session, member)))
     }
 
-    async fn live_session(
+    async fn touch_session(
         &self,
         account: AccountId,
-        digest: &Digest,
-        now: Timestamp,
-    ) -> RedisResult<Option<Session>> {
-        let fields: Fields =
-            self.client.ask(cmd("HGETALL").arg(self.key_space.session(account, digest))).await?;
-        Ok(records::read_session(*digest, &fields)?.filter(|session| session.expires_at > now))
-    }
-
-    pub(super) async fn see_session(
-        &self,
-        account: AccountId,
-        digest: &Digest,
+        digest: Digest,
         seen_at: Timestamp,
         expires_at: Timestamp,
-    ) -> RedisResult<()> {
-        let arguments = Arguments::keys([self.key_space.session(account, digest)])
+    ) -> Result<(), Unavailable> {
+        let arguments = Arguments::keys([self.key_space.session(account, &digest)])
             .with(seen_at.millis().to_string())
             .with(expires_at.millis().to_string())
             .with(lives(seen_at, expires_at).to_string());
-        self.client.run(&self.scripts.touch_session, &arguments).await
+        Ok(self.client.run(&self.scripts.touch_session, &arguments).await?)
     }
 
-    pub(super) async fn read_sessions(
+    async fn sessions(
         &self,
         account: AccountId,
         member: MemberId,
         now: Timestamp,
-    ) -> RedisResult<Vec<Session>> {
+    ) -> Result<Vec<Session>, Unavailable> {
         let list = self.key_space.sessions(account, member);
         let listed: HashMap<String, Vec<u8>> = self.client.ask(cmd("HGETALL").arg(&list)).await?;
         let mut sessions = Vec::new();
@@ -184,23 +172,42 @@ impl Redis {
         Ok(sessions)
     }
 
-    pub(super) async fn drop_session(&self, account: AccountId, digest: &Digest) -> RedisResult<()> {
-        self.client.ask::<()>(cmd("DEL").arg(self.key_space.session(account, digest))).await?;
-        self.confirm_account(account).await
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+        self.client.ask::<()>(cmd("DEL").arg(self.key_space.session(account, &digest))).await?;
+        Ok(self.confirm_account(account).await?)
     }
 
-    pub(super) async fn add_attempt(
+    async fn count_attempt(
         &self,
-        name: &Digest,
+        name: Digest,
         now: Timestamp,
         until: Timestamp,
-    ) -> RedisResult<u64> {
-        let arguments = Arguments::keys([self.key_space.attempts(name)]);
-        self.client.run(&self.scripts.count_attempt, &arguments.with(lives(now, until).to_string())).await
+    ) -> Result<u64, Unavailable> {
+        let arguments = Arguments::keys([self.key_space.attempts(&name)]);
+        let arguments = arguments.with(lives(now, until).to_string());
+        Ok(self.client.run(&self.scripts.count_attempt, &arguments).await?)
     }
 
-    pub(super) async fn drop_attempts(&self, name: &Digest) -> RedisResult<()> {
-        self.client.ask(cmd("DEL").arg(self.key_space.attempts(name))).await
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+        Ok(self.client.ask(cmd("DEL").arg(self.key_space.attempts(&name))).await?)
+    }
+}
+
+impl Redis {
+    async fn read_member(&self, account: AccountId, id: MemberId) -> RedisResult<Option<Member>> {
+        let fields: Fields = self.client.ask(cmd("HGETALL").arg(self.key_space.member(account, id))).await?;
+        records::read_member(id, &fields)
+    }
+
+    async fn live_session(
+        &self,
+        account: AccountId,
+        digest: &Digest,
+        now: Timestamp,
+    ) -> RedisResult<Option<Session>> {
+        let fields: Fields =
+            self.client.ask(cmd("HGETALL").arg(self.key_space.session(account, digest))).await?;
+        Ok(records::read_session(*digest, &fields)?.filter(|session| session.expires_at > now))
     }
 }
 

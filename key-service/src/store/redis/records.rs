@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use redis::{ErrorKind, RedisError, RedisResult};
 use shared::{
-    digest::Digest,
     ids::{GenerationId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     time::Timestamp,
@@ -16,6 +15,7 @@ use shared::{
 
 use super::script::Arguments;
 use crate::{
+    digest::Digest,
     domain::{
         key::ApiKey,
         ledger::{self, Ending, Entry, Progress, Settlement},
@@ -130,13 +130,13 @@ pub(super) fn amount(amount: NanoUsd) -> i64 {
 
 /// Money of an account, its lease time, and the length of its journal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Funds {
+pub(super) struct FundsRecord {
     pub(super) credit: NanoUsd,
     pub(super) held: NanoUsd,
     pub(super) tick: u64,
 }
 
-impl Funds {
+impl FundsRecord {
     /// The funds of a new account: credit, held, tick, entries, last expiry, hour of the last settlement.
     pub(super) const NEW: [u8; 48] = [0; 48];
 

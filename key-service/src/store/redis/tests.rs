@@ -34,7 +34,7 @@ use crate::{
             Fault, after, capture, hold,
             in_redis::settings,
             make_key, open_account_with,
-            servers::{Server, Watched, copy},
+            servers::{RedisServer, Watched, copy},
             spend, tick,
         },
     },
@@ -99,7 +99,7 @@ async fn open(settings: &Settings) -> Result<Redis, String> {
 }
 
 /// A server, a data directory, and settings for both.
-fn place(server: &Server) -> (TempDir, Settings) {
+fn place(server: &RedisServer) -> (TempDir, Settings) {
     let data_dir = tempfile::tempdir().unwrap();
     let settings = settings(&server.url(), &data_dir);
     (data_dir, settings)
@@ -117,11 +117,11 @@ async fn spend_one_each(store: &Redis, account: AccountId, key: KeyId, n: u8) {
 
 #[tokio::test]
 async fn a_redis_that_would_forget_or_evict_is_refused_with_what_to_set() {
-    let evicting = Server::start_with(&["--port", "0", "--maxmemory-policy", "allkeys-lru"]);
+    let evicting = RedisServer::start_with(&["--port", "0", "--maxmemory-policy", "allkeys-lru"]);
     let refused = open(&place(&evicting).1).await.err().unwrap();
     assert!(refused.contains("set maxmemory-policy to noeviction"), "{refused}");
 
-    let forgetful = Server::start_with(&["--port", "0", "--appendonly", "no"]);
+    let forgetful = RedisServer::start_with(&["--port", "0", "--appendonly", "no"]);
     let (_data_dir, mut settings) = place(&forgetful);
     let refused = open(&settings).await.err().unwrap();
     assert!(refused.contains("set appendonly to yes"), "{refused}");
@@ -131,7 +131,7 @@ async fn a_redis_that_would_forget_or_evict_is_refused_with_what_to_set() {
 
 #[tokio::test]
 async fn a_user_who_may_not_read_the_configuration_is_enough() {
-    let server = Server::start();
+    let server = RedisServer::start();
     server.ask("ACL SETUSER faregate on >secret ~* &* +@all -@dangerous +info").unwrap();
     let data_dir = tempfile::tempdir().unwrap();
     let with =
@@ -143,7 +143,7 @@ async fn a_user_who_may_not_read_the_configuration_is_enough() {
 
 #[tokio::test]
 async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 5).await;
@@ -161,7 +161,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
 
 #[tokio::test]
 async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start();
     let (data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let (snapshot, file) = (data_dir.path().join("snapshot"), data_dir.path().join("redis-seen"));
@@ -202,7 +202,7 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
 
 #[tokio::test]
 async fn a_crash_is_not_taken_for_a_restored_snapshot() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = Redis::open(&settings, Arc::new(System)).await.unwrap();
     server.kill();
@@ -213,7 +213,7 @@ async fn a_crash_is_not_taken_for_a_restored_snapshot() {
 
 #[tokio::test]
 async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_rest() {
-    let server = Server::start_with(&["--port", "0", "--stream-node-max-entries", "5"]);
+    let server = RedisServer::start_with(&["--port", "0", "--stream-node-max-entries", "5"]);
     let (_data_dir, settings) = place(&server);
     let store = open(&Settings { journal_entries: 10, ..settings }).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
@@ -237,7 +237,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
 
 #[tokio::test]
 async fn an_audit_is_right_while_entries_make_room() {
-    let server = Server::start_with(&["--port", "0", "--appendonly", "no"]);
+    let server = RedisServer::start_with(&["--port", "0", "--appendonly", "no"]);
     let (_data_dir, settings) = place(&server);
     let settings = Settings { journal_entries: 3_000, volatile_allowed: true, ..settings };
     let store = Arc::new(open(&settings).await.unwrap());
@@ -267,7 +267,7 @@ async fn an_audit_is_right_while_entries_make_room() {
 
 #[tokio::test]
 async fn counters_are_forgotten_after_their_days() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&Settings { usage_days: 2, ..settings }).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
@@ -280,7 +280,7 @@ async fn counters_are_forgotten_after_their_days() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
@@ -307,7 +307,7 @@ async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
 
 #[tokio::test]
 async fn an_account_without_holds_leaves_the_index_when_its_time_is_over() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let clock = Arc::new(Stopped(AtomicI64::new(START.millis())));
     let store = Redis::open(&settings, clock.clone()).await.unwrap();
@@ -334,7 +334,7 @@ async fn an_account_without_holds_leaves_the_index_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_redis_that_still_loads_its_data_is_waited_for() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 5).await;
@@ -359,7 +359,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
 
 #[tokio::test]
 async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let earlier = format!("HSET {}:{{accounts}}:names Customer acct_1", settings.prefix);
     server.ask(&earlier).unwrap();
@@ -374,7 +374,7 @@ async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
 
 #[tokio::test]
 async fn clocks_are_compared_with_that_of_redis() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let near = Redis::open(&settings, Arc::new(System)).await.unwrap();
     let skew = near.clock_skew().await.unwrap().unwrap();

@@ -1,10 +1,8 @@
 //! Reader threads, so that a long listing does not block writes.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::{
@@ -56,7 +54,7 @@ impl Readers {
 
 /// Serves queries. An idle thread holds the lock while it waits for the next query, and releases it before it answers.
 fn serve(connection: &Connection, waiting: &Mutex<Calls<Question>>) {
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+    let next = || waiting.lock().blocking_recv();
     while let Some(question) = next() {
         question(connection);
     }

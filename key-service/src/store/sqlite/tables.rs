@@ -1,10 +1,9 @@
-//! All SQL statements, by table. This module makes no decisions.
+//! SQL statements, by table; those of members are in `members.rs`. This module makes no decisions.
 
 pub(super) mod accounts;
 pub(super) mod journal;
 pub(super) mod keys;
 pub(super) mod management_keys;
-pub(super) mod members;
 pub(super) mod records;
 pub(super) mod usage;
 
@@ -12,7 +11,7 @@ use rusqlite::{Row, types::Type};
 use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
 /// Reads an id from a column; `from` is its `from_slice`.
-fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
     let bytes = row.get_ref(column)?.as_blob()?;
     from(bytes).ok_or_else(|| damaged(column, Type::Blob, "an id has 16 bytes"))
 }
@@ -21,7 +20,7 @@ fn money(row: &Row<'_>, column: usize) -> rusqlite::Result<NanoUsd> {
     row.get(column).map(NanoUsd::from_nanos)
 }
 
-fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(Timestamp::from_millis)
 }
 
@@ -43,6 +42,6 @@ fn usage_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
     })
 }
 
-fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {
+pub(super) fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, found, reason.into())
 }

@@ -13,7 +13,6 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 use rusqlite::Connection;
 use shared::{
-    digest::Digest,
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
@@ -24,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::{OpenError, Sqlite};
 use crate::{
+    digest::Digest,
     domain::{
         key::{ApiKey, NewKey},
         ledger::{

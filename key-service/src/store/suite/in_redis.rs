@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{
     Fault, Subject,
-    servers::{Cluster, Server},
+    servers::{Cluster, RedisServer},
 };
 use crate::store::{
     Store,
@@ -44,12 +44,12 @@ pub(crate) struct InRedis {
     redis: Arc<Redis>,
     store: Arc<dyn Store>,
     _data_dir: TempDir,
-    _server: Arc<Server>,
+    _server: Arc<RedisServer>,
 }
 
 impl Subject for InRedis {
     async fn new() -> Self {
-        let (server, data_dir) = (Server::shared(), tempfile::tempdir().unwrap());
+        let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
         let redis = open(&settings(&server.url(), &data_dir)).await;
         Self { store: redis.clone(), redis, _data_dir: data_dir, _server: server }
     }
@@ -69,12 +69,12 @@ pub(crate) struct Killed {
     redis: Arc<Redis>,
     store: Arc<dyn Store>,
     _data_dir: TempDir,
-    server: Server,
+    server: RedisServer,
 }
 
 impl Subject for Killed {
     async fn new() -> Self {
-        let (server, data_dir) = (Server::start(), tempfile::tempdir().unwrap());
+        let (server, data_dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
         let redis = open(&settings(&server.url(), &data_dir)).await;
         Self { store: redis.clone(), redis, _data_dir: data_dir, server }
     }

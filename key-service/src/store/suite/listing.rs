@@ -9,7 +9,7 @@ use shared::{
 };
 
 use super::{digest, new_key, open_account};
-use super::{in_redis::settings, servers::Server};
+use super::{in_redis::settings, servers::RedisServer};
 use crate::store::redis::{Redis, Settings};
 use crate::{
     domain::ledger::histories::START,
@@ -91,7 +91,7 @@ async fn in_a_file() {
 
 #[tokio::test]
 async fn in_redis() {
-    let server = Server::start_with(&["--port", "0", "--appendonly", "no"]);
+    let server = RedisServer::start_with(&["--port", "0", "--appendonly", "no"]);
     let data_dir = tempfile::tempdir().unwrap();
     let settings = Settings { volatile_allowed: true, ..settings(&server.url(), &data_dir) };
     let store = Redis::open(&settings, Arc::new(System)).await.unwrap();

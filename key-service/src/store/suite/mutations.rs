@@ -9,7 +9,7 @@ use proptest::{
 use shared::{clock::System, ids::AccountId, money::NanoUsd, tokens::Usage};
 use tempfile::TempDir;
 
-use super::{Fault, Subject, in_redis::settings, servers::Server, spending::live};
+use super::{Fault, Subject, in_redis::settings, servers::RedisServer, spending::live};
 use crate::{
     domain::{
         key::KeyPatch,
@@ -215,7 +215,7 @@ const FAULTS: [(&str, &str, &str); 66] = [
 
 #[test]
 fn every_fault_planted_in_the_script_is_caught() {
-    let server = Arc::new(Server::start_with(&["--port", "0", "--appendonly", "no"]));
+    let server = Arc::new(RedisServer::start_with(&["--port", "0", "--appendonly", "no"]));
     let missed: Vec<_> =
         FAULTS.iter().filter(|fault| !is_caught(&server, fault)).map(|fault| fault.0).collect();
     assert_eq!(missed, [""; 0], "not caught, of {} faults", FAULTS.len());
@@ -223,17 +223,17 @@ fn every_fault_planted_in_the_script_is_caught() {
 
 #[test]
 fn the_script_without_a_fault_passes() {
-    let server = Arc::new(Server::start_with(&["--port", "0", "--appendonly", "no"]));
+    let server = Arc::new(RedisServer::start_with(&["--port", "0", "--appendonly", "no"]));
     assert!(first_failure(&server, LEDGER).is_none());
 }
 
-fn is_caught(server: &Arc<Server>, (what, right, wrong): &(&str, &str, &str)) -> bool {
+fn is_caught(server: &Arc<RedisServer>, (what, right, wrong): &(&str, &str, &str)) -> bool {
     assert_eq!(LEDGER.matches(right).count(), 1, "{what}: the text to replace must occur exactly once");
     first_failure(server, &LEDGER.replace(right, wrong)).is_some()
 }
 
 /// The first history that ends differently from the ledger.
-fn first_failure(server: &Arc<Server>, ledger: &str) -> Option<String> {
+fn first_failure(server: &Arc<RedisServer>, ledger: &str) -> Option<String> {
     edges()
         .into_iter()
         .find_map(|edge| run(server, ledger, 1, &Just(edge)))
@@ -241,7 +241,7 @@ fn first_failure(server: &Arc<Server>, ledger: &str) -> Option<String> {
 }
 
 fn run(
-    server: &Arc<Server>,
+    server: &Arc<RedisServer>,
     ledger: &str,
     cases: u32,
     histories: &impl Strategy<Value = Vec<Step>>,
@@ -332,7 +332,7 @@ struct Mutant {
 }
 
 impl Mutant {
-    async fn new(server: &Server, ledger: &str) -> Self {
+    async fn new(server: &RedisServer, ledger: &str) -> Self {
         let data_dir = tempfile::tempdir().unwrap();
         let settings =
             crate::store::redis::Settings { volatile_allowed: true, ..settings(&server.url(), &data_dir) };

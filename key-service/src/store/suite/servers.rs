@@ -7,10 +7,11 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Longest time for a server to start or a cluster to form: far more than needed.
@@ -19,7 +20,7 @@ const STARTING: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A server on a Unix socket that writes everything to disk before it answers.
-pub(crate) struct Server {
+pub(crate) struct RedisServer {
     folder: TempDir,
     process: Option<Child>,
     options: Vec<String>,
@@ -28,7 +29,7 @@ pub(crate) struct Server {
 /// Three masters that share the slots.
 pub(crate) struct Cluster {
     ports: [u16; 3],
-    masters: [Server; 3],
+    masters: [RedisServer; 3],
 }
 
 /// A master, its replica, and the Sentinel that monitors them.
@@ -38,13 +39,13 @@ pub(crate) struct Watched {
     /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
-    _servers: [Server; 2],
+    _servers: [RedisServer; 2],
 }
 
-impl Server {
+impl RedisServer {
     /// The server shared by all concurrent tests.
     pub(crate) fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
         share(&SHARED, Self::start)
     }
 
@@ -133,7 +134,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -190,8 +191,8 @@ impl Watched {
         let (master_port, of) = (master.to_string(), format!("127.0.0.1 {master}"));
         let replica_port = replica.to_string();
         let servers = [
-            Server::start_with(&[&["--port", &master_port], more].concat()),
-            Server::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
+            RedisServer::start_with(&[&["--port", &master_port], more].concat()),
+            RedisServer::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
         ];
         let info = signed_in(of_servers, "INFO replication");
         let in_step = || servers[1].asks(&info, "master_link_status:up");
@@ -254,9 +255,9 @@ fn signed_in(password: &str, line: &str) -> String {
     if password.is_empty() { line.to_owned() } else { format!("AUTH {password}\r\n{line}") }
 }
 
-fn master(port: u16, bus: u16) -> Server {
+fn master(port: u16, bus: u16) -> RedisServer {
     let (port, bus) = (port.to_string(), bus.to_string());
-    Server::start_with(&[
+    RedisServer::start_with(&[
         "--port",
         &port,
         "--cluster-enabled",
@@ -305,7 +306,7 @@ fn whole_answer(mut stream: impl std::io::Read + Write, line: &str) -> String {
 }
 
 fn share<T>(shared: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = shared.lock();
     shared.upgrade().unwrap_or_else(|| {
         let started = Arc::new(start());
         *shared = Arc::downgrade(&started);

@@ -12,7 +12,7 @@ use crate::{
             after, capture, hold,
             in_redis::settings,
             make_key, open_account_with,
-            servers::{Cluster, Server},
+            servers::{Cluster, RedisServer},
             spend, tick,
         },
     },
@@ -20,7 +20,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_settled_generation_is_remembered_for_hours_and_never_billed_again_after_them() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
@@ -45,7 +45,7 @@ async fn a_settled_generation_is_remembered_for_hours_and_never_billed_again_aft
 
 #[tokio::test]
 async fn a_capture_long_after_an_expiry_replaces_its_bill() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
@@ -77,7 +77,7 @@ const UNDECIDABLE: u16 = 512;
 
 #[tokio::test]
 async fn holds_that_cannot_be_decided_hide_none_behind_them() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;

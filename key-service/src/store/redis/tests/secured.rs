@@ -12,7 +12,7 @@ use crate::store::{
     suite::{
         in_redis::settings,
         make_key, open_account_with,
-        servers::{Server, Watched},
+        servers::{RedisServer, Watched},
     },
 };
 
@@ -68,7 +68,7 @@ fn at(url: &str, data_dir: &Path, certificates: Certificates) -> Settings {
 async fn a_redis_behind_tls_is_used_when_its_authority_is_known_and_it_knows_ours() {
     let signed = Signed::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _server = Server::start_with(&[
+    let _server = RedisServer::start_with(&[
         "--port",
         "0",
         "--tls-port",
@@ -100,7 +100,7 @@ async fn a_user_who_may_only_what_is_documented_is_enough_and_a_wrong_password_i
     let user = format!("on >open-sesame {GRANTS}");
     let mut options = vec!["--port", "0", "--user", "faregate"];
     options.extend(user.split(' '));
-    let server = Server::start_with(&options);
+    let server = RedisServer::start_with(&options);
     let folder = tempfile::tempdir().unwrap();
     let signed_in = |password: &str| format!("{}?user=faregate&pass={password}", server.url());
     bills(&at(&signed_in("open-sesame"), folder.path(), Certificates::default())).await;
@@ -116,7 +116,7 @@ async fn a_redis_that_forgot_what_its_default_user_may_not_do_is_found_out() {
     let mut options = vec!["--port", "0", "--user", "faregate"];
     options.extend(user.split(' '));
     options.extend(["--user", "default", "on", "nopass", "-@all", "+ping"]);
-    let mut server = Server::start_with(&options);
+    let mut server = RedisServer::start_with(&options);
     let folder = tempfile::tempdir().unwrap();
     let url = format!("{}?user=faregate&pass=open-sesame", server.url());
     let settings = Settings { address: Address::parse(&url).unwrap(), ..settings(&url, &folder) };

@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{
-    digest::Digest,
     ids::{AccountId, KeyId, ManagementKeyId},
     rpc::Principal,
 };
 
 use super::{damaged, id, money as nano_usd, time};
 use crate::{
+    digest::Digest,
     domain::ledger::Account,
     store::{AccountSummary, Funds, NewAccount},
 };

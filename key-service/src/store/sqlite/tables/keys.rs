@@ -3,7 +3,6 @@
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    digest::Digest,
     ids::{AccountId, KeyId},
     money::NanoUsd,
     rpc::Principal,
@@ -12,6 +11,7 @@ use shared::{
 
 use super::{accounts, damaged, id as column_id, money, time, time_if_any};
 use crate::{
+    digest::Digest,
     domain::{
         key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
         ledger,

@@ -55,7 +55,7 @@ fn is_plain_address(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::parse_secret, secret::SecretString};
+    use crate::{process::config::parse_secret, secret::SecretString};
 
     #[derive(Parser)]
     struct Arguments {

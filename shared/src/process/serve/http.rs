@@ -165,7 +165,8 @@ async fn answer(
     Ok(response.map(|body| begun.respond(body, options)))
 }
 
-/// The request without slashes at the end of its path.
+/// The request without slashes at the end of its path. `NormalizePath` of `tower-http` would drop those at its beginning as
+/// well, so that `//dashboard` got past a proxy that guards `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

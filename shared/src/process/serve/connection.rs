@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use axum::body::Body;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -44,7 +45,7 @@ pub(super) struct Connection {
     pub(super) number: u64,
     admission: Arc<Admission>,
     opened: Instant,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Since when a write waits, in milliseconds after `opened` and never 0; 0 while none does.
     write_waits_since: AtomicU64,
     /// When a write that had waited went on, likewise.
@@ -55,7 +56,7 @@ pub(super) struct Connection {
     pub(super) evicted: Notify,
 }
 
-struct State {
+struct ConnectionState {
     /// True once a whole head has arrived.
     spoke: bool,
     trusted: bool,
@@ -69,8 +70,13 @@ struct State {
 
 impl Connection {
     pub(super) fn new(number: u64, admission: Arc<Admission>, now: Instant) -> Self {
-        let state =
-            State { spoke: false, trusted: false, handling: 0, responding: Vec::new(), quiet_since: now };
+        let state = ConnectionState {
+            spoke: false,
+            trusted: false,
+            handling: 0,
+            responding: Vec::new(),
+            quiet_since: now,
+        };
         Self {
             number,
             admission,
@@ -83,9 +89,8 @@ impl Connection {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
+        self.state.lock()
     }
 
     /// Since when it carries nothing; `None` while it carries a request.

@@ -1,4 +1,4 @@
-//! Places for management requests in flight. Each has a connection to a key-service, and an answer on its way.
+//! ManagementPermits for management requests in flight. Each has a connection to a key-service, and an answer on its way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,21 +26,21 @@ const PAGES_IN_FLIGHT: usize = 64;
 /// Time that a caller without authentication waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Places for management requests.
-pub(super) struct Places {
+/// ManagementPermits for management requests.
+pub(super) struct ManagementPermits {
     free: Arc<Semaphore>,
     unauthenticated: Arc<Semaphore>,
     pages: Arc<Semaphore>,
     accounts: AccountShares,
 }
 
-/// The place of one request, given back when it is dropped.
-pub(super) struct Place {
+/// The permit of one request, given back when it is dropped.
+pub(super) struct ManagementPermit {
     _permit: OwnedSemaphorePermit,
     _share: Option<Unit>,
 }
 
-impl Places {
+impl ManagementPermits {
     pub(super) fn new() -> Self {
         Self {
             free: Arc::new(Semaphore::new(
@@ -52,28 +52,28 @@ impl Places {
         }
     }
 
-    /// A place for a request of an account.
-    pub(super) fn of_account(&self, account: AccountId) -> Result<Place, ApiError> {
+    /// A permit for a request of an account.
+    pub(super) fn of_account(&self, account: AccountId) -> Result<ManagementPermit, ApiError> {
         let share = self.accounts.unit(account).ok_or_else(overloaded)?;
-        let place = self.free.clone().try_acquire_owned().map_err(|_| overloaded())?;
-        Ok(Place { _permit: place, _share: Some(share) })
+        let permit = self.free.clone().try_acquire_owned().map_err(|_| overloaded())?;
+        Ok(ManagementPermit { _permit: permit, _share: Some(share) })
     }
 
-    /// A place for a request that will be refused.
-    pub(super) async fn unauthenticated(&self) -> Result<Place, ApiError> {
+    /// A permit for a request that will be refused.
+    pub(super) async fn unauthenticated(&self) -> Result<ManagementPermit, ApiError> {
         in_turn(&self.unauthenticated).await
     }
 
-    /// A place for a page of the dashboard.
-    pub(super) async fn page(&self) -> Result<Place, ApiError> {
+    /// A permit for a page of the dashboard.
+    pub(super) async fn page(&self) -> Result<ManagementPermit, ApiError> {
         in_turn(&self.pages).await
     }
 }
 
-async fn in_turn(places: &Arc<Semaphore>) -> Result<Place, ApiError> {
-    let turn = timeout(TURN, places.clone().acquire_owned()).await;
-    let Ok(Ok(place)) = turn else { return Err(overloaded()) };
-    Ok(Place { _permit: place, _share: None })
+async fn in_turn(permits: &Arc<Semaphore>) -> Result<ManagementPermit, ApiError> {
+    let turn = timeout(TURN, permits.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = turn else { return Err(overloaded()) };
+    Ok(ManagementPermit { _permit: permit, _share: None })
 }
 
 fn overloaded() -> ApiError {

@@ -11,11 +11,9 @@ mod progress;
 mod response;
 
 use std::{
-    fmt::Display,
-    io::{self, Write},
+    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -32,7 +30,6 @@ use axum::{
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
-    signal::unix::{SignalKind, signal},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
@@ -43,7 +40,7 @@ use tokio_util::{
 use tower::ServiceExt;
 
 use admission::Admission;
-pub use bounds::{Bounds, LEAST_CONNECTIONS, Options};
+pub use bounds::{Bounds, ConnectionOptions, LEAST_CONNECTIONS};
 use connection::Connection;
 use http::{Server, serve_connection};
 
@@ -56,18 +53,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
     bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
-}
-
-/// Exit code of a program. An error is written to standard error on one line, with the chain of its causes.
-pub fn exit(outcome: Result<(), impl Display>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // Where standard error is closed, only the status reports the failure.
-            let _ = writeln!(io::stderr(), "error: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 /// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
@@ -251,22 +236,6 @@ struct WorkerPlace {
 impl Drop for WorkerPlace {
     fn drop(&mut self) {
         self.workers.workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Returns when the process is asked to stop: Ctrl-C, or SIGTERM.
-pub async fn until_signalled() {
-    let mut terminate = match signal(SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        Err(e) => {
-            tracing::warn!(error = %e, "SIGTERM cannot be noticed; Ctrl-C can");
-            let _ = tokio::signal::ctrl_c().await;
-            return;
-        }
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
     }
 }
 

@@ -13,8 +13,8 @@ use clap::Args;
 use crate::{
     catalog::Catalog,
     key::Prefix,
+    process::telemetry::{self, LogFormat},
     secret::{self, ExposeSecret, SecretString},
-    telemetry::{self, LogFormat},
 };
 
 mod exposed;
@@ -24,7 +24,7 @@ pub use exposed::{ExposedSecrets, parse};
 /// File of the catalogue when no setting names one.
 const DEFAULT_MODELS: &str = "config/models.toml";
 /// Catalogue of an installation without a file.
-const BUILT_IN_MODELS: &str = include_str!("../../config/models.toml");
+const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
 /// Shortest internal token that is accepted.
 const MIN_TOKEN_BYTES: usize = 16;
@@ -48,13 +48,21 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
 
+    /// Settings of every program.
+    #[command(flatten)]
+    pub basics: Basics,
+}
+
+/// Settings of every program.
+#[derive(Args, Clone, Debug)]
+pub struct Basics {
     /// How log lines look
     #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    pub log_format: LogFormat,
+    log_format: LogFormat,
 
     /// What is logged, in the syntax of RUST_LOG
     #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
-    pub log: String,
+    log: String,
 
     /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if it is
     #[arg(long)]
@@ -76,12 +84,14 @@ impl ConfigError {
     }
 }
 
-impl Common {
+impl Basics {
     /// Starts logging as configured.
     pub fn start_log(&self) -> Result<(), ConfigError> {
         telemetry::log(self.log_format, &self.log).map_err(|e| ConfigError::new("FAREGATE_LOG", e))
     }
+}
 
+impl Common {
     /// Reads the catalogue.
     pub fn catalog(&self) -> Result<Catalog, ConfigError> {
         let default = Path::new(DEFAULT_MODELS);

@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -10,6 +10,7 @@ use std::{
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::connection::Connection;
@@ -40,7 +41,7 @@ impl ResponseState {
 
     fn body(&self) -> MutexGuard<'_, BodyState> {
         // A body that panicked is not polled again.
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+        self.body.lock()
     }
 
     /// Since when nothing was taken of it, if that is too long.

@@ -3,14 +3,14 @@
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::error::Code;
+use shared::error::Code;
 
 /// Description of one route and method.
-pub struct Operation(Map<String, Value>);
+pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
     /// An operation without request and responses. `id` is its name in generated clients.
-    pub fn new(id: &str, summary: &str) -> Self {
+    pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
         else {
@@ -21,20 +21,20 @@ impl Operation {
 
     /// Adds a member.
     #[must_use]
-    pub fn with(mut self, name: &str, value: Value) -> Self {
+    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
         self.0.insert(name.into(), value);
         self
     }
 
     /// Requires a credential of this security scheme.
     #[must_use]
-    pub fn secured(self, scheme: &str) -> Self {
+    pub(super) fn secured(self, scheme: &str) -> Self {
         self.with("security", json!([{ scheme: [] }]))
     }
 
     /// Accepts a body of this type, with any of these media types.
     #[must_use]
-    pub fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator, media_types: &[&str]) -> Self {
+    pub(super) fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator, media_types: &[&str]) -> Self {
         let schema = schemas.subschema_for::<T>();
         let content: Map<String, Value> =
             media_types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect();
@@ -43,7 +43,7 @@ impl Operation {
 
     /// Responds with this type and a status.
     #[must_use]
-    pub fn answers<T: JsonSchema>(
+    pub(super) fn answers<T: JsonSchema>(
         self,
         schemas: &mut SchemaGenerator,
         status: u16,
@@ -60,7 +60,13 @@ impl Operation {
 
     /// Responds with this content, a status, and these headers beside the request's id.
     #[must_use]
-    pub fn responds(mut self, status: u16, description: &str, content: &Value, headers: &[&str]) -> Self {
+    pub(super) fn responds(
+        mut self,
+        status: u16,
+        description: &str,
+        content: &Value,
+        headers: &[&str],
+    ) -> Self {
         let headers: Map<String, Value> =
             ["x-request-id"].iter().chain(headers).map(|name| header(name)).collect();
         let response = json!({"description": description, "headers": headers, "content": content});
@@ -72,7 +78,7 @@ impl Operation {
 
     /// Responds with these errors: one response for each status among them.
     #[must_use]
-    pub fn refuses(mut self, codes: &[Code]) -> Self {
+    pub(super) fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
         statuses.sort_unstable();
         statuses.dedup();
@@ -96,7 +102,7 @@ impl Operation {
     }
 
     /// The JSON value below path and method.
-    pub fn into_value(self) -> Value {
+    pub(super) fn into_value(self) -> Value {
         Value::Object(self.0)
     }
 }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
-    config::{ConfigError, read_pem},
+    process::config::{ConfigError, read_pem},
     secret::{ExposeSecret, SecretString},
 };
 
@@ -24,7 +24,7 @@ const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 /// The files of mutual TLS between the services: all three, or none.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "internal-tls")]
-pub struct Options {
+pub struct TlsOptions {
     /// PEM file of the certificate that this service shows the others, and of those between it and the authority
     #[arg(long = "internal-tls-cert", env = CERT, value_name = "FILE")]
     cert: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Tls {
     authority: Vec<u8>,
 }
 
-impl Options {
+impl TlsOptions {
     /// Reads the files; `None` if none are configured.
     pub fn open(&self) -> Result<Option<Tls>, ConfigError> {
         let files = [(CERT, &self.cert), (KEY, &self.key), (CA, &self.ca)];
@@ -218,9 +218,9 @@ mod tests {
         assert!(refused(key.expose_secret().as_bytes(), &key, ca()).starts_with(CERT));
         assert!(refused(&cert, &"no key".into(), ca()).starts_with(KEY));
         assert!(refused(&cert, &key, b"nothing".to_vec()).starts_with(CA));
-        let only_one = Options { ca: Some("ca.pem".into()), ..Options::default() };
+        let only_one = TlsOptions { ca: Some("ca.pem".into()), ..TlsOptions::default() };
         let e = only_one.open().err().map(|e| e.to_string()).unwrap_or_default();
         assert!(e.starts_with(CERT), "{e}");
-        assert!(Options::default().open().unwrap().is_none());
+        assert!(TlsOptions::default().open().unwrap().is_none());
     }
 }

@@ -14,7 +14,7 @@ const ADMIN_CONNECTIONS: usize = 64;
 /// Settings of every port that a program listens on.
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
-pub struct Options {
+pub struct ConnectionOptions {
     /// Connections open at once on the main port, a quarter of them by callers that are not authenticated; beyond it the
     /// oldest of those is closed [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
@@ -73,7 +73,7 @@ pub struct Bounds {
     pub ping: Duration,
 }
 
-impl Options {
+impl ConnectionOptions {
     /// The bounds of a port with so many connections.
     pub fn bounds(&self, connections: usize) -> Bounds {
         Bounds {

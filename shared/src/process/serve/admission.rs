@@ -8,11 +8,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Bounds, connection::Connection};
@@ -46,8 +47,7 @@ impl Admission {
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
-        // Every change is a single step, so that a panic elsewhere leaves it whole.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 
     /// Gives a new connection a place.

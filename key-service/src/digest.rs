@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::secret::{ExposeSecret, SecretString};
+use shared::secret::{ExposeSecret, SecretString};
 
 /// The secret key of the hash. Without it, a copy of the store neither contains usable keys nor allows to test one.
 #[derive(Clone)]

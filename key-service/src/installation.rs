@@ -1,0 +1,68 @@
+//! Data of an installation, and the use-cases over it, as the commands and the server need them.
+
+use std::{io, sync::Arc};
+
+use http::Uri;
+use shared::{
+    clock::Clock,
+    process::{config::Common, telemetry::Readiness},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{self, Command},
+    config::Options,
+    credentials::Credentials,
+    digest::Peppers,
+    management::Management,
+    readiness::readiness,
+    store::Store,
+};
+
+/// An open store, and the use-cases over it. Cheap to clone.
+#[derive(Clone)]
+pub struct Installation {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) management: Arc<Management>,
+    /// The address that clients use, where a setting names it.
+    public_url: Option<Uri>,
+}
+
+impl Installation {
+    /// Opens the configured store.
+    pub async fn open(
+        common: &Common,
+        options: &Options,
+        peppers: Peppers,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let store = options.open_store(&clock).await?;
+        let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
+        let management = Management::new(store.clone(), clock.clone(), credentials.clone())
+            .with_max_keys(options.max_keys_per_account);
+        let public_url = options.public_url.clone();
+        Ok(Self { store, clock, credentials, management: Arc::new(management), public_url })
+    }
+
+    /// The use-cases of governing.
+    pub fn management(&self) -> &Management {
+        &self.management
+    }
+
+    /// The address that clients use; `default` where no setting names one.
+    pub fn public_url(&self, default: impl FnOnce() -> String) -> String {
+        self.public_url.as_ref().map_or_else(default, Uri::to_string)
+    }
+
+    /// Runs a command of the operator, and writes its result to standard output.
+    pub async fn run(&self, command: Command, public_url: &str) -> anyhow::Result<()> {
+        cli::run(command, &self.management, public_url, &mut io::stdout()).await
+    }
+
+    /// Reports readiness until `shutdown`.
+    pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
+        readiness(self.store.clone(), self.clock.clone(), shutdown)
+    }
+}

@@ -1,0 +1,234 @@
+//! Members, their sign-in links and sessions, and attempts to sign in.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+use shared::{
+    ids::{AccountId, MemberId, SessionId},
+    time::Timestamp,
+};
+
+use super::{
+    Sqlite,
+    tables::{damaged, id as column_id, time},
+};
+use crate::{
+    digest::Digest,
+    domain::member::{Link, Member, MemberChange, PasswordHash, Role, Session},
+    store::{Members, Unavailable},
+};
+
+#[async_trait]
+impl Members for Sqlite {
+    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+        let work = move |connection: &Connection| {
+            // True if it is there now under its name: made just now, or by an earlier attempt of the same caller.
+            let Member { id, name, role, password, created_at } = &member;
+            let sql = "INSERT INTO members (account, id, name, role, password, created_at)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+            let (account, id) = (account.as_bytes(), id.as_bytes());
+            let hash = password.as_ref().map(|PasswordHash(hash)| hash);
+            let row = params![account, id, name, role.as_str(), hash, created_at.millis()];
+            connection.prepare_cached(sql)?.execute(row)?;
+            let sql = "SELECT EXISTS (SELECT 1 FROM members WHERE account = ?1 AND id = ?2 AND name = ?3)";
+            connection.prepare_cached(sql)?.query_row(params![account, id, name], |row| row.get(0))
+        };
+        self.writer.write(work).await
+    }
+
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql =
+                "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 ORDER BY id";
+            connection.prepare_cached(sql)?.query_map([account.as_bytes()], |row| member(row, 0))?.collect()
+        };
+        self.readers.read(work).await
+    }
+
+    async fn update_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        change: MemberChange,
+    ) -> Result<bool, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "UPDATE members SET role = coalesce(?3, role), password = coalesce(?4, password)
+                       WHERE account = ?1 AND id = ?2";
+            let MemberChange { role, password } = &change;
+            let hash = password.as_ref().map(|PasswordHash(hash)| hash);
+            let row = params![account.as_bytes(), id.as_bytes(), role.map(Role::as_str), hash];
+            Ok(connection.prepare_cached(sql)?.execute(row)? > 0)
+        };
+        self.writer.write(work).await
+    }
+
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "DELETE FROM members WHERE account = ?1 AND id = ?2";
+            Ok(connection.prepare_cached(sql)?.execute([account.as_bytes(), id.as_bytes()])? > 0)
+        };
+        self.writer.write(work).await
+    }
+
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            connection.prepare_cached("DELETE FROM links WHERE expires_at <= ?1")?.execute([now.millis()])?;
+            let Link { digest, member, expires_at } = &link;
+            let sql = "INSERT INTO links (account, digest, member, expires_at) VALUES (?1, ?2, ?3, ?4)
+                       ON CONFLICT DO NOTHING";
+            let row = params![account.as_bytes(), digest.as_bytes(), member.as_bytes(), expires_at.millis()];
+            connection.prepare_cached(sql)?.execute(row)?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+
+    async fn take_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<Member>, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "DELETE FROM links WHERE account = ?1 AND digest = ?2 RETURNING member, expires_at";
+            let taken = |row: &Row<'_>| Ok((column_id(row, 0, MemberId::from_slice)?, time(row, 1)?));
+            let row = params![account.as_bytes(), digest.as_bytes()];
+            let taken = connection.prepare_cached(sql)?.query_row(row, taken).optional()?;
+            let Some((id, _)) = taken.filter(|(_, expires_at)| *expires_at > now) else { return Ok(None) };
+            let sql =
+                "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 AND id = ?2";
+            let row = [account.as_bytes(), id.as_bytes()];
+            connection.prepare_cached(sql)?.query_row(row, |row| member(row, 0)).optional()
+        };
+        self.writer.write(work).await
+    }
+
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            let Session { digest, id, member, agent, created_at, seen_at, expires_at } = &session;
+            let expired = "DELETE FROM sessions WHERE expires_at <= ?1";
+            connection.prepare_cached(expired)?.execute([created_at.millis()])?;
+            let sql =
+                "INSERT INTO sessions (account, digest, id, member, agent, created_at, seen_at, expires_at)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+            connection.prepare_cached(sql)?.execute(params![
+                account.as_bytes(),
+                digest.as_bytes(),
+                id.as_bytes(),
+                member.as_bytes(),
+                agent,
+                created_at.millis(),
+                seen_at.millis(),
+                expires_at.millis(),
+            ])?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+
+    async fn session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Member)>, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT s.digest, s.id, s.member, s.agent, s.created_at, s.seen_at, s.expires_at,
+                              m.id, m.name, m.role, m.password, m.created_at
+                       FROM sessions s JOIN members m ON m.account = s.account AND m.id = s.member
+                       WHERE s.account = ?1 AND s.digest = ?2 AND s.expires_at > ?3";
+            let row = params![account.as_bytes(), digest.as_bytes(), now.millis()];
+            let found = |row: &Row<'_>| Ok((session_from(row)?, member(row, 7)?));
+            connection.prepare_cached(sql)?.query_row(row, found).optional()
+        };
+        self.readers.read(work).await
+    }
+
+    async fn touch_session(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "UPDATE sessions SET seen_at = ?3, expires_at = ?4 WHERE account = ?1 AND digest = ?2";
+            let row = params![account.as_bytes(), digest.as_bytes(), seen_at.millis(), expires_at.millis()];
+            connection.prepare_cached(sql)?.execute(row)?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+
+    async fn sessions(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<Session>, Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT digest, id, member, agent, created_at, seen_at, expires_at
+                       FROM sessions WHERE account = ?1 AND member = ?2 AND expires_at > ?3 ORDER BY id";
+            let row = params![account.as_bytes(), member.as_bytes(), now.millis()];
+            connection.prepare_cached(sql)?.query_map(row, session_from)?.collect()
+        };
+        self.readers.read(work).await
+    }
+
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "DELETE FROM sessions WHERE account = ?1 AND digest = ?2";
+            connection.prepare_cached(sql)?.execute(params![account.as_bytes(), digest.as_bytes()])?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+
+    async fn count_attempt(
+        &self,
+        name: Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<u64, Unavailable> {
+        let work = move |connection: &Connection| {
+            connection.prepare_cached("DELETE FROM attempts WHERE until <= ?1")?.execute([now.millis()])?;
+            let sql = "INSERT INTO attempts (name, attempts, until) VALUES (?1, 1, ?2)
+                       ON CONFLICT (name) DO UPDATE SET attempts = attempts + 1 RETURNING attempts";
+            let row = params![name.as_bytes(), until.millis()];
+            connection.prepare_cached(sql)?.query_row(row, |row| Ok(row.get::<_, i64>(0)?.unsigned_abs()))
+        };
+        self.writer.write(work).await
+    }
+
+    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            connection.prepare_cached("DELETE FROM attempts WHERE name = ?1")?.execute([name.as_bytes()])?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+}
+
+/// A member whose columns begin with this one.
+fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Member> {
+    let role = Role::parse(row.get_ref(first + 2)?.as_str()?);
+    Ok(Member {
+        id: column_id(row, first, MemberId::from_slice)?,
+        name: row.get(first + 1)?,
+        role: role.ok_or_else(|| damaged(first + 2, Type::Text, "a role is not known"))?,
+        password: row.get::<_, Option<String>>(first + 3)?.map(PasswordHash),
+        created_at: time(row, first + 4)?,
+    })
+}
+
+fn session_from(row: &Row<'_>) -> rusqlite::Result<Session> {
+    let digest: [u8; 32] = row.get(0)?;
+    Ok(Session {
+        digest: Digest::from_bytes(digest),
+        id: column_id(row, 1, SessionId::from_slice)?,
+        member: column_id(row, 2, MemberId::from_slice)?,
+        agent: row.get(3)?,
+        created_at: time(row, 4)?,
+        seen_at: time(row, 5)?,
+        expires_at: time(row, 6)?,
+    })
+}

@@ -1,0 +1,28 @@
+//! Conversions of calls and answers to and from protobuf messages.
+
+mod answers;
+mod calls;
+
+use std::{str::FromStr, time::Duration};
+
+/// A message has a field that is missing or malformed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` {problem}")]
+pub struct Malformed {
+    /// The field's path.
+    pub field: &'static str,
+    /// The fault.
+    pub problem: String,
+}
+
+pub(super) fn id<T: FromStr<Err: ToString>>(field: &'static str, text: &str) -> Result<T, Malformed> {
+    text.parse().map_err(|e: T::Err| Malformed { field, problem: e.to_string() })
+}
+
+pub(super) fn missing(field: &'static str) -> Malformed {
+    Malformed { field, problem: "is missing or unknown".into() }
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

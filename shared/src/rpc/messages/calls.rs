@@ -1,0 +1,192 @@
+//! Calls in messages.
+
+use super::{Malformed, id, missing};
+use crate::{
+    catalog::Price,
+    key::Class,
+    money::NanoUsd,
+    rpc::{
+        Authorize, Call, Capture, Extend, HoldRef, Release, SessionClock,
+        v1::{self, call, release_request},
+    },
+    tokens::Usage,
+};
+
+impl Call {
+    /// The message for a session with this clock.
+    pub fn to_message(&self, clock: SessionClock) -> call::Request {
+        match self {
+            Self::Authenticate { credential, required } => {
+                let required_class = match required {
+                    Class::Api => v1::CredentialClass::Api,
+                    Class::Management => v1::CredentialClass::Management,
+                };
+                let (credential, required_class) = (credential.clone(), required_class.into());
+                call::Request::Authenticate(v1::AuthenticateRequest { credential, required_class })
+            }
+            Self::Authorize(a) => call::Request::Authorize(v1::AuthorizeRequest {
+                credential: a.credential.clone(),
+                generation_id: a.generation.to_string(),
+                model: a.model.clone(),
+                prompt_tokens: a.prompt_tokens,
+                output_tokens: a.output_tokens,
+                enough_output_tokens: a.enough_output_tokens,
+                least_output_tokens: a.least_output_tokens,
+                // Zero is no bound; the session's first millisecond is over before a call can arrive.
+                valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
+            }),
+            Self::Extend(e) => call::Request::Extend(v1::ExtendRequest {
+                hold: Some((&e.hold).into()),
+                usage: Some(e.usage.into()),
+                prompt_tokens: e.prompt_tokens,
+                output_tokens: e.output_tokens,
+            }),
+            Self::Capture(c) => call::Request::Capture(v1::CaptureRequest {
+                hold: Some((&c.hold).into()),
+                usage: Some(c.usage.into()),
+                estimated: c.estimated,
+            }),
+            Self::Release(release) => {
+                let target = match release {
+                    Release::Hold(hold) => release_request::Target::Hold(hold.into()),
+                    Release::Unknown { credential, generation } => {
+                        let (credential, generation_id) = (credential.clone(), generation.to_string());
+                        release_request::Target::Unknown(v1::UnknownHold { credential, generation_id })
+                    }
+                };
+                call::Request::Release(v1::ReleaseRequest { target: Some(target) })
+            }
+        }
+    }
+
+    /// The call of a message that arrived in a session with this clock.
+    pub fn from_message(request: Option<call::Request>, clock: SessionClock) -> Result<Self, Malformed> {
+        match request {
+            Some(call::Request::Authenticate(r)) => r.try_into(),
+            Some(call::Request::Authorize(r)) => {
+                let valid_until = (r.valid_until_ms > 0).then(|| clock.instant(r.valid_until_ms)).flatten();
+                Ok(Self::Authorize(Authorize { valid_until, ..r.try_into()? }))
+            }
+            Some(call::Request::Extend(r)) => r.try_into(),
+            Some(call::Request::Capture(r)) => r.try_into(),
+            Some(call::Request::Release(r)) => r.try_into(),
+            None => Err(missing("request")),
+        }
+    }
+}
+
+impl TryFrom<v1::AuthenticateRequest> for Call {
+    type Error = Malformed;
+
+    fn try_from(r: v1::AuthenticateRequest) -> Result<Self, Malformed> {
+        let required = match r.required_class() {
+            v1::CredentialClass::Api => Class::Api,
+            v1::CredentialClass::Management => Class::Management,
+            v1::CredentialClass::Unspecified => return Err(missing("required_class")),
+        };
+        Ok(Self::Authenticate { credential: r.credential, required })
+    }
+}
+
+/// Leaves out `valid_until`, which needs a session's clock.
+impl TryFrom<v1::AuthorizeRequest> for Authorize {
+    type Error = Malformed;
+
+    fn try_from(r: v1::AuthorizeRequest) -> Result<Self, Malformed> {
+        Ok(Self {
+            credential: r.credential,
+            generation: id("generation_id", &r.generation_id)?,
+            model: r.model,
+            prompt_tokens: r.prompt_tokens,
+            output_tokens: r.output_tokens,
+            enough_output_tokens: r.enough_output_tokens,
+            least_output_tokens: r.least_output_tokens,
+            valid_until: None,
+        })
+    }
+}
+
+impl TryFrom<v1::ExtendRequest> for Call {
+    type Error = Malformed;
+
+    fn try_from(r: v1::ExtendRequest) -> Result<Self, Malformed> {
+        Ok(Self::Extend(Extend {
+            hold: hold(r.hold)?,
+            usage: usage(r.usage)?,
+            prompt_tokens: r.prompt_tokens,
+            output_tokens: r.output_tokens,
+        }))
+    }
+}
+
+impl TryFrom<v1::CaptureRequest> for Call {
+    type Error = Malformed;
+
+    fn try_from(r: v1::CaptureRequest) -> Result<Self, Malformed> {
+        Ok(Self::Capture(Capture { hold: hold(r.hold)?, usage: usage(r.usage)?, estimated: r.estimated }))
+    }
+}
+
+impl TryFrom<v1::ReleaseRequest> for Call {
+    type Error = Malformed;
+
+    fn try_from(r: v1::ReleaseRequest) -> Result<Self, Malformed> {
+        let release = match r.target {
+            Some(release_request::Target::Hold(named)) => Release::Hold(hold(Some(named))?),
+            Some(release_request::Target::Unknown(v1::UnknownHold { credential, generation_id })) => {
+                Release::Unknown { credential, generation: id("unknown.generation_id", &generation_id)? }
+            }
+            None => return Err(missing("target")),
+        };
+        Ok(Self::Release(release))
+    }
+}
+
+impl From<&HoldRef> for v1::HoldRef {
+    fn from(hold: &HoldRef) -> Self {
+        Self {
+            generation_id: hold.generation.to_string(),
+            account_id: hold.account.to_string(),
+            key_id: hold.key.to_string(),
+            model: hold.model.clone(),
+            price: Some(hold.price.into()),
+        }
+    }
+}
+
+impl From<Price> for v1::Price {
+    fn from(price: Price) -> Self {
+        let Price { input, cached_input, output } = price;
+        Self { input: input.nanos(), cached_input: cached_input.nanos(), output: output.nanos() }
+    }
+}
+
+impl From<v1::Price> for Price {
+    fn from(price: v1::Price) -> Self {
+        Self {
+            input: NanoUsd::from_nanos(price.input),
+            cached_input: NanoUsd::from_nanos(price.cached_input),
+            output: NanoUsd::from_nanos(price.output),
+        }
+    }
+}
+
+fn hold(hold: Option<v1::HoldRef>) -> Result<HoldRef, Malformed> {
+    let hold = hold.ok_or_else(|| missing("hold"))?;
+    let price: Price = hold.price.ok_or_else(|| missing("hold.price"))?.into();
+    let valid = |price: NanoUsd| (NanoUsd::ZERO..=NanoUsd::MAX).contains(&price);
+    if !(valid(price.input) && valid(price.cached_input) && valid(price.output)) {
+        return Err(Malformed { field: "hold.price", problem: "is negative or too high".into() });
+    }
+    Ok(HoldRef {
+        generation: id("hold.generation_id", &hold.generation_id)?,
+        account: id("hold.account_id", &hold.account_id)?,
+        key: id("hold.key_id", &hold.key_id)?,
+        model: hold.model,
+        price,
+    })
+}
+
+fn usage(usage: Option<v1::Usage>) -> Result<Usage, Malformed> {
+    usage.map(Usage::from).ok_or_else(|| missing("usage"))
+}
