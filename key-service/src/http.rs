@@ -129,7 +129,7 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
     let span = tracing::info_span!(
         "request",
         request = extensions.get::<RequestId>().map(tracing::field::display),
-        client_request = ClientRequestId::read(request.headers()).map(tracing::field::display),
+        client_request = ClientRequestId::read(request.headers()).as_ref().map(ClientRequestId::as_str),
         account = tracing::field::Empty,
         management_key = tracing::field::Empty,
         method = shown_method(request.method()),

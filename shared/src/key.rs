@@ -1,6 +1,6 @@
 //! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, 43 random base62 characters, 6 of checksum.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::secret::SecretString;
 
@@ -78,6 +78,32 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
+/// Characters after a key's class from which on they may be a secret.
+const SECRET_CHARS: usize = 16;
+
+/// A text without the plaintexts of keys that it may contain, of whatever installation: for logs and errors, which repeat what
+/// clients put into paths and ids.
+pub fn without_keys(text: &str) -> Cow<'_, str> {
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some(at) = secret(rest) {
+        kept.push_str(&rest[..at]);
+        kept.push('…');
+        rest = rest[at..].trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    }
+    if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
+}
+
+/// The place of the first secret.
+fn secret(text: &str) -> Option<usize> {
+    let after = [Class::Api, Class::Management].into_iter().flat_map(|class| {
+        let infix = class.infix();
+        text.match_indices(infix).map(move |(at, _)| at + infix.len())
+    });
+    let is_secret =
+        |at: &usize| text[*at..].bytes().take_while(u8::is_ascii_alphanumeric).count() >= SECRET_CHARS;
+    after.filter(is_secret).min()
+}
+
 /// CRC-32 (IEEE) of the text as 6 base62 characters.
 fn checksum(text: &str) -> String {
     let mut rest = crc32fast::hash(text.as_bytes());
@@ -111,6 +137,17 @@ mod tests {
 
     fn prefix() -> Prefix {
         Prefix::parse("fg").unwrap()
+    }
+
+    #[test]
+    fn plaintexts_of_keys_are_taken_out_of_texts() {
+        let prefix = Prefix::parse("fg").unwrap();
+        let key = prefix.mint(Class::Api, [7; 32]);
+        let other = Prefix::parse("shop").unwrap().mint(Class::Management, [9; 32]);
+        let (key, other) = (key.expose_secret(), other.expose_secret());
+        let text = format!("/v1/keys/{key}/{other}?x");
+        assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…?x");
+        assert_eq!(without_keys("/v1/my_api_keys/ünder"), "/v1/my_api_keys/ünder");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl GenerationLog {
         let shortfall = self.charge.map(|charge| charge.shortfall).filter(|s| *s > NanoUsd::ZERO);
         tracing::info!(
             request = %self.request,
-            client_request = self.client_request.as_ref().map(tracing::field::display),
+            client_request = self.client_request.as_ref().map(ClientRequestId::as_str),
             generation = %self.generation,
             key = self.key.map(tracing::field::display),
             model,

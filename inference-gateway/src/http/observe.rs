@@ -8,7 +8,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use metrics::Counter;
+use metrics::{Counter, Gauge};
 use shared::{
     ids::RequestId,
     process::http::{ClientRequestId, shown_method, shown_path},
@@ -37,7 +37,7 @@ impl Head {
     fn log(&self, route: &str, status: StatusCode, took: Duration) {
         tracing::info!(
             request = %self.id,
-            client_request = self.client.as_ref().map(tracing::field::display),
+            client_request = self.client.as_ref().map(ClientRequestId::as_str),
             method = shown_method(&self.method),
             route,
             path = shown_path(&self.uri),
@@ -75,10 +75,9 @@ impl Observed<'_> {
     /// Counts and logs the answer to a request.
     pub(super) async fn answer(self, head: Head, answer: impl Future<Output = Response>) -> Response {
         let began = Instant::now();
-        let in_flight = metrics::gauge!("gateway_inflight_requests");
-        in_flight.increment(1);
+        let in_flight = InFlight::begin(self.route, &head.method);
         let response = answer.await;
-        in_flight.decrement(1);
+        in_flight.end();
         let status = response.status();
         if response.extensions().get::<AlreadyLogged>().is_none() {
             head.log(self.route, status, began.elapsed());
@@ -88,6 +87,35 @@ impl Observed<'_> {
             None => answers(self.route, &head.method, status).increment(1),
         }
         response
+    }
+}
+
+/// A request that is being answered. One whose client leaves before its answer begins counts as 499, as proxies have it.
+struct InFlight<'a> {
+    requests: Gauge,
+    route: &'a str,
+    method: &'a Method,
+    answered: bool,
+}
+
+impl<'a> InFlight<'a> {
+    fn begin(route: &'a str, method: &'a Method) -> Self {
+        let requests = metrics::gauge!("gateway_inflight_requests");
+        requests.increment(1);
+        Self { requests, route, method, answered: false }
+    }
+
+    fn end(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.requests.decrement(1);
+        if !self.answered && let Ok(left) = StatusCode::from_u16(499) {
+            answers(self.route, self.method, left).increment(1);
+        }
     }
 }
 

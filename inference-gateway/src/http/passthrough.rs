@@ -31,6 +31,7 @@ use crate::{
     keys::{KeyServiceHealth, KeyServicePort},
     sizes::MANAGEMENT_IN_FLIGHT,
 };
+use forwarded::Forwarded;
 use permits::{ManagementPermit, ManagementPermits};
 use replayable::{ReplayableRequest, RetrySafety};
 
@@ -147,8 +148,9 @@ pub(super) async fn forward_page(
     Extension(id): Extension<RequestId>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    forwarded::rewrite(&mut request, app.proxy_trusted);
+    let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let span = identified(&mut request, id);
+    forwarded.write(request.headers_mut());
     // The key-service alone knows sessions, so that forms are read within the budget of callers without authentication.
     let mut memory = app.unauthenticated.permit();
     let (head, body) = request.into_parts();

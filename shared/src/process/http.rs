@@ -14,6 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     error::{ApiError, Code},
+    key::without_keys,
     text::{cut, shown},
 };
 
@@ -133,9 +134,9 @@ pub async fn method_not_allowed(request: Request) -> ApiError {
     )
 }
 
-/// A request's path as errors and logs repeat it.
+/// A request's path as errors and logs repeat it: without keys, which some put there.
 pub fn shown_path(uri: &Uri) -> String {
-    shown(uri.path(), MAX_SHOWN_PATH)
+    shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
 }
 
 /// A request's method as errors and logs repeat it.

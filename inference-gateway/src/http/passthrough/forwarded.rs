@@ -8,20 +8,29 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Replaces these headers by the facts of our own connection, unless a trusted proxy before us has better ones. Of a list
-/// that it passes on the last address counts, which is the one that it added itself.
-pub(super) fn rewrite(request: &mut Request<Body>, proxy_trusted: bool) {
-    let host = host(request);
-    let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
-    let headers = request.headers_mut();
-    let told = |name: &HeaderName| last(headers, name).filter(|_| proxy_trusted);
-    let proto = told(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
-    let address = told(&FORWARDED_FOR).or(peer);
-    let host = told(&FORWARDED_HOST).or(host);
-    for (name, value) in [(FORWARDED_PROTO, Some(proto)), (FORWARDED_FOR, address), (FORWARDED_HOST, host)] {
-        headers.remove(&name);
-        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-            headers.insert(name, value);
+/// The facts of our own connection, or better ones of a trusted proxy before us. Of a list that it passes on the last address
+/// counts, which is the one that it added itself.
+pub(super) struct Forwarded([(HeaderName, Option<String>); 3]);
+
+impl Forwarded {
+    /// The facts about a request, read before its headers are stripped.
+    pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
+        let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
+        let told = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
+        let proto = told(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
+        let address = told(&FORWARDED_FOR).or(peer);
+        let host = told(&FORWARDED_HOST).or_else(|| host(request));
+        Self([(FORWARDED_PROTO, Some(proto)), (FORWARDED_FOR, address), (FORWARDED_HOST, host)])
+    }
+
+    /// Writes them in place of what the client sent, after the headers that `Connection` names were stripped: a client that
+    /// names these must not get rid of them.
+    pub(super) fn write(self, headers: &mut HeaderMap) {
+        for (name, value) in self.0 {
+            headers.remove(&name);
+            if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                headers.insert(name, value);
+            }
         }
     }
 }
@@ -52,7 +61,7 @@ mod tests {
             request.header("x-forwarded-proto", "https").header("x-forwarded-host", "other.example");
         let mut request = request.body(Body::empty()).unwrap();
         request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        rewrite(&mut request, proxy_trusted);
+        Forwarded::of(&request, proxy_trusted).write(request.headers_mut());
         [FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_FOR].map(|name| {
             let values: Vec<_> =
                 request.headers().get_all(name).iter().map(|v| v.to_str().unwrap()).collect();

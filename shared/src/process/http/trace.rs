@@ -1,6 +1,6 @@
 //! Ids that follow a request through the logs of every service.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
@@ -9,7 +9,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::{clock::Clock, ids::RequestId, text::shown};
+use crate::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
 /// The id of every response, made by us. On a request it is the client's own, which is logged beside ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -27,13 +27,13 @@ impl ClientRequestId {
     /// The id in a request's headers, if there is one.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(X_REQUEST_ID)?;
-        Some(Self(shown(&String::from_utf8_lossy(value.as_bytes()), MAX_CLIENT_ID_CHARS).into()))
+        let value = String::from_utf8_lossy(value.as_bytes());
+        Some(Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into()))
     }
-}
 
-impl fmt::Display for ClientRequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    /// The id. As a text, so that a log line quotes it: unquoted it could look like further fields.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     fn a_clients_own_id_is_shown_without_what_could_forge_a_line() {
         let read = |value: &[u8]| {
             let headers = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap())]);
-            ClientRequestId::read(&headers).unwrap().to_string()
+            ClientRequestId::read(&headers).unwrap().as_str().to_owned()
         };
         assert_eq!(read(b"0198f3c2-a7b8"), "0198f3c2-a7b8");
         assert_eq!(read("a\u{202e}b".as_bytes()), r"a\u{202e}b");
