@@ -42,6 +42,8 @@ const MAX_COUNTS_AT_ONCE: usize = 4;
 const IDLE_CONNECTIONS: usize = 1024;
 /// Longest time that an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
+/// Tokens of a template that a gateway assumes by itself, after reports of them: more than any known template has.
+const MOST_LEARNED_OVERHEAD: u64 = 8_192;
 /// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
@@ -149,9 +151,9 @@ impl Upstream {
     }
 
     /// Compares the prompt's tokens that it reports with their bound. A bound that was too low is raised for all
-    /// following requests.
+    /// following requests, as far as a template may be meant: one false report must not make the model unaffordable.
     pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
-        let beyond = reported.saturating_sub(bound);
+        let beyond = reported.saturating_sub(bound).min(MOST_LEARNED_OVERHEAD);
         if beyond > self.prompt_overhead.fetch_max(beyond, Ordering::Relaxed) {
             tracing::warn!(upstream = %self, tokens = beyond, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
         }

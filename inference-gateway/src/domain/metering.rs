@@ -231,6 +231,9 @@ impl StreamMeter {
         if !chunk.has_output() {
             // Tokens without visible text were generated all the same, and are billed as far as they are covered.
             self.deliver(&chunk, counter);
+        } else if !counter.is_estimate() {
+            // So were those that the upstream reports; their text, which is not covered, is withheld.
+            self.counter = counter;
         }
         Step::Ended(StreamEnd::GrantUsedUp)
     }

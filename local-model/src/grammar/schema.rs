@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaError, SchemaPlace};
+use super::{SchemaError, SchemaPlace, expansion};
 
 /// Keyword of the library's style of JSON: one blank after commas and colons, as in training, and no `\u`, which could write
 /// half a character.
@@ -28,7 +28,7 @@ pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, Sche
             return Err(inexpressible("a schema is an object"));
         }
     };
-    check_bounds(schema).map_err(|reason| inexpressible(&reason))?;
+    check_bounds(schema).and_then(|()| expansion::check(schema)).map_err(|reason| inexpressible(&reason))?;
     // Two closed objects cannot be joined, as each forbids the other's properties.
     if !joins(schema) {
         close(&mut root);

@@ -1,13 +1,16 @@
 //! Tokens, as upstreams report them and as clients read them.
 
+use std::num::IntErrorKind;
+
 use bytes::BytesMut;
 use serde::Deserialize;
 use shared::{json::RawValue, money::NanoUsd, tokens::Usage};
 
 use super::{put, put_number};
 
-/// A number of tokens that no context window comes near: larger ones are mistakes, and sums of smaller ones never overflow.
-const ABSURD_TOKENS: u64 = 1 << 32;
+/// A number of tokens that no context window comes near. Larger reports count as this one: its sums do not overflow, and its
+/// cost is beyond any credit.
+const MOST_TOKENS: u64 = 1 << 32;
 
 /// The usage that an upstream reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +73,11 @@ impl Reported {
         // No template renders an empty prompt: a server that reports zero has not counted.
         let prompt = count(raw.prompt_tokens).filter(|prompt| *prompt > 0)?;
         let rest_of_total = count(raw.total_tokens).and_then(|total| total.checked_sub(prompt));
-        let stated = count(raw.completion_tokens).or(rest_of_total)?;
+        // A completion that is no number of tokens makes the whole report doubtful.
+        let stated = match raw.completion_tokens {
+            Some(stated) => count(Some(stated)),
+            None => rest_of_total,
+        }?;
         // Some report reasoning beside the completion: the total has it all.
         let completion = rest_of_total.map_or(stated, |rest| rest.max(stated));
         let cached = [
@@ -129,7 +136,11 @@ impl Reported {
 
 /// A number of tokens; whatever is none is as good as absent.
 fn count(value: Option<&RawValue>) -> Option<u64> {
-    value?.get().parse().ok().filter(|n| *n < ABSURD_TOKENS)
+    match value?.get().parse::<u64>() {
+        Ok(tokens) => Some(tokens.min(MOST_TOKENS)),
+        Err(e) if *e.kind() == IntErrorKind::PosOverflow => Some(MOST_TOKENS),
+        Err(_) => None,
+    }
 }
 
 fn details(value: Option<&RawValue>) -> RawDetails<'_> {
@@ -203,19 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_of_tokens_is_as_good_as_absent() {
-        for wrong in [
-            "-1",
-            "1.5",
-            "12.0",
-            "1e3",
-            "\"12\"",
-            "null",
-            "[]",
-            "{}",
-            "true",
-            "4294967296",
-            "99999999999999999999",
-        ] {
+        for wrong in ["-1", "1.5", "12.0", "1e3", "\"12\"", "null", "[]", "{}", "true"] {
             assert_eq!(
                 read(&format!(r#"{{"prompt_tokens":{wrong},"completion_tokens":5}}"#)),
                 None,
@@ -227,6 +226,7 @@ mod tests {
                 "{wrong}"
             );
         }
+        assert_eq!(read(r#"{"prompt_tokens":5,"completion_tokens":-5,"total_tokens":5}"#), None);
         for no_usage in [
             "{}",
             "[]",
@@ -236,6 +236,14 @@ mod tests {
             r#"{"prompt_tokens":9,"total_tokens":5}"#,
         ] {
             assert_eq!(read(no_usage), None, "{no_usage}");
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_all_bounds_is_never_replaced_by_less() {
+        for tokens in ["4294967296", "9223372036854775807", "99999999999999999999"] {
+            let usage = format!(r#"{{"prompt_tokens":5,"completion_tokens":{tokens}}}"#);
+            assert_eq!(read(&usage), Some((5, 0, MOST_TOKENS, 0)), "{tokens}");
         }
     }
 

@@ -76,6 +76,15 @@ fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_billed() {
 }
 
 #[test]
+fn reported_tokens_of_an_event_beyond_the_last_grant_are_billed_and_its_text_is_withheld() {
+    let mut meter = meter(100, 1_000);
+    let end = carry(&mut meter, &[chunk("x", 10_000, true).into()], 120);
+    assert!(matches!(end, StreamEnd::GrantUsedUp));
+    assert_eq!(texts(&mut meter), 0);
+    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 10_000 }, false));
+}
+
+#[test]
 fn a_finish_reason_passes_whatever_was_counted_with_it() {
     let mut meter = meter(5, 5);
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
@@ -125,7 +134,9 @@ proptest! {
         if complete {
             prop_assert_eq!(usage.completion, total);
         } else {
-            prop_assert_eq!(usage.completion, delivered);
+            // The event that ends the stream is billed if the upstream reported its tokens, and withheld.
+            let withheld = if reported { tokens[events] } else { 0 };
+            prop_assert_eq!(usage.completion, delivered + withheld);
         }
     }
 }
