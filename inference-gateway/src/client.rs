@@ -96,10 +96,10 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
-    piece: Arc<Mutex<Piece>>,
+    piece: Arc<Mutex<PendingBytes>>,
 }
 
-struct Piece {
+struct PendingBytes {
     bytes: Option<Bytes>,
     /// Time since which the connection has not asked for more; `None` while it waits for the stream.
     untaken_since: Option<Instant>,
@@ -127,7 +127,7 @@ impl Pipe {
         self.client.left().await;
     }
 
-    fn piece(&self) -> MutexGuard<'_, Piece> {
+    fn piece(&self) -> MutexGuard<'_, PendingBytes> {
         self.piece.lock()
     }
 
@@ -160,7 +160,7 @@ impl StreamBody {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let piece = Piece { bytes: None, untaken_since: Some(Instant::now()) };
+        let piece = PendingBytes { bytes: None, untaken_since: Some(Instant::now()) };
         let pipe = Pipe { client, piece: Arc::new(Mutex::new(piece)) };
         let future = Box::pin(tracker.track_future(stream(pipe.clone())));
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))

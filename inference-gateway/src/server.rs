@@ -1,7 +1,13 @@
 //! The running gateway and its shutdown: refuses new requests, lets running ones finish within a bound, and delivers
 //! captures.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use http::Uri;
@@ -97,18 +103,14 @@ impl RunningGateway {
     pub async fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
         let tls = parts.tls.as_ref();
-        for uri in &parts.key_service_http {
-            check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;
-        }
         let peers = peers(parts.key_services, tls)?;
-        let spool = parts.data_dir.as_deref().map(|dir| Spool::open(dir, parts.clock.clone())).transpose();
-        let spool = spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))?;
-        let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
         let health = Arc::new(KeyServiceHealth::new(peers.count()));
-        let management = Arc::new(management(parts.key_service_http, &health, tls));
+        let management = Arc::new(management(parts.key_service_http, &health, tls)?);
+        let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
+        let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
         let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
-        let unauthenticated = parts.sizes.unauthenticated_bytes;
-        let unauthenticated = PromptBudget::new(unauthenticated, unauthenticated);
+        let unauthenticated =
+            PromptBudget::new(parts.sizes.unauthenticated_bytes, parts.sizes.unauthenticated_bytes);
         let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
@@ -217,10 +219,23 @@ fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> 
 }
 
 /// The key-services' HTTP. Where an address stands for several of them, their sessions do not speak for it.
-fn management(addresses: Vec<Uri>, health: &Arc<KeyServiceHealth>, tls: Option<&Tls>) -> Management {
+fn management(
+    addresses: Vec<Uri>,
+    health: &Arc<KeyServiceHealth>,
+    tls: Option<&Tls>,
+) -> Result<Management, ConfigError> {
+    for uri in &addresses {
+        check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;
+    }
     let matching = addresses.len() == health.count();
     let health = if matching { health.clone() } else { Arc::new(KeyServiceHealth::new(addresses.len())) };
-    Management::new(addresses, health, tls)
+    Ok(Management::new(addresses, health, tls))
+}
+
+/// The spool in this directory, if there is one.
+fn open_spool(directory: Option<&Path>, clock: &Arc<dyn Clock>) -> Result<Option<Spool>, ConfigError> {
+    let spool = directory.map(|directory| Spool::open(directory, clock.clone())).transpose();
+    spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))
 }
 
 /// The gRPC endpoint of a key-service.

@@ -175,7 +175,7 @@ async fn accounts(
 ) -> anyhow::Result<()> {
     match command {
         Accounts::Create { name, credit } => {
-            let id = management.create_account(&name, credit).await.map_err(told)?;
+            let id = management.create_account(&name, credit).await.map_err(operator_error)?;
             writeln!(out, "{id}")?;
         }
         Accounts::List { json: true } => {
@@ -207,8 +207,8 @@ async fn credits(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let Credits::Add { account, amount, note } = command;
-    let id = management.account(&account).await.map_err(told)?;
-    let credit = management.deposit(id, amount).await.map_err(told)?;
+    let id = management.account(&account).await.map_err(operator_error)?;
+    let credit = management.deposit(id, amount).await.map_err(operator_error)?;
     tracing::info!(account = %id, usd = %amount, note, "credit added");
     writeln!(out, "added {amount} USD to {account}; its credit is {credit} USD now")?;
     Ok(())
@@ -221,17 +221,17 @@ async fn management_keys(
 ) -> anyhow::Result<()> {
     match command {
         ManagementKeys::Create { account, name } => {
-            let id = management.account(&account).await.map_err(told)?;
+            let id = management.account(&account).await.map_err(operator_error)?;
             let plaintext = management.create_management_key(id, &name).await?;
             writeln!(out, "{}", plaintext.expose_secret())?;
         }
         ManagementKeys::List { account, json: true } => {
-            let id = management.account(&account).await.map_err(told)?;
+            let id = management.account(&account).await.map_err(operator_error)?;
             let keys = management.management_keys(id).await?;
             write_json(out, keys.iter().map(ManagementKeyLine::of))?;
         }
         ManagementKeys::List { account, json: false } => {
-            let id = management.account(&account).await.map_err(told)?;
+            let id = management.account(&account).await.map_err(operator_error)?;
             let keys = management.management_keys(id).await?;
             let rows = keys.iter().map(|key| {
                 let ManagementKey { id, name, hint, created_at, revoked_at } = key;
@@ -241,7 +241,7 @@ async fn management_keys(
             table::write(out, ["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
         }
         ManagementKeys::Revoke { id } => {
-            let revoked = management.revoke_management_key(id).await.map_err(told)?;
+            let revoked = management.revoke_management_key(id).await.map_err(operator_error)?;
             let at = revoked.revoked_at.map_or_else(String::new, |at| format!(" since {at}"));
             writeln!(out, "{id} ({}) is revoked{at}", revoked.name)?;
         }
@@ -250,7 +250,7 @@ async fn management_keys(
 }
 
 /// Turns an error into its message for the operator. A refusal names the flag that caused it.
-fn told(error: Error<AccountRefused>) -> anyhow::Error {
+fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
         Error::Unavailable(Unavailable(cause)) => anyhow!(

@@ -42,7 +42,7 @@ pub struct KeyServiceParts {
 
 /// A running key-service.
 pub struct RunningKeyService {
-    /// Where the management API and the dashboard are.
+    /// Address of the management API and the dashboard.
     pub http: SocketAddr,
     /// Address of gRPC.
     pub grpc: SocketAddr,

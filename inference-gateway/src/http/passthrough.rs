@@ -151,7 +151,7 @@ pub(super) async fn forward_page(
     let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let span = identified(&mut request, id);
     forwarded.write(request.headers_mut());
-    // The key-service alone knows sessions, so that forms are read within the budget of callers without authentication.
+    // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
     let mut memory = app.unauthenticated.permit();
     let (head, body) = request.into_parts();
     let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| memory.grow(bytes)).await?;

@@ -15,7 +15,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{against, table, told, write_json};
+use super::{against, operator_error, table, write_json};
 use crate::{
     domain::{
         audit::{Audit, Figure, Wrong},
@@ -102,7 +102,7 @@ pub(super) async fn journal(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let Journal::Export { account, mut after } = command;
-    let id = management.account(&account).await.map_err(told)?;
+    let id = management.account(&account).await.map_err(operator_error)?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.journal(id, after, EXPORTED_AT_ONCE).await?;
@@ -136,7 +136,7 @@ pub(super) async fn usage(
     let from = from.unwrap_or_else(|| Day::from_number(to.number() - DAYS + 1));
     ensure!(from <= to, "--from: {from} is after {to}");
     ensure!(to.number() - from.number() < MOST_DAYS, "--from: more than {MOST_DAYS} days before {to}");
-    let id = management.account(&account).await.map_err(told)?;
+    let id = management.account(&account).await.map_err(operator_error)?;
     let lines = management.usage(id, from..=to, key).await?;
     if json {
         return write_json(out, lines.iter().map(UsageJson::of));
@@ -171,7 +171,7 @@ pub(super) async fn audit(
     let AuditOf { account, against, tolerance, json } = command;
     if let Some(name) = &account {
         // An unknown name is an error of the operator, and must not pass as an account without faults.
-        management.account(name).await.map_err(told)?;
+        management.account(name).await.map_err(operator_error)?;
     }
     let accounts = management.accounts().await?.into_iter();
     let accounts = accounts.filter(|a| account.as_ref().is_none_or(|name| a.name == *name));

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shared::secret::ExposeSecret;
 
-use super::{name, table, told};
+use super::{name, operator_error, table};
 use crate::{
     domain::member::Role,
     management::{
@@ -67,12 +67,12 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     match command {
         MemberCommand::Invite { account, name, role } => {
-            let account = management.account(&account).await.map_err(told)?;
+            let account = management.account(&account).await.map_err(operator_error)?;
             let (_, token) = management.invite(account, &name, role).await.map_err(refused)?;
             writeln!(out, "{}", link(public, &token))?;
         }
         MemberCommand::List { account } => {
-            let account = management.account(&account).await.map_err(told)?;
+            let account = management.account(&account).await.map_err(operator_error)?;
             let members = management.members(account).await?;
             let rows = members.into_iter().map(|member| {
                 let password = if member.password.is_some() { "yes" } else { "-" };
@@ -87,7 +87,7 @@ pub(super) async fn run(
             table::write(out, ["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
         }
         MemberCommand::Remove { account, name } => {
-            let account = management.account(&account).await.map_err(told)?;
+            let account = management.account(&account).await.map_err(operator_error)?;
             let member = management.member_named(account, &name).await.map_err(refused)?;
             management.remove_member(account, member.id).await.map_err(refused)?;
             writeln!(out, "{name} is removed; its sessions have ended")?;
@@ -102,7 +102,7 @@ pub(super) async fn sign_in_link(
     public: &str,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let account = management.account(&account).await.map_err(told)?;
+    let account = management.account(&account).await.map_err(operator_error)?;
     let named = management.member_named(account, name.as_deref().unwrap_or(OWNER)).await;
     let token = match (named, name) {
         (Ok(member), _) => management.sign_in_link(account, member.id).await?,

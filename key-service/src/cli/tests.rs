@@ -355,7 +355,7 @@ async fn a_member_is_invited_with_a_link_listed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_sign_in_link_is_for_the_owner_where_nobody_is_named() {
+async fn a_sign_in_link_without_a_name_is_for_the_owner() {
     let office = Office::open();
     office.account("acme").await;
     for _ in 0..2 {

@@ -34,18 +34,18 @@ impl From<KeyRefused> for ApiError {
 
 impl From<Error<KeyRefused>> for ApiError {
     fn from(error: Error<KeyRefused>) -> Self {
-        said(error)
+        client_error(error)
     }
 }
 
 impl From<Error<Refusal>> for ApiError {
     fn from(error: Error<Refusal>) -> Self {
-        said(error)
+        client_error(error)
     }
 }
 
 /// The error for the client. The cause of a failure goes to the log only.
-fn said<R: Into<ApiError>>(error: Error<R>) -> ApiError {
+fn client_error<R: Into<ApiError>>(error: Error<R>) -> ApiError {
     match error {
         Error::Refused(refused) => refused.into(),
         Error::Unavailable(cause) => {

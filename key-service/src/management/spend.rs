@@ -45,15 +45,15 @@ pub struct Spend {
 }
 
 /// The sums of days that are over, and the last of these days.
-type Past = Arc<OnceCell<Arc<Spend>>>;
+type PastSpend = Arc<OnceCell<Arc<Spend>>>;
 
 /// The sums that are kept.
 #[derive(Debug, Default)]
-pub(super) struct SpendCache(Mutex<HashMap<AccountId, (Day, Past)>>);
+pub(super) struct SpendCache(Mutex<HashMap<AccountId, (Day, PastSpend)>>);
 
 impl SpendCache {
     /// The sums up to this day, which may have to be added up yet.
-    fn past(&self, account: AccountId, until: Day) -> Past {
+    fn past(&self, account: AccountId, until: Day) -> PastSpend {
         let mut kept = self.0.lock();
         if let Some((day, past)) = kept.get(&account)
             && *day == until
@@ -63,7 +63,7 @@ impl SpendCache {
         if kept.len() >= ACCOUNTS_KEPT {
             kept.clear();
         }
-        let past = Past::default();
+        let past = PastSpend::default();
         kept.insert(account, (until, past.clone()));
         past
     }

@@ -18,6 +18,9 @@ use crate::{
 /// Events that are taken at once: enough for every choice to have had its turn.
 pub(super) const EVENTS_AT_ONCE: usize = 64;
 
+/// Answer to a request, or the error of one that failed before it.
+pub(super) type Reply = Result<Response, ApiError>;
+
 /// Fields that all objects of one reply repeat.
 pub(super) struct Header {
     id: String,
@@ -36,11 +39,7 @@ struct Choice {
 }
 
 /// Waits for the whole answer.
-pub(super) async fn whole(
-    mut generation: Generation,
-    header: Header,
-    logprobs: bool,
-) -> Result<Response, ApiError> {
+pub(super) async fn whole(mut generation: Generation, header: Header, logprobs: bool) -> Reply {
     let mut choices = BTreeMap::<usize, Choice>::new();
     let mut used = Usage::default();
     loop {

@@ -5,16 +5,15 @@ use std::{collections::BTreeSet, convert::Infallible};
 use axum::{
     body::Body,
     http::header::{CACHE_CONTROL, CONTENT_TYPE},
-    response::{IntoResponse, Response},
+    response::IntoResponse,
 };
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
-use shared::error::ApiError;
 
 use super::{
     failed,
-    reply::{self, EVENTS_AT_ONCE, Header},
+    reply::{self, EVENTS_AT_ONCE, Header, Reply},
 };
 use crate::{
     engine::{Event, EventKind, FinishReason, Generation, Usage},
@@ -51,11 +50,7 @@ struct Chunks {
 }
 
 /// Answers as a stream. It begins with the first token: a failure before that is an ordinary error.
-pub(super) async fn reply(
-    mut generation: Generation,
-    header: Header,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(super) async fn reply(mut generation: Generation, header: Header, form: Form) -> Reply {
     let first = generation.next(EVENTS_AT_ONCE).await.map_err(failed)?;
     let (begun, usage) = (BTreeSet::new(), Usage::default());
     let mut chunks = Chunks { generation, header, form, begun, usage, is_ended: false };
@@ -91,12 +86,8 @@ impl Chunks {
         for Event { choice, kind, logprobs, usage } in events {
             self.usage = usage;
             if self.begun.insert(choice) {
-                written.push_str(&self.chunk(
-                    choice,
-                    &json!({"role": "assistant", "content": ""}),
-                    None,
-                    None,
-                ));
+                let delta = json!({"role": "assistant", "content": ""});
+                written.push_str(&self.chunk(choice, &delta, &Value::Null, None));
             }
             let (delta, finish_reason) = match kind {
                 EventKind::Delta(Delta::Text(text)) => (json!({"content": text}), None),
@@ -110,8 +101,8 @@ impl Chunks {
                 }
                 EventKind::Finished(reason) => (json!({}), Some(reason)),
             };
-            let logprobs = (!logprobs.is_empty()).then(|| self.header.logprobs(&logprobs));
-            written.push_str(&self.chunk(choice, &delta, logprobs.as_ref(), finish_reason));
+            let logprobs = if logprobs.is_empty() { Value::Null } else { self.header.logprobs(&logprobs) };
+            written.push_str(&self.chunk(choice, &delta, &logprobs, finish_reason));
         }
         written.into()
     }
@@ -127,15 +118,8 @@ impl Chunks {
         written.into()
     }
 
-    fn chunk(
-        &self,
-        choice: usize,
-        delta: &Value,
-        logprobs: Option<&Value>,
-        finish_reason: Option<FinishReason>,
-    ) -> String {
-        let choice =
-            json!({"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason});
+    fn chunk(&self, index: usize, delta: &Value, logprobs: &Value, finish: Option<FinishReason>) -> String {
+        let choice = json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish});
         let mut chunk = self.header.object("chat.completion.chunk", vec![choice]);
         let usage = match self.form.usage {
             UsageReports::Nowhere => None,

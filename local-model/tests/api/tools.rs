@@ -99,7 +99,7 @@ async fn a_named_function_is_called_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_streamed_call_tells_its_name_first_and_then_its_arguments_in_pieces() {
+async fn a_streamed_call_sends_its_name_first_and_then_its_arguments_in_pieces() {
     let router = router();
     for seed in 0..5 {
         let named = json!({"type": "function", "function": {"name": "book_table"}});

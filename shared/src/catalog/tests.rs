@@ -46,7 +46,7 @@ fn a_good_catalogue_is_read_exactly() {
 }
 
 #[test]
-fn a_fault_is_told_with_file_line_and_reason() {
+fn a_fault_is_reported_with_file_line_and_reason() {
     assert_eq!(
         fault("\n[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n", ""),
         "models.toml:8: model \"Model Flash\" has no [model.price]; what has no price cannot be sold"

@@ -170,13 +170,13 @@ mod tests {
     }
 
     /// Returns whether a server accepts a client with these TLS settings.
-    async fn is_heard(server: &Tls, client: ClientConfig) -> bool {
+    async fn is_accepted(server: &Tls, client: ClientConfig) -> bool {
         let (ours, theirs) = tokio::io::duplex(16 << 10);
         let acceptor = server.acceptor();
         let serving = tokio::spawn(async move {
             let mut stream = acceptor.accept(theirs).await?;
-            let mut said = [0; 5];
-            stream.read_exact(&mut said).await.map(|_| said)
+            let mut received = [0; 5];
+            stream.read_exact(&mut received).await.map(|_| received)
         });
         let name = ServerName::try_from("localhost").unwrap();
         let connected = TlsConnector::from(Arc::new(client)).connect(name, ours).await;
@@ -186,23 +186,23 @@ mod tests {
             Ok(mut stream) => stream.write_all(b"hello").await.and(Ok(stream)),
             Err(e) => Err(e),
         };
-        let heard = serving.await.unwrap().is_ok_and(|said| said == *b"hello");
+        let accepted = serving.await.unwrap().is_ok_and(|received| received == *b"hello");
         drop(connected);
-        heard
+        accepted
     }
 
     #[tokio::test]
-    async fn who_has_no_certificate_of_the_authority_is_not_heard() {
+    async fn a_client_without_a_certificate_of_the_authority_is_refused() {
         let (ours, other) = (authority(), authority());
         let server = tls(&ours, &ours);
-        assert!(is_heard(&server, tls(&ours, &ours).client()).await);
-        assert!(!is_heard(&server, tls(&other, &ours).client()).await, "a stranger's certificate");
-        assert!(!is_heard(&server, tls(&ours, &other).client()).await, "the server is a stranger to it");
+        assert!(is_accepted(&server, tls(&ours, &ours).client()).await);
+        assert!(!is_accepted(&server, tls(&other, &ours).client()).await, "a stranger's certificate");
+        assert!(!is_accepted(&server, tls(&ours, &other).client()).await, "the server is a stranger to it");
         let mut roots = RootCertStore::empty();
         roots.add(ours.der().clone()).unwrap();
         let provider = Arc::new(ring::default_provider());
         let bare = client_versions(&provider).unwrap().with_root_certificates(roots).with_no_client_auth();
-        assert!(!is_heard(&server, bare).await, "no certificate at all");
+        assert!(!is_accepted(&server, bare).await, "no certificate at all");
     }
 
     #[test]

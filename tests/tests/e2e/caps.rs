@@ -120,7 +120,7 @@ async fn used_by(stack: &Stack, keys: &[ApiKey]) -> NanoUsd {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_whole_request_is_lowered_to_what_can_be_paid_and_told_so() {
+async fn a_whole_request_is_lowered_to_what_can_be_paid_and_a_header_reports_it() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(400, 100)).await;
     let call = stack.call(&key, Script::tokens(100, 5_000)).with("max_tokens", 4_000);
@@ -152,7 +152,7 @@ async fn a_stream_goes_on_to_the_last_token_that_can_be_paid() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_stream_that_nobody_limits_draws_as_many_grants_as_it_needs() {
+async fn a_stream_without_limits_draws_as_many_grants_as_it_needs() {
     let stack = Stack::start().await;
     let key = stack.key().await;
     let ended = stack.call(&key, Script::tokens(10, 20_000)).stream().await.rest().await;

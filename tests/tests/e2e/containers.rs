@@ -62,7 +62,7 @@ async fn key_services_that_start_at_once_have_one_first_run() {
 }
 
 #[test]
-fn the_containers_are_told_only_what_their_programs_understand() {
+fn the_containers_have_only_settings_that_their_programs_understand() {
     let dockerfile = read("Dockerfile");
     for (name, service) in compose().programs() {
         let help = help(name);
@@ -125,7 +125,7 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
 
 /// Redis reads its configuration file again as the user `default`, and drops everything that this user may not do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_redis_was_told_survives_a_restart_under_its_users() {
+async fn data_in_redis_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();
     let socket = data.path().join("socket");
     let users = data.path().join("users.acl");

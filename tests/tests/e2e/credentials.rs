@@ -92,7 +92,7 @@ async fn each_class_of_key_opens_its_own_doors_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn checks_have_an_order_and_a_caller_who_may_not_call_hears_that_first() {
+async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
     let stack = Stack::start().await;
     let poor = stack.open_account("poor", NanoUsd::ZERO);
     let past = "2020-01-01T00:00:00Z";
@@ -206,7 +206,7 @@ async fn a_revocation_ends_a_stream_whose_upstream_has_not_begun_and_costs_nothi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_key_expires_when_told_and_can_be_revived() {
+async fn a_key_expires_at_its_time_and_can_be_revived() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"expires_at": "2999-01-01T00:00:00Z"})).await;
     let patch = |key: &ApiKey, at: Value| {

@@ -143,7 +143,7 @@ async fn a_finish_reason_completes_a_stream_whatever_is_missing_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn usage_that_is_not_told_is_estimated_and_never_free() {
+async fn usage_that_is_not_reported_is_estimated_and_never_free() {
     for kind in ["openai", "vllm"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
         let key = stack.key().await;
@@ -159,7 +159,7 @@ async fn usage_that_is_not_told_is_estimated_and_never_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn one_request_too_many_is_told_to_come_back() {
+async fn one_request_too_many_is_answered_503_with_retry_after() {
     let env = vec![("FAREGATE_MAX_IN_FLIGHT", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let key = stack.key().await;

@@ -45,7 +45,7 @@ async fn a_stream_is_billed_before_its_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_stream_whose_usage_nobody_asked_for_costs_the_same() {
+async fn a_stream_without_a_usage_chunk_costs_the_same() {
     let stack = Stack::start().await;
     let key = stack.key().await;
     stack.call(&key, Script::tokens(1_000, 50)).stream_without_usage().await.rest().await.assert_done();

@@ -137,7 +137,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_gateway_with_a_wrong_internal_token_serves_nobody_and_says_why() {
+async fn a_gateway_with_a_wrong_internal_token_serves_no_request_and_logs_the_reason() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let key = stack.key().await;

@@ -23,7 +23,7 @@ fn long(stack: &Stack, key: &ApiKey, script: Script) -> Call {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_prompt_that_finds_no_room_is_told_to_come_back() {
+async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
     let stack = Stack::with(Options { env: little_room(), ..Options::default() }).await;
     let key = stack.key().await;
     let waiting = long(&stack, &key, Script::default().fault(Fault::StallBeforeHead));
@@ -41,7 +41,7 @@ async fn a_prompt_that_finds_no_room_is_told_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn streams_keep_no_prompt_that_nobody_has_to_count() {
+async fn streams_keep_no_prompt_that_need_not_be_counted() {
     for kind in ["openai", "vllm"] {
         let stack = Stack::with(Options { kind, env: little_room(), ..Options::default() }).await;
         let key = stack.key().await;

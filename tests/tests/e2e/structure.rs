@@ -28,7 +28,7 @@ fn no_modules_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn domains_know_no_runtime_no_network_and_no_store() {
+fn domains_import_no_runtime_no_network_and_no_store() {
     for name in ["key-service", "inference-gateway"] {
         for file in sources(&root().join(name).join("src/domain")) {
             for path in use_paths(&read(&file)) {

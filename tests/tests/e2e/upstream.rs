@@ -54,7 +54,7 @@ fn tagged(script: Script) -> Script {
 }
 
 #[tokio::test]
-async fn it_answers_whole_with_the_tokens_it_is_told() {
+async fn it_answers_whole_with_the_tokens_of_its_script() {
     let upstream = Upstream::start();
     let script = tagged(Script { cached_tokens: 3, ..Script::tokens(12, 7) });
     let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
@@ -86,7 +86,7 @@ async fn it_streams_the_same_and_says_usage_only_when_asked() {
 }
 
 #[tokio::test]
-async fn it_obeys_max_tokens_unless_told_otherwise() {
+async fn it_obeys_max_tokens_unless_its_script_differs() {
     let upstream = Upstream::start();
     let answer = whole(&upstream, &Script::tokens(1, 9), json!({"max_tokens": 4})).await.unwrap().json();
     assert_eq!(
@@ -133,7 +133,7 @@ async fn it_reasons_and_calls_tools_in_either_dialect() {
 }
 
 #[tokio::test]
-async fn it_says_what_it_is_told_with_probabilities_where_they_are_wanted() {
+async fn it_answers_as_scripted_with_probabilities_where_they_are_wanted() {
     let upstream = Upstream::start();
     let script = Script { says: "{\"town\": \"Köln\"}".into(), ..Script::tokens(1, 0) };
     let answer = whole(&upstream, &script, json!({})).await.unwrap().json();
@@ -227,7 +227,7 @@ async fn it_notices_at_once_when_a_client_leaves() {
 }
 
 #[tokio::test]
-async fn it_waits_where_it_is_told_to() {
+async fn it_waits_where_its_script_does() {
     let upstream = Upstream::start();
     let script = Script { head_after_ms: 50, ..Script::tokens(1, 5).pace(20) };
     let started = Instant::now();
@@ -251,7 +251,7 @@ async fn it_remembers_what_it_has_read_of_prompts_for_each_salt() {
 }
 
 #[tokio::test]
-async fn it_tells_timings_as_llama_cpp_does() {
+async fn it_reports_timings_as_llama_cpp_does() {
     let upstream = Upstream::start();
     let style = Style { timings: true, ..Style::default() };
     let script = Script { cached_tokens: 4, style, ..Script::tokens(12, 2) };

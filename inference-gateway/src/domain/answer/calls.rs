@@ -81,8 +81,8 @@ impl Calls {
     /// every piece, is sent once; and another call under the same index, as Ollama has sent, gets an index of its own.
     pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
-        let (id, name) = (said(call.id()), said(call.name()));
-        let adds_arguments = !said(call.arguments()).is_empty();
+        let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
+        let adds_arguments = !text_or_empty(call.arguments()).is_empty();
         let own_id = if id.is_empty() { PieceId::Made } else { PieceId::Upstream };
         let known = self.0.iter().rposition(|known| known.upstream == upstream);
         let known = known.filter(|at| !self.0[*at].is_another(id, name));
@@ -131,6 +131,6 @@ impl SentCall {
 }
 
 /// A text as it was spelled, without its quotes; empty where there is none.
-fn said(text: Option<RawString<'_>>) -> &str {
+fn text_or_empty(text: Option<RawString<'_>>) -> &str {
     text.map_or("", RawString::inner)
 }

@@ -20,10 +20,10 @@ impl JsonSchema for CompletionSchema {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (mut said, usage) = (said(), usage(schemas));
-        said["required"] = json!(["role", "content", "refusal"]);
-        said["properties"]["tool_calls"]["items"]["required"] = json!(["id", "type", "function"]);
-        said["properties"]["role"] = json!({"const": "assistant"});
+        let (mut members, usage) = (message_members(), usage(schemas));
+        members["required"] = json!(["role", "content", "refusal"]);
+        members["properties"]["tool_calls"]["items"]["required"] = json!(["id", "type", "function"]);
+        members["properties"]["role"] = json!({"const": "assistant"});
         let finish = FinishReason::ALL.map(FinishReason::as_str);
         json_schema!({
             "type": "object",
@@ -38,7 +38,7 @@ impl JsonSchema for CompletionSchema {
                     "required": ["index", "message", "logprobs", "finish_reason"],
                     "properties": {
                         "index": {"type": "integer"},
-                        "message": said,
+                        "message": members,
                         "logprobs": logprobs(),
                         "finish_reason": {"enum": finish},
                     },
@@ -55,9 +55,9 @@ impl JsonSchema for ChunkSchema {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (mut said, mut usage) = (said(), usage(schemas));
-        said["properties"]["tool_calls"]["items"]["required"] = json!(["index"]);
-        said["properties"]["role"] = json!({"const": "assistant"});
+        let (mut members, mut usage) = (message_members(), usage(schemas));
+        members["properties"]["tool_calls"]["items"]["required"] = json!(["index"]);
+        members["properties"]["role"] = json!({"const": "assistant"});
         usage["type"] = json!(["object", "null"]);
         let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
         json_schema!({
@@ -73,7 +73,7 @@ impl JsonSchema for ChunkSchema {
                     "required": ["index", "delta", "logprobs", "finish_reason"],
                     "properties": {
                         "index": {"type": "integer"},
-                        "delta": said,
+                        "delta": members,
                         "logprobs": logprobs(),
                         "finish_reason": {"enum": finish.into_iter().chain([None]).collect::<Vec<_>>()},
                     },
@@ -85,7 +85,7 @@ impl JsonSchema for ChunkSchema {
 }
 
 /// Schema of the content of a message, or of the part of it that a delta adds.
-fn said() -> Value {
+fn message_members() -> Value {
     json!({
         "type": "object",
         "properties": {

@@ -122,7 +122,7 @@ fn what_a_whole_answer_says_of_itself_is_read() {
 }
 
 #[test]
-fn what_all_choices_took_is_told_from_what_the_first_took() {
+fn usage_of_all_choices_is_estimated_from_that_of_the_first() {
     let choice = |text: &str| json!({"finish_reason": "stop", "message": {"content": text}});
     let body = json!({"choices": [choice("four"), choice("twelve bytes")], "usage": {"prompt_tokens": 9, "completion_tokens": 3}});
     let body = body.to_string();
@@ -335,8 +335,8 @@ fn probabilities_with_line_ends_are_one_event() {
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
     rewriter.chunk(&chunk, &mut out);
     let [event] = events(&mut out).try_into().unwrap();
-    let told = json!({"token": "a", "logprob": -1, "bytes": null, "top_logprobs": []});
-    assert_eq!(event["choices"][0]["logprobs"], json!({"content": [told], "refusal": null}));
+    let expected = json!({"token": "a", "logprob": -1, "bytes": null, "top_logprobs": []});
+    assert_eq!(event["choices"][0]["logprobs"], json!({"content": [expected], "refusal": null}));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn what_a_server_calls_thinking_and_is_a_text_comes_through() {
 }
 
 #[test]
-fn timings_tell_of_their_choice_alone() {
+fn timings_count_for_their_choice_alone() {
     let chunk = json!({"choices": [{"index": 1, "delta": {"content": "Hi"}}], "timings": {"cache_n": 8, "prompt_n": 4, "predicted_n": 2}});
     let chunk = chunk.to_string();
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
@@ -449,7 +449,7 @@ fn a_failure_is_one_event() {
 }
 
 #[test]
-fn failures_and_ends_are_told_apart_from_chunks() {
+fn failures_and_ends_are_distinguished_from_chunks() {
     assert!(matches!(Event::read(b"[DONE]"), Ok(Event::Done)));
     assert!(matches!(Event::read(b" [DONE]\n"), Ok(Event::Done)));
     for failure in [

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn timings_tell_what_a_choice_has_used_so_far() {
+    fn timings_contain_what_a_choice_has_used_so_far() {
         let read = |timings: &str| {
             let raw: &RawValue = serde_json::from_str(timings).unwrap();
             Reported::read_timings(raw).map(|reported| reported.tokens)

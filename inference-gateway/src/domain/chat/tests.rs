@@ -139,7 +139,7 @@ fn a_whole_answer_is_asked_for_without_stream_options() {
 }
 
 #[test]
-fn each_upstream_is_told_what_it_understands() {
+fn each_upstream_is_sent_what_it_understands() {
     let streamed = |progress| {
         let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
         sent(&forward(&body.to_string()), UpstreamParams { progress, ..THERE })
@@ -152,8 +152,8 @@ fn each_upstream_is_told_what_it_understands() {
     let whole = forward(&with_messages(&json!([{"role": "user", "content": "Hi"}])));
     let named = sent(&whole, UpstreamParams { limit_param: LimitParam::MaxCompletionTokens, ..THERE });
     assert_eq!((named.get("max_tokens"), &named["max_completion_tokens"]), (None, &json!(7)));
-    let told = sent(&whole, UpstreamParams { max_tokens: None, cache_salt: Some("s\"t"), ..THERE });
-    assert_eq!((told.get("max_tokens"), &told["cache_salt"]), (None, &json!("s\"t")));
+    let forwarded = sent(&whole, UpstreamParams { max_tokens: None, cache_salt: Some("s\"t"), ..THERE });
+    assert_eq!((forwarded.get("max_tokens"), &forwarded["cache_salt"]), (None, &json!("s\"t")));
 }
 
 /// The beginning that a request has in common with others.
@@ -180,7 +180,7 @@ fn a_conversation_keeps_its_opening_while_it_grows() {
 
 #[test]
 fn a_refusal_is_sent_back_as_the_text_that_it_was() {
-    let said = |message: Value| {
+    let forwarded_message = |message: Value| {
         let body = with_messages(&json!([message, {"role": "user", "content": "Why?"}]));
         sent(&forward(&body), THERE)["messages"][0].take()
     };
@@ -191,15 +191,15 @@ fn a_refusal_is_sent_back_as_the_text_that_it_was() {
         json!({"role": "assistant", "content": "", "refusal": "I \"cannot\"."}),
         json!({"role": "assistant", "content": "I \"cannot\".", "refusal": ""}),
     ] {
-        assert_eq!(said(refusal.clone()), text("I \"cannot\"."), "{refusal}");
+        assert_eq!(forwarded_message(refusal.clone()), text("I \"cannot\"."), "{refusal}");
     }
     let both = json!({"role": "assistant", "content": "Well \"\"", "refusal": "no"});
-    assert_eq!(said(both), text("Well \"\"\n\nno"));
+    assert_eq!(forwarded_message(both), text("Well \"\"\n\nno"));
     let (a, b) = (json!({"type": "text", "text": "a"}), json!({"type": "text", "text": "b"}));
     let part = json!({"role": "assistant", "content": [a, {"type": "refusal", "refusal": "b"}]});
     let beside = json!({"role": "assistant", "content": [a], "refusal": "b"});
     for parts in [part, beside] {
-        assert_eq!(said(parts), json!({"role": "assistant", "content": [a, b]}));
+        assert_eq!(forwarded_message(parts), json!({"role": "assistant", "content": [a, b]}));
     }
 }
 

@@ -16,10 +16,11 @@ impl Forwarded {
     /// The facts about a request, read before its headers are stripped.
     pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
-        let told = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
-        let proto = told(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
-        let address = told(&FORWARDED_FOR).or(peer);
-        let host = told(&FORWARDED_HOST).or_else(|| host(request));
+        let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
+        let proto =
+            from_proxy(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
+        let address = from_proxy(&FORWARDED_FOR).or(peer);
+        let host = from_proxy(&FORWARDED_HOST).or_else(|| host(request));
         Self([(FORWARDED_PROTO, Some(proto)), (FORWARDED_FOR, address), (FORWARDED_HOST, host)])
     }
 

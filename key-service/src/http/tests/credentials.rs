@@ -31,7 +31,7 @@ async fn a_management_key_is_taken_whatever_the_case_of_its_scheme() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_no_single_bearer_token_is_told_so() {
+async fn a_header_that_is_no_single_bearer_token_is_answered_as_one() {
     let desk = Desk::open().await;
     let good = format!("Bearer {}", desk.credential);
     let missing = desk.with_authorization(&[]).await;
@@ -61,7 +61,7 @@ async fn an_unknown_malformed_or_revoked_management_key_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_valid_api_key_is_told_that_it_governs_nothing_and_a_revoked_one_nothing() {
+async fn a_valid_api_key_is_answered_403_and_a_revoked_one_401() {
     let desk = Desk::open().await;
     let key = desk.created("{}").await;
     let answer = desk.presenting(plaintext(&key)).await;
@@ -74,7 +74,7 @@ async fn a_valid_api_key_is_told_that_it_governs_nothing_and_a_revoked_one_nothi
 }
 
 #[tokio::test]
-async fn a_caller_who_may_not_call_hears_that_before_anything_else() {
+async fn the_credential_is_checked_before_anything_else() {
     let desk = Desk::open().await;
     let id = desk.created_id("{}").await;
     let before = desk.everything().await;

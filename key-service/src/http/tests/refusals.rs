@@ -116,7 +116,7 @@ async fn a_body_of_another_type_or_beyond_the_limit_is_refused_in_this_order() {
 }
 
 #[tokio::test]
-async fn unknown_routes_and_wrong_methods_are_told_with_or_without_a_credential() {
+async fn unknown_routes_and_wrong_methods_are_answered_with_or_without_a_credential() {
     let desk = Desk::open().await;
     let with = |method: &Method, path: &str| desk.request(method.clone(), path);
     let without = |method: &Method, path: &str| Request::builder().method(method.clone()).uri(path);

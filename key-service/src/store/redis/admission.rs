@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_keeps_what_it_is_told_is_admitted() {
+    fn a_server_that_keeps_its_data_is_admitted() {
         let sound = |version| info(version, "master", "noeviction", "1");
         assert_eq!(judge(&sound("7.0.15"), Fsync::Always, false), Ok(Sync::BeforeAnswering));
         assert_eq!(judge(&sound("7.0.15"), Fsync::Everysec, false), Ok(Sync::Behind));

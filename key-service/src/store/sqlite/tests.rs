@@ -195,7 +195,7 @@ async fn a_log_that_is_torn_anywhere_leaves_books_that_balance() {
 }
 
 #[tokio::test]
-async fn callers_at_once_share_a_transaction_and_each_hears_its_own_outcomes() {
+async fn callers_at_once_share_a_transaction_and_each_gets_its_own_outcomes() {
     let folder = Folder::new();
     let store = folder.store().await;
     let syncs = || fs::metadata(folder.log()).unwrap().len();
@@ -217,7 +217,7 @@ async fn callers_at_once_share_a_transaction_and_each_hears_its_own_outcomes() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_takes_long_keeps_nobody_from_reading() {
+async fn a_transaction_that_takes_long_does_not_delay_readers() {
     let folder = Folder::new();
     let store = folder.store().await;
     let go_on = hold_up(&store).await;

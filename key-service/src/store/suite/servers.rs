@@ -170,7 +170,7 @@ impl Cluster {
         for (port, bus) in [(ports[1], buses[1]), (ports[2], buses[2])] {
             must(ports[0], &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
         }
-        until("the cluster to form", || ports.iter().all(|port| knows_all(*port)));
+        until("the cluster to form", || ports.iter().all(|port| has_all_slots(*port)));
         Self { ports, masters }
     }
 }
@@ -273,7 +273,7 @@ fn master(port: u16, bus: u16) -> RedisServer {
 }
 
 /// Returns whether a node reports that all slots are served and has the addresses of all masters.
-fn knows_all(port: u16) -> bool {
+fn has_all_slots(port: u16) -> bool {
     let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let info = whole_answer(stream, "CLUSTER INFO");
     ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3", "cluster_size:3"]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where cgroups are mounted.
+/// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// Bounds beyond this are none: version 1 of cgroups writes "no bound" as a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;

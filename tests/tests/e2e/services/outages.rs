@@ -184,7 +184,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_redis_that_hangs_makes_nobody_wait_for_long_and_bills_once_when_it_goes_on() {
+async fn while_redis_hangs_requests_fail_soon_and_are_billed_once_when_it_goes_on() {
     let stack = with_lease(LEASE).await;
     let key = stack.key().await;
     let load = Load::default();

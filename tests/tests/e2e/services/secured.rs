@@ -49,7 +49,7 @@ async fn secured(signed: &Signed) -> Stack {
 
 /// Asserts that this gateway serves neither models nor management requests, and that none of its requests reached the
 /// upstream.
-async fn assert_serves_nobody(stack: &Stack, gateway: &Server) {
+async fn assert_serves_no_request(stack: &Stack, gateway: &Server) {
     let before = stack.upstream.generations().len();
     let key = stack.key().await;
     let answer = stack.call_at(gateway, &key, Script::tokens(12, 5)).send().await;
@@ -80,7 +80,7 @@ async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not
     assert_eq!(stack.get(&key, "/v1/models").await.status, 200);
 
     let stranger = stack.another_gateway(other.identity()).await;
-    assert_serves_nobody(&stack, &stranger).await;
+    assert_serves_no_request(&stack, &stranger).await;
     drop(stranger);
 
     let folder = TempDir::new().unwrap();
@@ -90,7 +90,7 @@ async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not
             *value = value.replace("https://", "http://");
         }
     }
-    assert_serves_nobody(&stack, &Server::start(&plain).await).await;
+    assert_serves_no_request(&stack, &Server::start(&plain).await).await;
     for listener in ["key-http", "key-grpc"] {
         let address = stack.key_services[0].address(listener);
         assert!(address.starts_with("https://"), "{address}");

@@ -89,7 +89,7 @@ async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn calls_that_were_given_up_while_nobody_answered_leave_no_hold() {
+async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() {
     let stack = two_of_each().await;
     let key = stack.key().await;
     stack.key_services.iter().for_each(Server::hang);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn public_hosts_are_told_from_those_inside_however_they_are_spelled() {
+    fn public_hosts_are_distinguished_from_those_inside_however_they_are_spelled() {
         for public in [
             "example.com",
             "EXAMPLE.com:8443",

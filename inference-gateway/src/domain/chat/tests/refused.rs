@@ -153,7 +153,7 @@ fn scalars_have_types_and_bounds() {
 }
 
 #[test]
-fn reasoning_effort_tells_what_there_is() {
+fn an_error_about_reasoning_effort_lists_the_valid_values() {
     let body = r#"{"model":"m","reasoning_effort":"none","messages":[{"role":"user","content":""}]}"#;
     assert_eq!(parse(body).err().unwrap().message, "Invalid 'reasoning_effort': must be 'low' or 'high'.");
 }
@@ -381,7 +381,7 @@ fn messages_have_roles_and_contents() {
 }
 
 #[test]
-fn what_the_assistant_said_is_a_text_or_calls() {
+fn a_message_of_the_assistant_is_a_text_or_calls() {
     let call = |call: &str| format!(r#"{{"messages":[{{"role":"assistant","tool_calls":[{call}]}}]}}"#);
     assert_refused(&[
         (r#"{"messages":[{"role":"assistant"}]}"#, Code::MissingRequiredParameter, "messages[0].content"),

@@ -65,7 +65,7 @@ fn at(url: &str, data_dir: &Path, certificates: Certificates) -> Settings {
 }
 
 #[tokio::test]
-async fn a_redis_behind_tls_is_used_when_its_authority_is_known_and_it_knows_ours() {
+async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority() {
     let signed = Signed::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let _server = RedisServer::start_with(&[
@@ -95,8 +95,7 @@ async fn a_redis_behind_tls_is_used_when_its_authority_is_known_and_it_knows_our
 }
 
 #[tokio::test]
-async fn a_user_who_may_only_what_is_documented_is_enough_and_a_wrong_password_is_refused_without_being_told()
-{
+async fn the_documented_rights_are_enough_and_an_error_about_a_wrong_password_does_not_repeat_it() {
     let user = format!("on >open-sesame {GRANTS}");
     let mut options = vec!["--port", "0", "--user", "faregate"];
     options.extend(user.split(' '));
