@@ -15,7 +15,7 @@ use shared::{
         telemetry::Readiness,
         tls::Tls,
     },
-    rpc::{KeyService, PresentToken},
+    rpc::{KeyService, MAX_FRAME_CALLS, PresentToken},
     secret::SecretString,
 };
 use tokio::{task::JoinHandle, time::timeout};
@@ -30,6 +30,7 @@ use crate::{
     keys::{KeyServiceHealth, Keys, Peers, connect},
     prompt_budget::PromptBudget,
     sizes::Sizes,
+    turns::Turns,
     upstream::{Pool, upstream_client},
     workers::WorkerThread,
 };
@@ -109,6 +110,7 @@ impl RunningGateway {
         let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
         let unauthenticated = parts.sizes.unauthenticated_bytes;
         let unauthenticated = PromptBudget::new(unauthenticated, unauthenticated);
+        let strangers = Turns::new(MAX_FRAME_CALLS);
         let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
@@ -144,6 +146,7 @@ impl RunningGateway {
                 max_body: options.max_body_bytes(),
                 prompts: prompts.clone(),
                 unauthenticated: unauthenticated.clone(),
+                strangers: strangers.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),

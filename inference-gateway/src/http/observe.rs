@@ -113,7 +113,9 @@ impl<'a> InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.requests.decrement(1);
-        if !self.answered && let Ok(left) = StatusCode::from_u16(499) {
+        if !self.answered
+            && let Ok(left) = StatusCode::from_u16(499)
+        {
             answers(self.route, self.method, left).increment(1);
         }
     }
