@@ -61,6 +61,8 @@ pub(crate) struct Generator {
     pub(crate) prompts: PromptBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
+    /// The time for which an upstream may send nothing of its stream.
+    pub(crate) upstream_silence: Duration,
 }
 
 /// A checked request.

@@ -136,6 +136,7 @@ impl RunningGateway {
                 client_stall: options.client_stall(),
                 prompts: prompts.clone(),
                 answer_deadline: options.answer_deadline(),
+                upstream_silence: options.upstream_silence(),
             });
             generators.push(generator.clone());
             let app = App {
