@@ -1,7 +1,9 @@
 # One image per program, chosen with --target: key-service, inference-gateway, local-model; and secrets, which makes what
 # docker-compose.yml needs to be secret. All programs are built once.
 
-FROM rust:1.95.0-slim-bookworm AS build
+# Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
+# Change both together: docker buildx imagetools inspect IMAGE:TAG
+FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 WORKDIR /src
 COPY . .
 # What was downloaded and compiled stays in the builder's caches: the next build continues there.
@@ -13,7 +15,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
 # and each gateway need a volume there, since what they keep in it has to outlive their containers.
-FROM debian:12.12-slim AS base
+FROM debian:12.12-slim@sha256:d5d3f9c23164ea16f31852f95bd5959aad1c5e854332fe00f7b3a20fcc9f635c AS base
 RUN install --directory --mode=700 --owner=999 --group=999 \
         /data /secrets/key-service /secrets/services /secrets/redis
 USER 999:999

@@ -1,10 +1,11 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
-# deny   licences, sources and advisories of what is built upon; needs cargo-deny, and the advisories from the network
+# deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a
 #        minute, PROFILE=release for binaries that build quickly
-# attack attack the programs on the loopback, some ten minutes, and print how they hold; ATTACK="--requests 10000" for less
+# attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
+#        ATTACK="--only bodies,flood" for a part
 
 .PHONY: run check test deny bench attack
 
@@ -25,7 +26,7 @@ test:
 	FAREGATE_TEST_REDIS=cluster cargo test --workspace --test e2e services
 
 deny:
-	cargo deny check
+	tests/tools/deny.sh
 
 bench: PROFILE ?= dist
 bench:

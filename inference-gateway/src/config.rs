@@ -44,6 +44,11 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_seconds: u64,
 
+    /// Seconds for which an upstream may send nothing of its stream; comments, and an event that does not end, are nothing
+    #[arg(long, env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS", default_value_t = 120,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub upstream_silence_seconds: u64,
+
     /// Believe X-Forwarded-For, -Proto and -Host of a proxy that every client comes through; without one, clients would
     /// choose what the dashboard takes for their address
     #[arg(long, env = "FAREGATE_TRUST_PROXY")]
@@ -74,6 +79,11 @@ impl Options {
     /// Time within which an upstream has to begin its answer.
     pub fn answer_deadline(&self) -> Duration {
         Duration::from_secs(self.answer_seconds)
+    }
+
+    /// Time for which an upstream may send nothing of its stream.
+    pub fn upstream_silence(&self) -> Duration {
+        Duration::from_secs(self.upstream_silence_seconds)
     }
 
     /// Number of threads that serve requests.

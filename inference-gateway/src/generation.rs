@@ -17,7 +17,10 @@ use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::{http::ClientRequestId, serve::ConnectionTrust},
+    process::{
+        http::ClientRequestId,
+        serve::{Caller, ConnectionTrust, Network},
+    },
     refusal::Refusal,
     tokens::Usage,
 };
@@ -58,6 +61,8 @@ pub(crate) struct Generator {
     pub(crate) prompts: PromptBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
+    /// The time for which an upstream may send nothing of its stream.
+    pub(crate) upstream_silence: Duration,
 }
 
 /// A checked request.
@@ -132,9 +137,9 @@ impl Job {
 }
 
 impl Generator {
-    /// A slot for one generation, if one is free.
-    pub(crate) async fn reserve(&self, trusted: bool) -> Option<Slot> {
-        self.holds.reserve(trusted).await
+    /// A slot for one generation, if one is free; for a caller from this network, if no credential of it was accepted yet.
+    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
+        self.holds.reserve(stranger).await
     }
 
     /// Runs a generation until its answer begins: until its end, where the answer is whole.
@@ -177,7 +182,7 @@ impl Generator {
         let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
         let mut route = Route { counted_by, asked: None };
         log.key = Some(hold.key());
-        job.trust.grant();
+        job.trust.grant(Caller::Account(hold.account()));
         if let Err(overloaded) = self.count_against(job, &mut hold) {
             hold.release().await;
             return Err(overloaded);

@@ -15,6 +15,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
+    process::serve::Network,
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
     tokens::Usage,
 };
@@ -100,9 +101,9 @@ impl Holds {
         Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
     }
 
-    /// A slot, if one is free, for a request on a connection that is trusted or not.
-    pub(crate) async fn reserve(&self, trusted: bool) -> Option<Slot> {
-        self.0.slots.reserve(trusted).await
+    /// A slot, if one is free; for a caller from this network, if no credential of it was accepted yet.
+    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
+        self.0.slots.reserve(stranger).await
     }
 
     /// Adds a hold that was granted to a call sent at `asked_at`.

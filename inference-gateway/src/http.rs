@@ -24,13 +24,13 @@ use shared::{
     key::{Class, Prefix},
     process::{
         http::{bearer, catch_panics, method_not_allowed, unknown_url},
-        serve::{ConnectionTrust, Handler},
+        serve::{Caller, ConnectionTrust, Handler},
     },
     refusal::Refusal,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{generation::Generator, prompt_budget::PromptBudget};
+use crate::{generation::Generator, prompt_budget::PromptBudget, turns::Turns};
 
 /// Dependencies of the routes, one instance per worker.
 pub(crate) struct App {
@@ -48,6 +48,8 @@ pub(crate) struct App {
     pub(crate) prompts: PromptBudget,
     /// The memory for small bodies that are read before their sender is authenticated.
     pub(crate) unauthenticated: PromptBudget,
+    /// The turns of callers that are not authenticated yet, at having their credentials checked.
+    pub(crate) strangers: Turns,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
     /// True if the proxy in front of the gateway is trusted to name the client it speaks for.
@@ -113,7 +115,24 @@ async fn credential(
 
 /// The account of a key that may make model calls right now.
 async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> Result<AccountId, ApiError> {
-    let account = app.generator.keys.authenticate(credential, Class::Api).await??;
-    trust.grant();
-    Ok(account)
+    Ok(account(app, credential, Class::Api, trust).await??)
+}
+
+/// The account of a credential, or its refusal. Callers on connections on which no credential was accepted yet take turns, so
+/// that however many of them ask, the calls of the others do not wait behind theirs.
+async fn account(
+    app: &App,
+    credential: &str,
+    required: Class,
+    trust: &ConnectionTrust,
+) -> Result<Result<AccountId, Refusal>, ApiError> {
+    let _turn = match trust.stranger() {
+        Some(network) => Some(app.strangers.wait(network).await?),
+        None => None,
+    };
+    let authenticated = app.generator.keys.authenticate(credential, required).await?;
+    if let Ok(account) = &authenticated {
+        trust.grant(Caller::Account(*account));
+    }
+    Ok(authenticated)
 }

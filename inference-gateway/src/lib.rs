@@ -13,5 +13,6 @@ mod prompt_budget;
 pub mod server;
 mod shares;
 pub mod sizes;
+mod turns;
 mod upstream;
 mod workers;

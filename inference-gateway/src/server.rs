@@ -21,7 +21,7 @@ use shared::{
         telemetry::Readiness,
         tls::Tls,
     },
-    rpc::{KeyService, PresentToken},
+    rpc::{KeyService, MAX_FRAME_CALLS, PresentToken},
     secret::SecretString,
 };
 use tokio::{task::JoinHandle, time::timeout};
@@ -36,6 +36,7 @@ use crate::{
     keys::{KeyServiceHealth, Keys, Peers, connect},
     prompt_budget::PromptBudget,
     sizes::Sizes,
+    turns::Turns,
     upstream::{Pool, upstream_client},
     workers::WorkerThread,
 };
@@ -111,6 +112,7 @@ impl RunningGateway {
         let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
         let unauthenticated =
             PromptBudget::new(parts.sizes.unauthenticated_bytes, parts.sizes.unauthenticated_bytes);
+        let strangers = Turns::new(MAX_FRAME_CALLS);
         let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
@@ -136,6 +138,7 @@ impl RunningGateway {
                 client_stall: options.client_stall(),
                 prompts: prompts.clone(),
                 answer_deadline: options.answer_deadline(),
+                upstream_silence: options.upstream_silence(),
             });
             generators.push(generator.clone());
             let app = App {
@@ -146,6 +149,7 @@ impl RunningGateway {
                 max_body: options.max_body_bytes(),
                 prompts: prompts.clone(),
                 unauthenticated: unauthenticated.clone(),
+                strangers: strangers.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),

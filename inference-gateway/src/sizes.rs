@@ -50,7 +50,7 @@ impl Sizes {
         let (least, most) = UNAUTHENTICATED_BYTES;
         let prompts_bytes = prompts_bytes(options, limits.memory)?;
         let sizes = Self {
-            bounds: limits.connections.bounds(connections),
+            bounds: Bounds { requests: in_flight, ..limits.connections.bounds(connections) },
             in_flight,
             in_flight_per_account: options.max_in_flight_per_account.map_or_else(share, |most| most as usize),
             prompts_bytes,

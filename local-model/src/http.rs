@@ -18,9 +18,15 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use shared::{
     error::{ApiError, Code},
-    process::http::{catch_panics, drain_unread, incomplete_body, method_not_allowed, ok, unknown_url},
+    process::http::{
+        catch_panics, drain_unread, incomplete_body, method_not_allowed, next_piece_deadline, ok, unknown_url,
+    },
 };
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::{Instant, timeout, timeout_at},
+};
 
 use self::reply::Header;
 use crate::{
@@ -114,7 +120,11 @@ impl Server {
 /// an answer only then.
 async fn read(mut body: Body) -> Result<Option<Bytes>, ApiError> {
     let (mut kept, mut length) = (BytesMut::new(), 0);
-    while let Some(frame) = body.frame().await {
+    let began = Instant::now();
+    loop {
+        // A body that stalls does not keep its permit.
+        let next = timeout_at(next_piece_deadline(began, length), body.frame());
+        let Some(frame) = next.await.map_err(|_| incomplete_body())? else { break };
         let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         length += data.len();
         if length <= MAX_BODY_BYTES {

@@ -17,7 +17,7 @@ pub use messages::Malformed;
 pub use session_clock::SessionClock;
 
 use crate::{
-    process::serve::ConnectionTrust,
+    process::serve::{Caller, ConnectionTrust},
     secret::{self, ExposeSecret, SecretString},
     tokens::Usage,
 };
@@ -79,7 +79,7 @@ impl Interceptor for RequireToken {
         let presented = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
         // A missing token is never correct, whatever the configured one is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
-            ConnectionTrust::of(request.extensions()).grant();
+            ConnectionTrust::of(request.extensions()).grant(Caller::Service);
             Ok(request)
         } else {
             Err(Status::unauthenticated("the internal token is missing or wrong"))

@@ -52,6 +52,9 @@ pub struct State {
     cache: cache::PrefixCache,
     open_connections: AtomicUsize,
     token_counts: AtomicUsize,
+    /// Counts under way, and the most of them at once so far.
+    counting: AtomicUsize,
+    most_counting: AtomicUsize,
 }
 
 impl State {
@@ -63,6 +66,8 @@ impl State {
             cache: cache::PrefixCache::default(),
             open_connections: AtomicUsize::new(0),
             token_counts: AtomicUsize::new(0),
+            counting: AtomicUsize::new(0),
+            most_counting: AtomicUsize::new(0),
         }
     }
 
@@ -135,6 +140,11 @@ impl Upstream {
     /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.state.open_connections.load(Ordering::Relaxed)
+    }
+
+    /// Largest number of prompts that were counted at the same time.
+    pub fn most_counts_at_once(&self) -> usize {
+        self.state.most_counting.load(Ordering::Relaxed)
     }
 
     /// Number of requests to count the tokens of a prompt.

@@ -4,6 +4,7 @@
 use shared::{
     error::{ApiError, Code},
     key::Class,
+    process::serve::Caller,
     refusal::Refusal,
     rpc::{Extended, Extension},
 };
@@ -92,7 +93,7 @@ impl Generator {
         let grant = self.keys.authorize(probe).await??;
         let mut hold = self.holds.open(grant, least, asked_at, slot);
         // A count takes seconds, in which the request does not take the turn of one that is not authorized.
-        job.trust.grant();
+        job.trust.grant(Caller::Account(hold.account()));
         if !hold.take_share() {
             hold.release().await;
             return Err(overloaded());
@@ -111,7 +112,7 @@ impl Generator {
         }
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let slot = self.reserve(true).await.ok_or_else(overloaded)?;
+        let slot = self.reserve(None).await.ok_or_else(overloaded)?;
         let asked_at = Instant::now();
         let grant = self.keys.authorize(HoldRequest { prompt_tokens: exact, ..request }).await??;
         let hold = self.holds.open(grant, exact, asked_at, slot);

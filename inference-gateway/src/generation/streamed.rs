@@ -31,8 +31,6 @@ use crate::{
 
 /// Silence towards the client is bridged this often, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// An upstream that is silent for so long has failed.
-const UPSTREAM_SILENCE: Duration = Duration::from_mins(2);
 /// The time that an upstream may take to end a stream whose choices are finished: with its usage reported, and before.
 const LINGER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 /// The time that a stream that needs an extension waits for a key-service that is away.
@@ -298,7 +296,7 @@ impl Stream {
     /// The time by which the upstream has to send something, or to end.
     fn upstream_deadline(&self) -> Instant {
         let linger = if self.meter.is_reported() { LINGER.0 } else { LINGER.1 };
-        self.finished_at.map_or(self.read_at + UPSTREAM_SILENCE, |at| at + linger)
+        self.finished_at.map_or(self.read_at + self.generator.upstream_silence, |at| at + linger)
     }
 
     /// Looks at the time. Deadlines move with every event, so the alarm may come early, and is then set anew.

@@ -1,24 +1,22 @@
 //! Slots for chat requests in flight. One account has a part of them at most, and so have callers that are not authenticated yet.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use shared::ids::AccountId;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+use shared::{ids::AccountId, process::serve::Network};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    shares::{AccountShares, Unit},
+    turns::{Turn, Turns},
 };
-
-use crate::shares::{AccountShares, Unit};
 
 /// The part of all slots for requests on connections on which no credential was accepted yet, while they are authorized.
 const PART_OF_NEWCOMERS: usize = 4;
-/// Time that a request on one of these connections waits for its turn: authorizations take milliseconds.
-const TURN: Duration = Duration::from_secs(2);
 
 /// Slots for chat requests, shared by all workers.
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
-    newcomers: Arc<Semaphore>,
+    newcomers: Turns,
     accounts: AccountShares,
 }
 
@@ -26,7 +24,7 @@ pub(crate) struct Slots {
 pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     /// Until the request is authorized.
-    newcomer: Option<OwnedSemaphorePermit>,
+    newcomer: Option<Turn>,
     /// From then on.
     share: Option<Unit>,
     accounts: AccountShares,
@@ -37,17 +35,16 @@ impl Slots {
     pub(crate) fn new(slots: usize, per_account: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(slots)),
-            newcomers: Arc::new(Semaphore::new((slots / PART_OF_NEWCOMERS).max(1))),
+            newcomers: Turns::new((slots / PART_OF_NEWCOMERS).max(1)),
             accounts: AccountShares::new(per_account),
         })
     }
 
-    /// A slot, if one is free. A request on a connection that is not trusted waits for its turn.
-    pub(crate) async fn reserve(&self, trusted: bool) -> Option<Slot> {
-        let newcomer = if trusted {
-            None
-        } else {
-            Some(timeout(TURN, self.newcomers.clone().acquire_owned()).await.ok()?.ok()?)
+    /// A slot, if one is free. A request of a caller without an accepted credential waits for its turn.
+    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
+        let newcomer = match stranger {
+            Some(network) => Some(self.newcomers.wait(network).await.ok()?),
+            None => None,
         };
         let slot = self.free.clone().try_acquire_owned().ok()?;
         Some(Slot { _permit: slot, newcomer, share: None, accounts: self.accounts.clone() })
@@ -74,19 +71,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn neither_an_account_nor_newcomers_take_all_slots() {
         let slots = Slots::new(8, 3);
-        let newcomers = [slots.reserve(false).await, slots.reserve(false).await];
-        assert!(newcomers.iter().all(Option::is_some) && slots.reserve(false).await.is_none());
+        let stranger = Some(Network::of(std::net::IpAddr::from([192, 0, 2, 1])));
+        let newcomers = [slots.reserve(stranger).await, slots.reserve(stranger).await];
+        assert!(newcomers.iter().all(Option::is_some) && slots.reserve(stranger).await.is_none());
         let account = AccountId::generate(&System);
         let mut taken = Vec::new();
         for expected in [true, true, true, false] {
-            let mut slot = slots.reserve(true).await.unwrap();
+            let mut slot = slots.reserve(None).await.unwrap();
             assert_eq!(slot.charge_to(account), expected);
             if expected {
                 taken.push(slot);
             }
         }
-        assert!(slots.reserve(true).await.unwrap().charge_to(AccountId::generate(&System)));
+        assert!(slots.reserve(None).await.unwrap().charge_to(AccountId::generate(&System)));
         drop(newcomers);
-        assert!(slots.reserve(false).await.is_some());
+        assert!(slots.reserve(stranger).await.is_some());
     }
 }

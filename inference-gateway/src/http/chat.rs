@@ -64,7 +64,7 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
             return Err(fault);
         }
     };
-    let slot = app.generator.reserve(trust.is_granted()).await.ok_or_else(overloaded)?;
+    let slot = app.generator.reserve(trust.stranger()).await.ok_or_else(overloaded)?;
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);

@@ -48,6 +48,9 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
+/// Bytes of a form for which the budget of callers without authentication need not have room, so that people can sign in whoever
+/// has taken it: the bound on requests of such callers is enough for so few.
+const SMALL_FORM: usize = 4 << 10;
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -92,9 +95,10 @@ pub(super) async fn forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let span = identified(&mut request, id);
-    let permit = match account(&app, request.headers(), ConnectionTrust::of(request.extensions())).await? {
+    let trust = ConnectionTrust::of(request.extensions());
+    let permit = match account(&app, request.headers(), &trust).await? {
         Some(account) => app.management.permits.of_account(account)?,
-        None => return refused(&app, request).instrument(span).await,
+        None => return refused(&app, request, &trust).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
     let response = app.management.carry(request).instrument(span).await?;
@@ -105,19 +109,19 @@ pub(super) async fn forward(
 async fn account(
     app: &App,
     headers: &HeaderMap,
-    trust: ConnectionTrust,
+    trust: &ConnectionTrust,
 ) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    let authenticated = app.generator.keys.authenticate(presented, Class::Management).await?;
-    if authenticated.is_ok() {
-        trust.grant();
-    }
-    Ok(authenticated.ok())
+    Ok(super::account(app, presented, Class::Management, trust).await?.ok())
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
-async fn refused(app: &App, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-    let permit = app.management.permits.unauthenticated().await?;
+async fn refused(
+    app: &App,
+    request: Request<Body>,
+    trust: &ConnectionTrust,
+) -> Result<Response<Body>, ApiError> {
+    let permit = app.management.permits.unauthenticated(trust).await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
@@ -154,8 +158,14 @@ pub(super) async fn forward_page(
     // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
     let mut memory = app.unauthenticated.permit();
     let (head, body) = request.into_parts();
-    let form = read_body_within(&head.headers, body, MAX_FORM, |bytes| memory.grow(bytes)).await?;
-    let permit = app.management.permits.page().await?;
+    let mut free = SMALL_FORM;
+    let mut room = |bytes: usize| {
+        let beyond = bytes.saturating_sub(free);
+        free = free.saturating_sub(bytes);
+        memory.grow(beyond)
+    };
+    let form = read_body_within(&head.headers, body, MAX_FORM, &mut room).await?;
+    let permit = app.management.permits.page(&ConnectionTrust::of(&head.extensions)).await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
     let response = app.management.carry(request).instrument(span).await?;
     Ok(passed_back(response, permit))

@@ -280,7 +280,7 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, holds, _serving) = keys_and_holds(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
-    let slot = holds.reserve(true).await.unwrap();
+    let slot = holds.reserve(None).await.unwrap();
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     let _running = holds.open(grant, 10, Instant::now(), slot);
     silent.hangs.send_replace(false);

@@ -7,7 +7,10 @@ use http::request::Parts;
 use shared::{
     error::ApiError,
     ids::{AccountId, KeyId},
-    process::{http::bearer, serve::ConnectionTrust},
+    process::{
+        http::bearer,
+        serve::{self, ConnectionTrust},
+    },
 };
 use tracing::{Span, field::display};
 
@@ -26,7 +29,7 @@ impl FromRequestParts<Api> for Caller {
         // The request's own, which its log line is written in.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key));
-        ConnectionTrust::of(&parts.extensions).grant();
+        ConnectionTrust::of(&parts.extensions).grant(serve::Caller::Account(account));
         Ok(Self(account))
     }
 }

@@ -23,7 +23,9 @@ mod framing;
 mod trace;
 mod unread;
 
-pub use body::{content_length, incomplete_body, read_body, read_body_within, require_json};
+pub use body::{
+    content_length, incomplete_body, next_piece_deadline, read_body, read_body_within, require_json,
+};
 pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};

@@ -6,6 +6,7 @@
 mod admission;
 mod bounds;
 mod connection;
+mod group;
 mod http;
 mod progress;
 mod response;
@@ -39,9 +40,11 @@ use tokio_util::{
 };
 use tower::ServiceExt;
 
+use crate::ids::AccountId;
 use admission::Admission;
 pub use bounds::{Bounds, ConnectionOptions, LEAST_CONNECTIONS};
 use connection::Connection;
+pub use group::Network;
 use http::{Server, serve_connection};
 
 /// Default time that requests in flight have to finish once a server is to stop.
@@ -128,6 +131,15 @@ pub struct UnreadBound(pub Duration);
 #[derive(Clone)]
 struct CarriedBy(Arc<Connection>);
 
+/// A caller whose credential was accepted. Its connections compete with those of others for places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Caller {
+    /// The holder of a key of this account.
+    Account(AccountId),
+    /// Another service of the installation.
+    Service,
+}
+
 /// The trust in the connection of a request. A connection on which a credential was accepted counts among those of
 /// authenticated callers. Cheap to clone.
 #[derive(Clone)]
@@ -139,16 +151,24 @@ impl ConnectionTrust {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
 
-    /// Notes that a credential was accepted on the connection.
-    pub fn grant(&self) {
+    /// Notes that a credential of this caller was accepted on the connection.
+    pub fn grant(&self, caller: Caller) {
         if let Some(connection) = &self.0 {
-            connection.trust();
+            connection.trust(caller);
         }
     }
 
-    /// Returns whether a credential was accepted on the connection. Requests without one come from inside the process.
-    pub fn is_granted(&self) -> bool {
-        self.0.as_ref().is_none_or(|connection| connection.is_trusted())
+    /// The network of a caller whose credential was not accepted yet; `None` for every other one.
+    pub fn stranger(&self) -> Option<Network> {
+        self.0
+            .as_ref()
+            .filter(|connection| connection.caller().is_none())
+            .map(|connection| connection.network)
+    }
+
+    /// The network that the connection comes from; `None` for requests from inside the process.
+    pub fn network(&self) -> Option<Network> {
+        self.0.as_ref().map(|connection| connection.network)
     }
 }
 
@@ -166,13 +186,13 @@ pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationTo
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
             accepted = accept(&listener) => accepted,
         };
         let Ok(stream) = stream.into_std() else { continue };
-        let place = admission.admit();
+        let place = admission.admit(peer.ip());
         let (runtime, worker) = server.workers.join();
         let (server, cut) = (server.clone(), cut.clone());
         let serving = async move {
@@ -239,10 +259,10 @@ impl Drop for WorkerPlace {
     }
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok(accepted) => return accepted,
             Err(e) if is_about_the_peer(&e) => {}
             Err(e) => {
                 tracing::warn!(error = %e, "cannot accept connections");

@@ -1,6 +1,6 @@
-//! Bodies that never end, of callers without a credential.
+//! Requests of callers without a credential whose bodies never end, over HTTP/2.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -12,43 +12,127 @@ use shared::{
     key::{Class, Prefix},
     secret::ExposeSecret,
 };
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::{
+    Row,
+    silent::address,
+    strangers::{connect_from, stranger},
+};
+use crate::{bench::process::memory, harness::Server};
 
 /// The length that every body announces, and what is sent of it.
 const ANNOUNCED: usize = 64 << 10;
 const SENT: usize = 60 << 10;
 
+/// Bytes of a large head, below the bound on heads.
+const HEAD: usize = 60 << 10;
+/// Bytes of memory that stalled bodies may leave behind, and that they may take meanwhile.
+const LEFT_BEHIND: u64 = 64 << 20;
+const MEANWHILE: u64 = 3 * LEFT_BEHIND;
+
+/// A request whose body stalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A chat request with an invented key, nearly all of it sent.
+    Chat,
+    /// A management request with an invented key, nearly all of it sent.
+    Management,
+    /// A form for the dashboard, half of it sent.
+    Form,
+    /// A chat request of a few bytes with a large head, and nothing of its body sent.
+    LargeHead,
+}
+
+impl Body {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Chat, Self::Management, Self::Form, Self::LargeHead];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat bodies with invented keys",
+            Self::Management => "management bodies",
+            Self::Form => "forms of the dashboard",
+            Self::LargeHead => "chat requests with large heads",
+        }
+    }
+
+    /// Bytes that are announced of a body, and sent of it.
+    const fn bytes(self) -> (usize, usize) {
+        match self {
+            Self::Chat | Self::Management => (ANNOUNCED, SENT),
+            Self::Form => (SENT / 2, SENT / 4),
+            Self::LargeHead => (10, 0),
+        }
+    }
+
+    /// All bytes that are sent of a request, but for a small head.
+    const fn size(self) -> usize {
+        match self {
+            Self::LargeHead => HEAD,
+            Self::Chat | Self::Management | Self::Form => self.bytes().1,
+        }
+    }
+}
+
+/// Memory of a server to whose port so many connections bring so many requests each that stall.
+pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize, usize), body: Body) -> Row {
+    let (pid, address) = (server.pid(), address(server.address(port)));
+    let (meanwhile, afterwards, sent) = growth(pid, address, (connections, each), body).await;
+    Row {
+        name: format!("{connections} × {each} stalled {}, {} MiB, port {port}", body.name(), sent >> 20),
+        expected: format!("{} MiB more, then {}", MEANWHILE >> 20, LEFT_BEHIND >> 20),
+        seen: format!("{} MiB more, then {}", meanwhile >> 20, afterwards >> 20),
+        held: afterwards <= LEFT_BEHIND && meanwhile <= MEANWHILE,
+    }
+}
+
+/// The growth of a process's memory while requests stall, and afterwards, and the bytes that were sent.
+pub(super) async fn growth(
+    pid: u32,
+    address: SocketAddr,
+    (connections, each): (usize, usize),
+    body: Body,
+) -> (u64, u64, usize) {
+    let before = memory(pid);
+    let stalled = StalledBodies::open(address, connections, each, body).await;
+    let mut peak = 0;
+    for _ in 0..20 {
+        sleep(Duration::from_millis(250)).await;
+        peak = peak.max(memory(pid));
+    }
+    drop(stalled);
+    sleep(Duration::from_secs(15)).await;
+    let sent = connections * each * body.size();
+    (peak.saturating_sub(before), memory(pid).saturating_sub(before), sent)
+}
+
 /// Requests over HTTP/2 whose bodies stall.
 pub struct StalledBodies {
     tasks: Vec<JoinHandle<()>>,
-    sent: usize,
 }
 
 impl StalledBodies {
-    /// Opens so many connections with so many requests on each: chat requests with invented keys, or management requests.
-    pub async fn open(address: SocketAddr, connections: usize, each: usize, management: bool) -> Self {
+    /// Opens so many connections with so many such requests on each.
+    pub async fn open(address: SocketAddr, connections: usize, each: usize, body: Body) -> Self {
         let mut tasks = Vec::new();
         for number in 0..connections {
-            let stream = TcpStream::connect(address).await.unwrap();
-            let connecting = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+            let stream = connect_from(stranger(1), address).await.unwrap();
+            let mut client = http2::Builder::new(TokioExecutor::new());
+            let connecting = client.max_header_list_size(1 << 20).handshake(TokioIo::new(stream));
             let Ok((sender, connection)) = connecting.await else { continue };
             tasks.push(tokio::spawn(async move {
                 // The outcome of the connection is the server's own affair.
                 let _ = connection.await;
             }));
             for stream in 0..each {
-                let (mut sender, request) = (sender.clone(), request(number * each + stream, management));
+                let (mut sender, request) = (sender.clone(), request(number * each + stream, body));
                 tasks.push(tokio::spawn(async move {
                     let _ = sender.send_request(request).await;
                 }));
             }
         }
-        Self { tasks, sent: connections * each * SENT }
-    }
-
-    /// Bytes that were sent, or would be if they were taken.
-    pub const fn bytes(&self) -> usize {
-        self.sent
+        Self { tasks }
     }
 }
 
@@ -70,17 +154,23 @@ pub fn invented_key(class: Class, number: usize) -> String {
 
 type Stalling = StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, std::convert::Infallible>>>;
 
-fn request(number: usize, management: bool) -> Request<Stalling> {
-    let (path, class) = if management {
-        ("/v1/management/keys", Class::Management)
-    } else {
-        ("/v1/chat/completions", Class::Api)
+fn request(number: usize, body: Body) -> Request<Stalling> {
+    let (path, class) = match body {
+        Body::Management => ("/v1/management/keys", Class::Management),
+        Body::Form => ("/dashboard/sign-in", Class::Management),
+        Body::Chat | Body::LargeHead => ("/v1/chat/completions", Class::Api),
     };
-    let begun = stream::once(async { Ok(Frame::data(Bytes::from(vec![b' '; SENT]))) });
-    Request::post(format!("http://x{path}"))
+    let content_type =
+        if body == Body::Form { "application/x-www-form-urlencoded" } else { "application/json" };
+    let (announced, sent) = body.bytes();
+    let begun = stream::once(async move { Ok(Frame::data(Bytes::from(vec![b' '; sent]))) });
+    let mut request = Request::post(format!("http://x{path}"))
         .header(header::AUTHORIZATION, format!("Bearer {}", invented_key(class, number)))
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::CONTENT_LENGTH, ANNOUNCED)
-        .body(StreamBody::new(begun.chain(stream::pending()).boxed()))
-        .unwrap()
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::CONTENT_LENGTH, announced);
+    if body == Body::LargeHead {
+        // Each differs, so that no table of the protocol keeps it once for all.
+        request = request.header("x-filler", format!("{number:0>HEAD$}"));
+    }
+    request.body(StreamBody::new(begun.chain(stream::pending()).boxed())).unwrap()
 }

@@ -13,15 +13,15 @@ use crate::harness::binary;
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A server in a process of its own, killed when dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// The address at which it listens.
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a binary of this workspace, which prints `listening NAME ADDRESS` first.
-    pub(super) async fn start(name: &str, arguments: &[&str]) -> Self {
+    /// Starts a binary of this workspace, which prints a line with its address first.
+    pub(crate) async fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary(name))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -33,13 +33,14 @@ impl Process {
             printed.read_line(&mut line).map(|_| line)
         });
         let line = read.await.unwrap().unwrap();
-        let address = line.trim().rsplit("http://").next().and_then(|address| address.parse().ok());
+        let address =
+            line.trim().rsplit("http://").next().and_then(|url| url.split('/').next()?.parse().ok());
         let address = address.unwrap_or_else(|| panic!("`{name}` prints where it listens, not {line:?}"));
         Self { child, address }
     }
 
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -68,7 +69,7 @@ pub(crate) fn memory(pid: u32) -> u64 {
 }
 
 /// Largest resident memory of a process since [`forget_peak`], in bytes.
-pub(super) fn peak_memory(pid: u32) -> u64 {
+pub(crate) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }
 

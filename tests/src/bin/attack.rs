@@ -1,32 +1,58 @@
 //! Attacks on the real programs, on the loopback, within minutes, and a table of how they hold.
 
-use std::process::ExitCode;
+use std::{
+    io::{Write, stdin, stdout},
+    net::SocketAddr,
+    process::ExitCode,
+};
 
-use clap::Parser;
-use tests::attack::{Plan, run};
+use clap::{Parser, ValueEnum};
+use tests::attack::{Part, Plan, run, silent};
 
-/// Attacks `faregate` in front of a scripted upstream, in processes of its own, and prints a table.
+/// Open files that a process needs beside the sockets of a flood.
+const OTHER_FILES: usize = 512;
+
+/// Attacks the programs beside this one, in front of a scripted upstream, and prints a table.
 #[derive(Parser)]
 struct Flags {
-    /// Silent sockets that are opened in a row; each is an open file of this program
-    #[arg(long, default_value_t = 19_000)]
+    /// Parts to run; all of them unless given
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Silent sockets that are opened in a row, by all processes together
+    #[arg(long, default_value_t = 24_000)]
     sockets: usize,
+    /// Processes that open them: each is bound by the open files that it may have
+    #[arg(long, default_value_t = 4)]
+    processes: usize,
     /// Connections with twenty stalled bodies each
     #[arg(long, default_value_t = 200)]
     connections: usize,
     /// Paid requests while nobody reads the metrics
     #[arg(long, default_value_t = 1_000_000)]
     requests: usize,
+    /// Only open silent sockets at this address, print how many there are, and keep them until standard input ends
+    #[arg(long, hide = true)]
+    flood: Option<SocketAddr>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Flags { sockets, connections, requests } = Flags::parse();
+    let Flags { only, sockets, processes, connections, requests, flood } = Flags::parse();
     // Where it cannot be raised, fewer sockets are opened.
     let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1024);
-    let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(512);
-    let plan = Plan { sockets: sockets.min(most), bodies: (connections, 20), requests };
-    let report = run(&plan).await;
-    print!("{report}");
-    if report.held() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
+    if let Some(address) = flood {
+        let opened = silent::flood(address, sockets.min(most)).await;
+        let shown = writeln!(stdout(), "{}", opened.len());
+        // Whatever comes first, the sockets go with this process.
+        let _ = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new())).await;
+        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let plan = Plan { sockets, processes: processes.max(1), bodies: (connections, 20), requests };
+    let parts = if only.is_empty() { Part::value_variants().to_vec() } else { only };
+    let held = run(&plan, &parts, |row| {
+        // Where standard output is closed, the status alone reports the outcome.
+        let _ = writeln!(stdout(), "{row}");
+    });
+    if held.await { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -21,6 +21,9 @@ use super::{
 /// Time for a few small writes to leave the machine's buffers.
 const LEAVING: Duration = Duration::from_millis(20);
 
+/// Pause between the comments of an upstream that has nothing else to send.
+const COMMENTS_EVERY: Duration = Duration::from_millis(100);
+
 /// Error of vLLM for a request that exceeds its context.
 const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
 
@@ -34,7 +37,7 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
     match (&method, uri.path()) {
         (&Method::POST, "/v1/chat/completions") => chat(headers, body, &state).await,
         (&Method::POST, "/tokenize" | "/v1/tokenize" | "/v1/chat/completions/input_tokens") => {
-            Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state))
+            Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state).await)
         }
         (&Method::GET, "/health" | "/v1/health") => Ok(json_response(StatusCode::OK, r#"{"status":"ok"}"#)),
         (&Method::GET, "/v1/models") => Ok(json_response(
@@ -309,6 +312,11 @@ impl Streaming {
         self.steps = Box::new(std::iter::empty());
         match self.plan.script.fault {
             Fault::Stall { .. } => pending().await,
+            Fault::Comments { .. } => {
+                self.steps = Box::new(std::iter::once(Step::Fault));
+                sleep(COMMENTS_EVERY).await;
+                Some(Ok(self.events.comment()))
+            }
             Fault::StallBeforeDone => {
                 self.running.end(End::Finished);
                 pending().await
@@ -346,11 +354,15 @@ impl Streaming {
 }
 
 /// Exact length of a prompt, in the format of vLLM or of llama.cpp's server.
-fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<Body> {
+async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     match serde_json::from_slice::<Asked<'_>>(body) {
         Ok(asked) => {
             let script = asked.script().unwrap_or_else(|| state.default_script());
+            let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
+            state.most_counting.fetch_max(at_once, Ordering::Relaxed);
+            sleep_ms(script.head_after_ms).await;
+            state.counting.fetch_sub(1, Ordering::Relaxed);
             let count = asked.prompt_tokens(&script);
             let counted = if input_tokens {
                 json!({"object": "response.input_tokens", "input_tokens": count})

@@ -42,7 +42,7 @@ pub struct Script {
     pub padding_mib: usize,
     /// Generates to the end regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
-    /// Milliseconds before the response's head.
+    /// Milliseconds before the response's head, and before an exact count.
     pub head_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
@@ -134,6 +134,11 @@ pub enum Fault {
         /// Number of tokens before the fault.
         after: u64,
     },
+    /// Output stops; comments keep coming.
+    Comments {
+        /// Number of tokens before the fault.
+        after: u64,
+    },
     /// The connection is cut.
     Cut {
         /// Number of tokens before the fault.
@@ -171,6 +176,7 @@ impl Fault {
     pub const fn after(self) -> Option<u64> {
         match self {
             Self::Stall { after }
+            | Self::Comments { after }
             | Self::Cut { after }
             | Self::End { after }
             | Self::ErrorEvent { after, .. }

@@ -197,6 +197,21 @@ async fn what_is_no_json_object_is_refused_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_error_repeats_little_of_a_long_name() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let name = "n".repeat(2 << 20);
+    let twice = format!(r#"{{"{name}":1,"{name}":2}}"#);
+    let answer = post(&stack, &key, Some("application/json"), twice).await;
+    answer.assert_error(400, "invalid_json");
+    assert!(answer.body.len() < 4_096, "{} bytes", answer.body.len());
+    let unknown = json!({"n".repeat(60_000): 1});
+    let answer = stack.manage(Method::POST, "", Some(unknown)).await;
+    answer.assert_error(400, "unknown_parameter");
+    assert!(answer.body.len() < 4_096, "{} bytes", answer.body.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn bodies_are_json_of_a_bounded_size() {
     let env = vec![("FAREGATE_MAX_BODY_MIB", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;

@@ -107,6 +107,21 @@ fn no_container_may_do_more_than_it_has_to() {
 }
 
 #[test]
+fn images_from_elsewhere_are_pinned_by_their_digests() {
+    let (dockerfile, compose) = (read("Dockerfile"), compose());
+    let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
+    let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
+    let bases = bases.into_iter().filter(|base| !stages.contains(base));
+    let images = bases.chain(compose.services.values().filter_map(|service| service.image.as_deref()));
+    let images: Vec<_> = images.collect();
+    assert!(images.len() >= 3, "{images:?}");
+    for image in images {
+        let (_, digest) = image.split_once("@sha256:").unwrap_or_else(|| panic!("{image} has no digest"));
+        assert!(digest.len() == 64 && digest.chars().all(|digit| digit.is_ascii_hexdigit()), "{image}");
+    }
+}
+
+#[test]
 fn a_container_is_given_the_time_that_its_program_takes_to_end() {
     let compose = compose();
     let grace = |name: &str| {
@@ -182,6 +197,7 @@ struct Compose {
 #[derive(Deserialize)]
 struct Service {
     build: Option<Build>,
+    image: Option<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
     #[serde(default)]

@@ -143,6 +143,22 @@ async fn a_finish_reason_completes_a_stream_whatever_is_missing_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn comments_alone_do_not_keep_an_upstream_alive() {
+    let env = vec![("FAREGATE_UPSTREAM_SILENCE_SECONDS", "2".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    // Slow, but never silent for so long.
+    stack.call(&key, Script::tokens(12, 3).pace(1_200)).stream().await.rest().await.assert_done();
+    let script = Script::tokens(12, 20).fault(Fault::Comments { after: 5 });
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    ended.assert_error(504, "upstream_timeout");
+    assert_eq!(ended.tokens(), 5);
+    let wanted = cost_of(12, 3).checked_add(cost_of(12, 5)).unwrap();
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, wanted, "what it delivered is billed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn usage_that_is_not_reported_is_estimated_and_never_free() {
     for kind in ["openai", "vllm"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;

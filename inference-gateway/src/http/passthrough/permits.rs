@@ -1,19 +1,21 @@
 //! ManagementPermits for management requests in flight. Each has a connection to a key-service, and an answer on its way.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
+    process::serve::{ConnectionTrust, Network},
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     shares::{AccountShares, Unit},
     sizes::MANAGEMENT_IN_FLIGHT,
+    turns::{Turn, Turns},
 };
 
 /// Requests in flight of one account.
@@ -23,21 +25,19 @@ const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
 /// Requests for pages of the dashboard in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Time that a caller without authentication waits for its turn.
-const TURN: Duration = Duration::from_secs(2);
 
 /// ManagementPermits for management requests.
 pub(super) struct ManagementPermits {
     free: Arc<Semaphore>,
-    unauthenticated: Arc<Semaphore>,
-    pages: Arc<Semaphore>,
+    unauthenticated: Turns,
+    pages: Turns,
     accounts: AccountShares,
 }
 
 /// The permit of one request, given back when it is dropped.
 pub(super) struct ManagementPermit {
-    _permit: OwnedSemaphorePermit,
-    _share: Option<Unit>,
+    _of_account: Option<(OwnedSemaphorePermit, Unit)>,
+    _of_stranger: Option<Turn>,
 }
 
 impl ManagementPermits {
@@ -46,8 +46,8 @@ impl ManagementPermits {
             free: Arc::new(Semaphore::new(
                 MANAGEMENT_IN_FLIGHT - UNAUTHENTICATED_IN_FLIGHT - PAGES_IN_FLIGHT,
             )),
-            unauthenticated: Arc::new(Semaphore::new(UNAUTHENTICATED_IN_FLIGHT)),
-            pages: Arc::new(Semaphore::new(PAGES_IN_FLIGHT)),
+            unauthenticated: Turns::new(UNAUTHENTICATED_IN_FLIGHT),
+            pages: Turns::new(PAGES_IN_FLIGHT),
             accounts: AccountShares::new(IN_FLIGHT_PER_ACCOUNT),
         }
     }
@@ -56,24 +56,27 @@ impl ManagementPermits {
     pub(super) fn of_account(&self, account: AccountId) -> Result<ManagementPermit, ApiError> {
         let share = self.accounts.unit(account).ok_or_else(overloaded)?;
         let permit = self.free.clone().try_acquire_owned().map_err(|_| overloaded())?;
-        Ok(ManagementPermit { _permit: permit, _share: Some(share) })
+        Ok(ManagementPermit { _of_account: Some((permit, share)), _of_stranger: None })
     }
 
     /// A permit for a request that will be refused.
-    pub(super) async fn unauthenticated(&self) -> Result<ManagementPermit, ApiError> {
-        in_turn(&self.unauthenticated).await
+    pub(super) async fn unauthenticated(
+        &self,
+        trust: &ConnectionTrust,
+    ) -> Result<ManagementPermit, ApiError> {
+        in_turn(&self.unauthenticated, trust).await
     }
 
     /// A permit for a page of the dashboard.
-    pub(super) async fn page(&self) -> Result<ManagementPermit, ApiError> {
-        in_turn(&self.pages).await
+    pub(super) async fn page(&self, trust: &ConnectionTrust) -> Result<ManagementPermit, ApiError> {
+        in_turn(&self.pages, trust).await
     }
 }
 
-async fn in_turn(permits: &Arc<Semaphore>) -> Result<ManagementPermit, ApiError> {
-    let turn = timeout(TURN, permits.clone().acquire_owned()).await;
-    let Ok(Ok(permit)) = turn else { return Err(overloaded()) };
-    Ok(ManagementPermit { _permit: permit, _share: None })
+async fn in_turn(permits: &Turns, trust: &ConnectionTrust) -> Result<ManagementPermit, ApiError> {
+    let network = trust.network().unwrap_or_else(|| Network::of(IpAddr::from(Ipv4Addr::UNSPECIFIED)));
+    let turn = permits.wait(network).await.map_err(|_| overloaded())?;
+    Ok(ManagementPermit { _of_account: None, _of_stranger: Some(turn) })
 }
 
 fn overloaded() -> ApiError {

@@ -75,6 +75,12 @@ const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
 /// Time that a body may take as a whole: the largest one, over two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
+/// The time until which the next piece of a body has to come, of which so many bytes came since it `began`.
+pub fn next_piece_deadline(began: Instant, so_far: usize) -> Instant {
+    let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
+    (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress)
+}
+
 async fn read_rest(
     mut body: Body,
     announced: Option<u64>,
@@ -86,8 +92,7 @@ async fn read_rest(
     let began = Instant::now();
     loop {
         let so_far = read.len() + first.as_ref().map_or(0, Bytes::len);
-        let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
-        let deadline = (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress);
+        let deadline = next_piece_deadline(began, so_far);
         let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(|_| stalled())? else { break };
         let Ok(data) = frame.map_err(|_| incomplete_body())?.into_data() else { continue };
         if so_far + data.len() > limit {

@@ -16,7 +16,7 @@ const ADMIN_CONNECTIONS: usize = 64;
 #[group(id = "connections")]
 pub struct ConnectionOptions {
     /// Connections open at once on the main port, a quarter of them by callers that are not authenticated; beyond it the
-    /// oldest of those is closed [default: 16384, or what open files and memory allow]
+    /// network address with the most of those loses its oldest one [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub max_connections: Option<u32>,
@@ -59,6 +59,8 @@ pub struct Bounds {
     pub connections: usize,
     /// Of these, connections on which no credential was accepted yet.
     pub unauthenticated: usize,
+    /// Requests at once of authenticated callers, beyond what every port takes.
+    pub requests: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
     /// Bytes of a request's head.
@@ -79,6 +81,7 @@ impl ConnectionOptions {
         Bounds {
             connections,
             unauthenticated: (connections / 4).max(LEAST_UNAUTHENTICATED),
+            requests: 0,
             streams: self.max_streams_per_connection,
             head_bytes: self.max_head_kib.saturating_mul(1 << 10),
             head: Duration::from_secs(self.head_seconds),
@@ -114,6 +117,7 @@ impl Default for Bounds {
         Self {
             connections: 1024,
             unauthenticated: 1024,
+            requests: 0,
             streams: 100,
             head_bytes: 64 << 10,
             head: seconds(20),

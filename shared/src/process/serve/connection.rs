@@ -13,10 +13,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Bounds,
+    Bounds, Caller,
     admission::Admission,
+    group::Network,
     response::{ResponseState, WatchedBody},
 };
+
+/// Bytes of a head that weigh as much as a request does beside it: the head may stay in memory until its request is answered.
+const HEAD_BYTES_OF_A_REQUEST: usize = 4 << 10;
 
 /// Step that a connection did not do in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ impl Overdue {
 pub(super) struct Connection {
     /// Its place in the order of admission.
     pub(super) number: u64,
+    /// Its caller's, as long as no credential was accepted on it.
+    pub(super) network: Network,
     admission: Arc<Admission>,
     opened: Instant,
     state: Mutex<ConnectionState>,
@@ -59,26 +65,40 @@ pub(super) struct Connection {
 struct ConnectionState {
     /// True once a whole head has arrived.
     spoke: bool,
-    trusted: bool,
+    /// The first caller whose credential was accepted on it.
+    caller: Option<Caller>,
+    /// False once it was evicted: its requests are not counted any more.
+    admitted: bool,
     /// Requests whose handlers run.
     handling: usize,
+    /// The weight of all requests, as the admission counts them: one each, and more for large heads.
+    load: usize,
     /// Responses whose bodies have not been taken yet.
     responding: Vec<Arc<ResponseState>>,
     /// The last time that a request began, or ended.
     quiet_since: Instant,
 }
 
+impl ConnectionState {
+    const fn is_idle(&self) -> bool {
+        self.handling == 0 && self.responding.is_empty()
+    }
+}
+
 impl Connection {
-    pub(super) fn new(number: u64, admission: Arc<Admission>, now: Instant) -> Self {
+    pub(super) fn new(number: u64, network: Network, admission: Arc<Admission>, now: Instant) -> Self {
         let state = ConnectionState {
             spoke: false,
-            trusted: false,
+            caller: None,
+            admitted: true,
             handling: 0,
+            load: 0,
             responding: Vec::new(),
             quiet_since: now,
         };
         Self {
             number,
+            network,
             admission,
             opened: now,
             state: Mutex::new(state),
@@ -96,7 +116,12 @@ impl Connection {
     /// Since when it carries nothing; `None` while it carries a request.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        (state.handling == 0 && state.responding.is_empty()).then_some(state.quiet_since)
+        state.is_idle().then_some(state.quiet_since)
+    }
+
+    /// The weight of the requests that it carries.
+    pub(super) fn load(&self) -> usize {
+        self.state().load
     }
 
     /// Notes that a read finds nothing.
@@ -142,7 +167,8 @@ impl Connection {
             false
         });
         state.quiet_since = quiet_since;
-        let (spoke, busy) = (state.spoke, state.handling > 0 || !state.responding.is_empty());
+        self.unload(&mut state, dropped.len());
+        let (spoke, busy) = (state.spoke, !state.is_idle());
         drop(state);
         // Effects of dropping a response's body happen outside of the lock.
         for response in dropped {
@@ -163,19 +189,35 @@ impl Connection {
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Notes that the whole head of a request has arrived.
-    pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
+    /// Notes that the whole head of a request has arrived, of so many bytes.
+    pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
+        let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
         state.spoke = true;
         state.handling += 1;
+        state.load += weight;
         state.quiet_since = Instant::now();
+        let trusted = state.caller.is_some();
+        let too_much = state.admitted && self.admission.load(trusted, weight);
         drop(state);
-        RequestGuard { connection: self.clone(), handling: true }
+        if too_much {
+            self.admission.relieve(trusted);
+        }
+        RequestGuard { connection: self.clone(), weight, handling: true }
     }
 
-    fn end_handling(&self) {
+    /// Takes this weight off, here and from all connections together.
+    fn unload(&self, state: &mut ConnectionState, weight: usize) {
+        state.load = state.load.saturating_sub(weight);
+        if state.admitted {
+            self.admission.unload(state.caller.is_some(), weight);
+        }
+    }
+
+    fn end_handling(&self, weight: usize) {
         let mut state = self.state();
         state.handling = state.handling.saturating_sub(1);
+        self.unload(&mut state, weight);
         state.quiet_since = Instant::now();
     }
 
@@ -186,26 +228,45 @@ impl Connection {
         state.responding.retain(|other| !Arc::ptr_eq(other, response));
         if state.responding.len() < before {
             state.quiet_since = Instant::now();
+            self.unload(&mut state, 1);
         }
     }
 
-    /// Returns whether a credential was accepted on it.
-    pub(super) fn is_trusted(&self) -> bool {
-        self.state().trusted
+    /// The caller whose credential was accepted on it, if there was one.
+    pub(super) fn caller(&self) -> Option<Caller> {
+        self.state().caller
     }
 
-    /// Notes that a credential was accepted on it.
-    pub(super) fn trust(self: &Arc<Self>) {
-        // The lock is not held while the admission looks at its connections.
-        if !self.is_trusted() && self.admission.trust(self) {
-            self.state().trusted = true;
+    /// Notes that a credential of this caller was accepted on it.
+    pub(super) fn trust(self: &Arc<Self>, caller: Caller) {
+        // The state is not locked while the admission looks at its connections.
+        if self.caller().is_none() {
+            self.admission.trust(self, caller);
         }
+    }
+
+    /// Counts it among those of authenticated callers, and returns its load.
+    pub(super) fn become_trusted(&self, caller: Caller) -> usize {
+        let mut state = self.state();
+        state.caller = Some(caller);
+        state.load
+    }
+
+    /// Asks its task to end it. Its load, which counts no more, is returned, and whether it was trusted.
+    pub(super) fn evict(&self) -> (bool, usize) {
+        let mut state = self.state();
+        state.admitted = false;
+        let of = (state.caller.is_some(), state.load);
+        drop(state);
+        self.evicted.notify_one();
+        of
     }
 }
 
 /// A request that its handler works at.
 pub(super) struct RequestGuard {
     connection: Arc<Connection>,
+    weight: usize,
     handling: bool,
 }
 
@@ -216,6 +277,8 @@ impl RequestGuard {
         let mut state = self.connection.state();
         state.handling = state.handling.saturating_sub(1);
         state.responding.push(response.clone());
+        // The head is gone with the handler.
+        self.connection.unload(&mut state, self.weight - 1);
         drop(state);
         self.handling = false;
         WatchedBody::new(response, self.connection.clone(), watch.small_pieces)
@@ -225,7 +288,7 @@ impl RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         if self.handling {
-            self.connection.end_handling();
+            self.connection.end_handling(self.weight);
         }
     }
 }

@@ -155,7 +155,7 @@ async fn answer(
     worker: usize,
     request: Request<Incoming>,
 ) -> Result<Response<WatchedBody>, Infallible> {
-    let begun = connection.begin_request();
+    let begun = connection.begin_request(head_bytes(&request));
     let small_pieces = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
@@ -163,6 +163,13 @@ async fn answer(
     let bound = response.extensions().get::<UnreadBound>().map_or(server.bounds.unread, |bound| bound.0);
     let options = WatchedBodyOptions { unread_bound: bound, small_pieces };
     Ok(response.map(|body| begun.respond(body, options)))
+}
+
+/// Bytes of a request's head, as they are kept.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
 }
 
 /// The request without slashes at the end of its path. `NormalizePath` of `tower-http` would drop those at its beginning as

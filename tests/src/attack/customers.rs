@@ -1,0 +1,77 @@
+//! Attacks of customers, and of time: one that reads nothing beside another one, and many requests that no scraper looks at.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{Row, paying::pay, unread};
+use crate::{
+    bench::process::memory,
+    harness::{Options, Stack, usd},
+    upstream::Script,
+};
+
+/// Time that a client may take nothing of its stream, and for its slot to come free then.
+const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
+/// Slots of the gateway in the attack on them, and the share of one account.
+const SLOTS: (usize, usize) = (64, 16);
+
+/// Memory while requests are paid for and nobody reads the metrics.
+pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
+    stack.upstream.set_default(Script::tokens(12, 1));
+    let key = stack.key().await;
+    let pid = stack.server().pid();
+    pay(stack, &key, requests / 5).await;
+    let mut looks = vec![memory(pid)];
+    for _ in 0..4 {
+        pay(stack, &key, requests / 5).await;
+        looks.push(memory(pid));
+    }
+    let grown = looks[4].saturating_sub(looks[2]);
+    let bound = 8 << 20;
+    let looks: Vec<String> = looks.iter().map(|bytes| (bytes >> 20).to_string()).collect();
+    Row {
+        name: format!("{requests} requests that no scraper looks at"),
+        expected: format!("{} MiB more in the last two fifths", bound >> 20),
+        seen: format!("{} MiB after each fifth", looks.join(", ")),
+        held: grown <= bound,
+    }
+}
+
+/// One customer who reads nothing, beside another one.
+pub(super) async fn slots() -> Vec<Row> {
+    let (all, share) = SLOTS;
+    let env = vec![("FAREGATE_MAX_IN_FLIGHT", all.to_string())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    stack.others_spend();
+    let greedy = stack.key().await;
+    let other = stack.open_account("other", usd("1"));
+    let other = stack.key_of(&other, json!({})).await;
+    let began = Instant::now();
+    let unread = unread::open_streams(stack.server().public(), &greedy.secret, all).await;
+    let (taken, refused) = (unread.begun(), unread.refused());
+    let served = stack.call(&other, Script::tokens(12, 5)).send().await.status;
+    let freed = loop {
+        let tried = stack.call(&greedy, Script::tokens(12, 5)).send().await.status;
+        if tried == 200 || began.elapsed() > 2 * STALL.0 {
+            break began.elapsed();
+        }
+        sleep(Duration::from_millis(500)).await;
+    };
+    let bound = STALL.0 + STALL.1;
+    vec![
+        Row {
+            name: format!("{all} streams of one customer that reads nothing"),
+            expected: format!("{share} begin, others are served"),
+            seen: format!("{taken} begin, {refused} are refused, another one gets {served}"),
+            held: taken == share && served == 200,
+        },
+        Row {
+            name: "slots of a client that stopped reading".into(),
+            expected: format!("free in {bound:?}"),
+            seen: format!("{:.1} s", freed.as_secs_f64()),
+            held: freed <= bound,
+        },
+    ]
+}

@@ -1,0 +1,57 @@
+//! A paying caller beside an attack: the time that it waits, and its load.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, header};
+use serde_json::json;
+
+use super::plain;
+use crate::harness::{Answer, ApiKey, FLASH, Http, Stack};
+
+/// Requests at once of the paying load.
+const AT_ONCE: usize = 32;
+
+/// The longest of some requests, half of them on new connections.
+pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {
+    let mut longest = Duration::ZERO;
+    for number in 0..20 {
+        let http = if number % 2 == 0 { pooled.clone() } else { Http::new() };
+        let began = Instant::now();
+        // One that loses its connection tries again, as every SDK does; the time counts.
+        while !asked(stack, key, &http).await {}
+        longest = longest.max(began.elapsed());
+    }
+    longest
+}
+
+/// Asks for the models; whether there was an answer.
+async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
+    let mut request = plain(Method::GET, &stack.url("/v1/models"));
+    let bearer = format!("Bearer {}", key.secret).parse().expect("a key fits into a header");
+    request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    match http.open(request).await {
+        Ok(response) => {
+            let answer = Answer::read(response).await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        }
+        Err(_broken) => false,
+    }
+}
+
+/// Sends this many paid requests, some at once.
+pub(super) async fn pay(stack: &Stack, key: &ApiKey, requests: usize) {
+    let url = stack.url("/v1/chat/completions");
+    let http = Http::new();
+    let body = json!({"model": FLASH, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1});
+    let loads = (0..AT_ONCE).map(|_| {
+        let (http, secret, url, body) = (http.clone(), key.secret.clone(), url.clone(), body.clone());
+        tokio::spawn(async move {
+            for _ in 0..requests / AT_ONCE {
+                http.send_as(&secret, Method::POST, &url, Some(body.clone())).await;
+            }
+        })
+    });
+    for load in loads.collect::<Vec<_>>() {
+        load.await.unwrap();
+    }
+}
