@@ -1,6 +1,9 @@
 //! The people of an account: who may sign in to its dashboard, and how.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{
@@ -235,7 +238,7 @@ impl Management {
         let now = self.clock.now();
         let until = now.plus(ATTEMPTS_WITHIN);
         let of_name = Digest::of(format!("name\0{}\0{}", attempt.account, attempt.name).as_bytes());
-        let of_address = Digest::of(format!("address\0{}", attempt.address).as_bytes());
+        let of_address = Digest::of(format!("address\0{}", network(attempt.address)).as_bytes());
         let from_address = self.store.count_attempt(of_address, now, until).await?;
         let with_name = self.store.count_attempt(of_name, now, until).await?;
         if from_address > ATTEMPTS_PER_ADDRESS || with_name > ATTEMPTS_PER_NAME {
@@ -350,6 +353,19 @@ impl Management {
     /// The time, as sessions and keys see it.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+}
+
+/// The part of an address that one person has: an IPv4 address, or the /64 network of an IPv6 address, within which everyone
+/// chooses addresses freely. Text that is no address stays as it is.
+fn network(address: &str) -> String {
+    match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+        }
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Err(_) => address.to_owned(),
     }
 }
 
