@@ -158,7 +158,8 @@ async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use
     let mut browser = visitor(&stack).await;
     for number in 0..61 {
         browser.headers = vec![("x-forwarded-for", format!("2001:db8:1:2::{number:x}"))];
-        let refused = try_password(&mut browser, "default", &format!("name {number}"), "a wrong password").await;
+        let refused =
+            try_password(&mut browser, "default", &format!("name {number}"), "a wrong password").await;
         assert_eq!(refused.status, if number < 60 { 403 } else { 429 }, "attempt {number}: {refused}");
     }
     // The network beside it is another one, as is an address of the older kind.
