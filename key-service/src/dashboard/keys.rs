@@ -114,7 +114,10 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
                             tr.gone[key.status(now) == Status::Revoked] {
                                 th scope="row" {
                                     a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) }
-                                    p.narrow-only { (status(key.status(now))) " " code { (key.hint) } }
+                                    p.narrow-only {
+                                        @if key.status(now) != Status::Active { (status(key.status(now))) " " }
+                                        code { (key.hint) }
+                                    }
                                 }
                                 td.wide-only { (status(key.status(now))) }
                                 td.n { (usd(key.spend.used))

@@ -16,7 +16,6 @@ use http_body_util::BodyExt;
 use shared::{
     catalog::Catalog,
     clock::{Clock, System},
-    digest::{Digest, Pepper, Peppers},
     ids::{AccountId, DepositId, GenerationId, KeyId},
     key::Prefix,
     money::NanoUsd,
@@ -30,6 +29,7 @@ use tower::ServiceExt;
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
+    digest::{Digest, Pepper, Peppers},
     domain::{
         key::{ApiKey, NewKey},
         ledger::{self, Command, Progress},
@@ -40,7 +40,7 @@ use crate::{
         Store,
         redis::{Redis, Settings},
         sqlite::Sqlite,
-        suite::{in_redis::settings, servers::Server},
+        suite::{in_redis::settings, servers::RedisServer},
     },
 };
 
@@ -249,7 +249,7 @@ async fn pages_of_a_large_account() {
     println!("|---|---|---|---|---|---|---|");
     let folder = TempDir::new().unwrap();
     measure("SQLite", Arc::new(Sqlite::open(&folder.path().join("store.db")).unwrap())).await;
-    let server = Server::start();
+    let server = RedisServer::start();
     let kept = Settings { journal_entries: 2_000_000, ..settings(&server.url(), &folder) };
     measure("Redis", Arc::new(Redis::open(&kept, Arc::new(System)).await.unwrap())).await;
 }

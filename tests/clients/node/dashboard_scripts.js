@@ -129,7 +129,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
     await press(viewer, 'button', 'Stop');
     await viewer.reads('Stopped');
     await ask(viewer, { completion_tokens: 3 });
-    await viewer.reads('3 tokens, $0.0');
+    await viewer.reads('3 tokens, $0.');
     rmSync(folder, { recursive: true });
     const sent = viewer.responses.map((r) => r.request()).filter((request) => request.method() === 'POST');
     assert.equal(sent.length, 2, 'one for each question');

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
-use shared::{digest::Digest, ids::AccountId, secret::SecretString};
+use shared::{ids::AccountId, secret::SecretString};
 
 use super::{MemberRefused, Token};
 use crate::{
+    digest::Digest,
     domain::member::Member,
     management::{Error, Management, accounts::AccountRefused},
     store::Unavailable,

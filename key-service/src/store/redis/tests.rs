@@ -144,7 +144,7 @@ async fn a_user_who_may_not_read_the_configuration_is_enough() {
 
 #[tokio::test]
 async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_added_up() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let account = open_account_with(&store, 1, 100).await;
