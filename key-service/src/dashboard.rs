@@ -31,6 +31,8 @@ mod keys;
 mod keys_form;
 mod layout;
 mod management_keys;
+#[cfg(test)]
+mod measure;
 mod members;
 mod overview;
 mod session;

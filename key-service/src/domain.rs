@@ -7,4 +7,5 @@ pub(crate) mod lease_clock;
 pub(crate) mod ledger;
 pub(crate) mod member;
 pub(crate) mod pricing;
+pub(crate) mod search;
 pub(crate) mod usage;

@@ -41,7 +41,6 @@ pub(crate) mod testing;
 /// API keys that an account may have unless configured otherwise: some 500 MB in Redis.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 1_000_000;
 
-use listing::LongListings;
 pub use listing::{KeyPage, Listing};
 
 /// Lifetime of an idempotency key.
@@ -54,10 +53,8 @@ pub struct Management {
     credentials: Arc<Credentials>,
     /// API keys that an account may have.
     max_keys: u64,
-    /// Accounts of which a long listing is read now.
-    reading: LongListings,
     passwords: members::Passwords,
-    spend: spend::SpendCache,
+    top_keys: spend::TopKeysCache,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
 }
@@ -84,11 +81,9 @@ pub enum KeyRefused {
     UnknownCursor,
     /// The account has as many keys as it may.
     TooMany {
-        /// That many.
+        /// The largest number of keys that it may have.
         most: u64,
     },
-    /// Another long listing of the account is being read.
-    Busy,
     /// The idempotency key was used with another request.
     IdempotencyKeyReused,
 }
@@ -121,10 +116,9 @@ pub enum Created {
 impl Management {
     /// Management of the keys and accounts in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
-        let (max_keys, reading) = (MAX_KEYS_PER_ACCOUNT, LongListings::default());
-        let (passwords, spend) = (members::Passwords::new(), spend::SpendCache::default());
-        let last_id = AtomicI64::new(i64::MIN);
-        Self { store, clock, credentials, max_keys, reading, passwords, spend, last_id }
+        let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
+        let (passwords, top_keys) = (members::Passwords::new(), spend::TopKeysCache::default());
+        Self { store, clock, credentials, max_keys, passwords, top_keys, last_id }
     }
 
     /// The same, where accounts may have this many API keys.

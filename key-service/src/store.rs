@@ -2,6 +2,7 @@
 
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod search;
 pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod suite;
@@ -20,9 +21,10 @@ use crate::{
     digest::Digest,
     domain::{
         audit::Audit,
-        key::{ApiKey, KeyPatch, NewKey},
+        key::{ApiKey, KeyPatch, NewKey, Status},
         ledger::{Command, Entry, Outcome, Refused},
         member::{Link, Member, MemberChange, Session},
+        search::EntrySearch,
         usage::{Counts, Day},
     },
 };
@@ -86,8 +88,12 @@ pub trait Keys: Send + Sync + 'static {
     /// One API key of the account.
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
 
-    /// API keys of the account in the order of their ids, starting behind `page.after`.
+    /// API keys of the account in the order of their ids, starting behind `page.after`. A page that has fewer keys than it may
+    /// is the last one.
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
+
+    /// Number of open holds of a key: its requests in flight.
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable>;
 
     /// Changes an API key.
     async fn update_key(
@@ -228,6 +234,18 @@ pub trait Books: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<JournalEntry>, Unavailable>;
 
+    /// The latest entries that match, or those before number `before`; newest first, at most `limit`. Where no index leads to
+    /// them, a bounded number of entries is read, and the page may end before it is full.
+    async fn find_entries(
+        &self,
+        account: AccountId,
+        search: EntrySearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<FoundEntries, Unavailable> {
+        search::entries(self, account, &search, before, limit).await
+    }
+
     /// The account's latest deposits, newest first, at most `limit`.
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable>;
 
@@ -238,6 +256,13 @@ pub trait Books: Send + Sync + 'static {
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable>;
+
+    /// Charges of the account on these days by model, in the order of days and models.
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, Unavailable>;
 
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.
@@ -408,6 +433,8 @@ pub struct Page {
     pub after: Option<KeyId>,
     /// Order of the listing.
     pub order: Order,
+    /// Only keys that have this status at this time.
+    pub status: Option<(Status, Timestamp)>,
     /// Largest number of keys to return.
     pub limit: usize,
 }
@@ -439,6 +466,26 @@ pub struct JournalEntry {
     pub generation: GenerationId,
     /// The bill, and its effect on the key's balance.
     pub entry: Entry,
+}
+
+/// Entries of the journal that were looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundEntries {
+    /// The entries, newest first.
+    pub entries: Vec<JournalEntry>,
+    /// The number before which to go on; `None` where everything was read.
+    pub next: Option<u64>,
+}
+
+/// The charges of a model on a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpendLine {
+    /// The day.
+    pub day: Day,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    pub charged: NanoUsd,
 }
 
 /// The counters of a key, a model and a day.

@@ -119,9 +119,10 @@ pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKe
         div.scroll tabindex="0" role="region" aria-label="Generations" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } @if keys.is_some() { th scope="col" { "Key" } } th scope="col" { "Model" }
-                    th.n scope="col" { "Prompt" } th.n scope="col" { "Cached" } th.n scope="col" { "Output" }
-                    th.n scope="col" { "Charged" } th scope="col" { "Outcome" }
+                    th scope="col" { "Time" } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
+                    th.wide-only scope="col" { "Model" } th.n.wide-only scope="col" { "Prompt" }
+                    th.n.wide-only scope="col" { "Cached" } th.n.wide-only scope="col" { "Output" }
+                    th.n scope="col" { "Charged" } th.wide-only scope="col" { "Outcome" }
                 } }
                 tbody { @for entry in entries { (row(entry, keys)) } }
             }
@@ -131,30 +132,46 @@ pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKe
 
 fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let settlement = &entry.entry.settlement;
+    let usage = settlement.usage;
+    let key = keys.map(|keys| {
+        let label = keys.get(&settlement.key).map_or("", |key| &key.label);
+        html! { a href={ "/dashboard/keys/" (settlement.key.to_string()) } { (or_unnamed(label)) } }
+    });
     html! {
         tr title=(entry.generation.to_string()) {
-            td { (time(settlement.at)) }
-            @if let Some(keys) = keys {
-                td { a href={ "/dashboard/keys/" (settlement.key.to_string()) } {
-                    (or_unnamed(keys.get(&settlement.key).map_or("", |key| &key.label)))
-                } }
-            }
-            td { (settlement.model) }
-            td.n { (count(settlement.usage.prompt)) }
-            td.n { (count(settlement.usage.cached)) }
-            td.n { (count(settlement.usage.completion)) }
-            td.n { (usd(settlement.charged)) }
-            td {
-                @match (settlement.ending, settlement.estimated) {
-                    (Ending::Captured, false) => span.badge.captured { "captured" },
-                    (Ending::Captured, true) => span.badge.expired { "estimated" },
-                    (Ending::Expired, _) => span.badge.expired { "expired" },
-                }
-                @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
-                @if settlement.cost > settlement.charged {
-                    " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
-                }
-            }
+            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.model) } }
+            @if let Some(key) = &key { td.wide-only { (key) } }
+            td.wide-only { (settlement.model) }
+            td.n.wide-only { (count(usage.prompt)) }
+            td.n.wide-only { (count(usage.cached)) }
+            td.n.wide-only { (count(usage.completion)) }
+            td.n { (usd(settlement.charged))
+                p.narrow-only { @if is_plain(entry) { (count(usage.prompt)) " → " (count(usage.completion)) } @else { (outcome(entry)) } } }
+            td.wide-only { (outcome(entry)) }
+        }
+    }
+}
+
+/// Returns true for an exact bill that nothing is missing from.
+fn is_plain(entry: &JournalEntry) -> bool {
+    let settlement = &entry.entry.settlement;
+    settlement.ending == Ending::Captured
+        && !settlement.estimated
+        && settlement.cost == settlement.charged
+        && entry.entry.delta == settlement.charged
+}
+
+fn outcome(entry: &JournalEntry) -> Markup {
+    let settlement = &entry.entry.settlement;
+    html! {
+        @match (settlement.ending, settlement.estimated) {
+            (Ending::Captured, false) => span.badge.captured { "captured" },
+            (Ending::Captured, true) => span.badge.expired { "estimated" },
+            (Ending::Expired, _) => span.badge.expired { "expired" },
+        }
+        @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
+        @if settlement.cost > settlement.charged {
+            " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Spend by day as a picture, with a table behind it.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -28,17 +28,40 @@ pub(super) fn sum(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
     NanoUsd::from_nanos(amounts.fold(0, |sum: i64, amount| sum.saturating_add(amount.nanos())))
 }
 
-/// A chart of spend by day, stacked by model.
-pub(super) fn by_day(spend: &Spend, today: Day) -> Markup {
-    let days = &spend.by_day;
-    let mut models: BTreeMap<&str, NanoUsd> = BTreeMap::new();
-    for (model, charged) in days.values().flatten() {
-        let before = models.entry(model).or_default();
-        *before = sum([*before, *charged].into_iter());
+/// A part of a chart: the amounts of a model or of a key.
+pub(super) struct Series {
+    /// The name of the model or the label of the key.
+    pub(super) name: Markup,
+    /// Its amounts.
+    pub(super) days: BTreeMap<Day, NanoUsd>,
+}
+
+impl Series {
+    fn total(&self) -> NanoUsd {
+        sum(self.days.values().copied())
     }
-    let mut models: Vec<(&str, NanoUsd)> = models.into_iter().collect();
-    models.sort_by_key(|(_, spent)| std::cmp::Reverse(*spent));
-    let most = days.values().map(|parts| sum(parts.values().copied())).max().unwrap_or_default();
+}
+
+/// The parts of a spend by model, the largest first.
+pub(super) fn by_model(spend: &Spend) -> Vec<Series> {
+    let mut models: BTreeMap<&str, BTreeMap<Day, NanoUsd>> = BTreeMap::new();
+    for (day, parts) in spend {
+        for (model, charged) in parts {
+            models.entry(model).or_default().insert(*day, *charged);
+        }
+    }
+    let series = |(name, days)| Series { name: html! { (name) }, days };
+    let mut series: Vec<Series> = models.into_iter().map(series).collect();
+    series.sort_by_key(|series| Reverse(series.total()));
+    series
+}
+
+/// A chart of spend by day, stacked by its parts. `kind` says what a part is.
+pub(super) fn by_day(series: &[Series], kind: &str, today: Day) -> Markup {
+    let first = today.plus(1 - DAYS);
+    let days = || (0..DAYS).map(|at| (at, first.plus(at)));
+    let total = |day: Day| sum(series.iter().filter_map(|series| series.days.get(&day)).copied());
+    let most = days().map(|(_, day)| total(day)).max().unwrap_or_default();
     if most <= NanoUsd::ZERO {
         return html! { p.empty { "Nothing was spent in the last " (DAYS) " days." } };
     }
@@ -48,41 +71,32 @@ pub(super) fn by_day(spend: &Spend, today: Day) -> Markup {
             svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
                 aria-label={ "Spend by day, at most " (usd(most)) "; the table has the amounts" } {
                 line x1="0" y1=(HEIGHT) x2=(WIDTH) y2=(HEIGHT) {}
-                @for (at, day) in (0..DAYS).map(|at| (at, Day::from_number(today.number() - DAYS + 1 + at))) {
-                    (column(at, day, days.get(&day), &models, most))
+                @for (at, day) in days() {
+                    g data-says={ (day.to_string()) ": " (usd(total(day))) } { (column(at, day, series, most)) }
                 }
             }
-            p.split.quiet { span { (Day::from_number(today.number() - DAYS + 1).to_string()) } span { (today.to_string()) } }
+            p.split.quiet { span { (first.to_string()) } span { (today.to_string()) } }
             ul.legend {
-                @for (at, (model, spent)) in models.iter().enumerate() {
-                    li { i class=(colour(at)) {} (model) " " strong { (usd(*spent)) } }
+                @for (at, series) in series.iter().enumerate() {
+                    li { i class=(colour(at)) {} (series.name) " " strong { (usd(series.total())) } }
                 }
             }
-            (table(days))
+            (table(series, kind))
         }
     }
 }
 
-fn column(
-    at: i64,
-    day: Day,
-    parts: Option<&BTreeMap<String, NanoUsd>>,
-    models: &[(&str, NanoUsd)],
-    most: NanoUsd,
-) -> Markup {
+fn column(at: i64, day: Day, series: &[Series], most: NanoUsd) -> Markup {
     let width = WIDTH / DAYS;
-    let total = parts.map_or(NanoUsd::ZERO, |parts| sum(parts.values().copied()));
     let mut top = HEIGHT;
     html! {
-        g data-says={ (day.to_string()) ": " (usd(total)) } {
-            rect.ground x=(at * width) y="0" width=(width) height=(HEIGHT) {}
-            @for (number, (model, _)) in models.iter().enumerate() {
-                @let part = parts.and_then(|parts| parts.get(*model)).copied().unwrap_or_default();
-                @let height = scaled(part, most, HEIGHT - 8);
-                @if height > 0 {
-                    @let y = { top -= height; top };
-                    rect class=(colour(number)) x=(at * width + 2) y=(y) width=(width - 4) height=(height) {}
-                }
+        rect.ground x=(at * width) y="0" width=(width) height=(HEIGHT) {}
+        @for (number, series) in series.iter().enumerate() {
+            @let part = series.days.get(&day).copied().unwrap_or_default();
+            @let height = scaled(part, most, HEIGHT - 8);
+            @if height > 0 {
+                @let y = { top -= height; top };
+                rect class=(colour(number)) x=(at * width + 2) y=(y) width=(width - 4) height=(height) {}
             }
         }
     }
@@ -92,17 +106,20 @@ fn colour(number: usize) -> &'static str {
     ["c0", "c1", "c2", "c3", "c4", "c5"][number.min(COLOURS - 1)]
 }
 
-fn table(days: &BTreeMap<Day, BTreeMap<String, NanoUsd>>) -> Markup {
+fn table(series: &[Series], kind: &str) -> Markup {
+    let mut rows: Vec<_> = series
+        .iter()
+        .flat_map(|series| series.days.iter().map(move |(day, spent)| (day, series, spent)))
+        .collect();
+    rows.sort_by_key(|(day, _, _)| Reverse(**day));
     html! {
         details {
             summary { "Table" }
             table {
-                thead { tr { th scope="col" { "Day" } th scope="col" { "Model" } th.n scope="col" { "Spend" } } }
+                thead { tr { th scope="col" { "Day" } th scope="col" { (kind) } th.n scope="col" { "Spend" } } }
                 tbody {
-                    @for (day, parts) in days.iter().rev() {
-                        @for (model, spent) in parts {
-                            tr { th scope="row" { (day.to_string()) } td { (model) } td.n { (usd(*spent)) } }
-                        }
+                    @for (day, series, spent) in rows {
+                        tr { th scope="row" { (day.to_string()) } td { (series.name) } td.n { (usd(*spent)) } }
                     }
                 }
             }

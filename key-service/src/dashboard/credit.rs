@@ -34,13 +34,13 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Deposits" {
                 table {
-                    thead { tr { th scope="col" { "Time" } th.n scope="col" { "Amount" } th scope="col" { "Id" } } }
+                    thead { tr { th scope="col" { "Time" } th.n scope="col" { "Amount" } th.wide-only scope="col" { "Id" } } }
                     tbody {
                         @for deposit in &deposits {
                             tr {
                                 th scope="row" { (time(deposit.id.created_at())) }
                                 td.n { (usd(deposit.amount)) }
-                                td { code { (deposit.id.to_string()) } }
+                                td.wide-only { code { (deposit.id.to_string()) } }
                             }
                         }
                     }

@@ -43,9 +43,6 @@ impl From<Error<KeyRefused>> for Failure {
             Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
                 "This account has {most} API keys, revoked ones included, and may not have more."
             )),
-            Error::Refused(KeyRefused::Busy) => {
-                Self::BadRequest("Another long listing is being read. Try again in a moment.".into())
-            }
             Error::Refused(KeyRefused::IdempotencyKeyReused) => {
                 Self::BadRequest("This form was used before. Open it again.".into())
             }

@@ -16,19 +16,26 @@ use super::{
     keys_form::{self, KeyForm},
     layout::{Section, hidden, page},
     session::{Act, OwnerAct, Viewer},
-    show::{new_key, or_unnamed, status, time, time_or, usd},
+    show::{count, new_key, or_unnamed, status, time, time_or, usd},
 };
 use crate::{
     domain::key::{ApiKey, KeyPatch, Status},
     management::{
         Created, KeyDraft,
-        reading::{Found, KeySearch},
+        reading::{Found, KeyCursor, KeyOrder, KeySearch},
     },
-    store::Order,
 };
 
 /// Path of the list.
 pub(super) const PATH: &str = "/dashboard/keys";
+
+/// The orders of the list, their names in its address, and as they are shown. None by label: no store has an index for it.
+const ORDERS: [(KeyOrder, &str, &str); 4] = [
+    (KeyOrder::Newest, "", "Newest first"),
+    (KeyOrder::Oldest, "asc", "Oldest first"),
+    (KeyOrder::MostSpent, "spent", "Most spent in 30 days"),
+    (KeyOrder::LastUsed, "used", "Last used first"),
+];
 
 /// Keys on a page.
 const KEYS_ON_PAGE: usize = 50;
@@ -41,12 +48,13 @@ pub(super) async fn list(
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let after = match query.filled("after") {
-        Some(id) => Some(id.parse::<KeyId>().map_err(|_| Failure::NotFound)?),
+        Some(place) => Some(KeyCursor::parse(place).ok_or(Failure::NotFound)?),
         None => None,
     };
+    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
     let search = KeySearch {
         after,
-        order: if query.get("order") == "asc" { Order::Ascending } else { Order::Descending },
+        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
         status: Status::parse(query.get("status")),
         text: query.filled("q").unwrap_or_default().to_owned(),
         limit: KEYS_ON_PAGE,
@@ -62,7 +70,9 @@ pub(super) async fn list(
             p.empty { "There is no API key yet." }
         } @else {
             (filters(&query))
-            (table(&desk, &found.found))
+            @if search.order == KeyOrder::MostSpent && found.found.is_empty() && after.is_none() {
+                p.note { "None of the keys that spent most is here, or they are still being added up. Reload the page in a moment." }
+            } @else { (table(&desk, &found.found)) }
             (further(&query, &found))
         }
     };
@@ -81,7 +91,7 @@ fn filters(query: &Fields) -> Markup {
                 (option("status", "expired", "Expired")) (option("status", "revoked", "Revoked"))
             } }
             label { "Order" select name="order" {
-                (option("order", "", "Newest first")) (option("order", "asc", "Oldest first"))
+                @for (_, name, shown) in ORDERS { (option("order", name, shown)) }
             } }
             button { "Show" }
         }
@@ -95,20 +105,27 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="API keys" {
                 table {
                     thead { tr {
-                        th scope="col" { "Label" } th scope="col" { "Status" } th.n scope="col" { "Used" }
-                        th.n scope="col" { "Limit" } th scope="col" { "Key" } th scope="col" { "Last used" }
-                        th scope="col" { "Created" }
+                        th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.n scope="col" { "Used" }
+                        th.n.wide-only scope="col" { "Limit" } th.wide-only scope="col" { "Key" }
+                        th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Created" }
                     } }
                     tbody {
                         @for key in keys {
                             tr.gone[key.status(now) == Status::Revoked] {
-                                th scope="row" { a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
-                                td { (status(key.status(now))) }
-                                td.n { (usd(key.spend.used)) }
-                                td.n { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
-                                td { code { (key.hint) } }
-                                td { (time_or(key.spend.last_used_at, "never")) }
-                                td { (time(key.created_at)) }
+                                th scope="row" {
+                                    a href={ (PATH) "/" (key.id.to_string()) } { (or_unnamed(&key.label)) }
+                                    p.narrow-only {
+                                        @if key.status(now) != Status::Active { (status(key.status(now))) " " }
+                                        code { (key.hint) }
+                                    }
+                                }
+                                td.wide-only { (status(key.status(now))) }
+                                td.n { (usd(key.spend.used))
+                                    p.narrow-only { @match key.spend.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
+                                td.n.wide-only { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+                                td.wide-only { code { (key.hint) } }
+                                td.wide-only { (time_or(key.spend.last_used_at, "never")) }
+                                td.wide-only { (time(key.created_at)) }
                             }
                         }
                     }
@@ -118,7 +135,7 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
     }
 }
 
-fn further(query: &Fields, found: &Found<ApiKey, KeyId>) -> Markup {
+fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>) -> Markup {
     html! {
         nav.pages aria-label="Pages" {
             @if query.filled("after").is_some() { a.button href={ (PATH) "?" (with(query, "after", "")) } { "First page" } }
@@ -194,15 +211,18 @@ pub(super) async fn confirm(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
+    let in_flight = desk.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
+    let less_used = || {
+        html! { ", less what they have used. Streams are cut within five seconds; whole answers are finished and billed." }
+    };
     let content = html! {
         p.lead { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" }
         ul {
             li { "Its next request is refused, on every server." }
-            @if key.spend.held == shared::money::NanoUsd::ZERO {
-                li { "No request of it is in flight right now." }
-            } @else {
-                li { "Requests in flight hold " (usd(key.spend.held)) ". Streams are cut within five seconds, "
-                    "whole answers are finished; both are billed for what they used, and the rest comes back." }
+            @match in_flight {
+                0 => li { "No request of it is in flight right now." },
+                1 => li { "1 request in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
+                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
             }
             li { "This cannot be undone. " (usd(key.spend.used)) " of use stays in the books." }
         }

@@ -77,7 +77,8 @@ fn signed_in(viewer: &Viewer) -> Markup {
         div.me {
             p {
                 a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
-                span.badge { (member.role.as_str()) }
+                // The owner of a first run has the role for a name.
+                @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
             }
             form.theme method="post" action="/dashboard/theme" {
                 (hidden(viewer))

@@ -58,21 +58,20 @@ fn table(viewer: &Viewer, keys: &[ManagementKey]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Management keys" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th scope="col" { "Key" } th scope="col" { "Created" }
-                    th scope="col" { "Status" } th scope="col" { span.hidden { "Revoke" } }
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Key" }
+                    th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Status" } th scope="col" { span.hidden { "Revoke" } }
                 } }
                 tbody {
                     @for key in keys.iter().rev() {
                         tr.gone[key.revoked_at.is_some()] {
-                            th scope="row" { bdi { (key.name) } }
-                            td { code { (key.hint) } }
-                            td { (time(key.created_at)) }
-                            td {
-                                @match key.revoked_at {
-                                    Some(at) => { span.badge.revoked { "revoked" } " " (time(at)) },
-                                    None => span.badge.active { "active" },
-                                }
+                            th scope="row" {
+                                bdi { (key.name) }
+                                p.narrow-only { code { (key.hint) } }
+                                p.narrow-only { (status(key)) " created " (time(key.created_at)) }
                             }
+                            td.wide-only { code { (key.hint) } }
+                            td.wide-only { (time(key.created_at)) }
+                            td.wide-only { (status(key)) }
                             td.act {
                                 @if key.revoked_at.is_none() && viewer.is_owner() {
                                     a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
@@ -84,6 +83,15 @@ fn table(viewer: &Viewer, keys: &[ManagementKey]) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+fn status(key: &ManagementKey) -> Markup {
+    html! {
+        @match key.revoked_at {
+            Some(at) => { span.badge.revoked { "revoked" } " " (time(at)) },
+            None => span.badge.active { "active" },
         }
     }
 }

@@ -62,17 +62,19 @@ fn table(viewer: &Viewer, members: &[Member]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Members" {
             table {
                 thead { tr {
-                    th scope="col" { "Name" } th scope="col" { "Role" } th scope="col" { "Password" }
-                    th scope="col" { "Since" } th scope="col" { span.hidden { "Actions" } }
+                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+                    th.wide-only scope="col" { "Since" } th scope="col" { span.hidden { "Actions" } }
                 } }
                 tbody {
                     @for member in members {
                         tr {
                             th scope="row" { bdi { (member.name) }
-                                @if member.id == viewer.signed_in.member.id { " " span.badge { "you" } } }
-                            td { (member.role.as_str()) }
-                            td { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
-                            td { (time(member.created_at)) }
+                                @if member.id == viewer.signed_in.member.id { " " span.badge { "you" } }
+                                p.narrow-only { (member.role.as_str()) " · " @if member.password.is_some() { "with" } @else { "no" } " password" }
+                                p.narrow-only { "since " (time(member.created_at)) } }
+                            td.wide-only { (member.role.as_str()) }
+                            td.wide-only { @if member.password.is_some() { "set" } @else { span.quiet { "none" } } }
+                            td.wide-only { (time(member.created_at)) }
                             td.act { @if viewer.is_owner() { (actions(viewer, member)) } }
                         }
                     }

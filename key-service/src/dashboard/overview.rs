@@ -1,49 +1,106 @@
 //! The first page: credit, spend, and what to do next.
 
-use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use maud::{Markup, html};
 use shared::{ids::KeyId, money::NanoUsd};
 
 use super::{
-    Desk, chart,
+    Desk, HOME,
+    chart::{self, Series},
     failure::Failure,
+    form::query,
     layout::{Section, page},
     session::Viewer,
     show::{or_unnamed, usd},
 };
 use crate::{
-    domain::usage::Day,
-    management::{reading::KeySearch, spend::Spend},
-    store::Order,
+    domain::{key::ApiKey, usage::Day},
+    management::{
+        reading::{KeyOrder, KeySearch},
+        spend::{Spend, TopKeys},
+    },
 };
 
-/// Keys in the list of those that spent most.
+/// Keys in the chart, and in the list of those that spent most.
 const TOP_KEYS: usize = 5;
 
 /// Days until credit runs out beyond which no number is said.
 const FAR: i64 = 365;
 
 /// Shows the account at a glance.
-pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
+pub(super) async fn show(
+    State(desk): State<Desk>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
     let (account, today) = (viewer.signed_in.account, desk.management.today());
     let spend = desk.management.spend(account).await?;
-    let any =
-        KeySearch { after: None, order: Order::Descending, status: None, text: String::new(), limit: 1 };
+    let top = desk.management.top_keys(account).await;
+    let top: Option<TopKeys> = top.map(|top| top.iter().take(TOP_KEYS).copied().collect());
+    let ids = top.iter().flatten().map(|(id, _)| *id).collect();
+    let keys = desk.management.keys_by_id(account, ids).await?;
+    let any = KeySearch { after: None, order: KeyOrder::Newest, status: None, text: String::new(), limit: 1 };
     let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
+    let by_key = query(&request).get("by") == "key";
+    let chart = match &top {
+        Some(top) if by_key => {
+            chart::by_day(&series(&desk, &viewer, &spend, top, &keys).await?, "Key", today)
+        }
+        None if by_key => html! { p.note { "Keys are being added up. Reload the page in a moment." } },
+        Some(_) | None => chart::by_day(&chart::by_model(&spend), "Model", today),
+    };
     let content = html! {
         @if !has_keys { (first_steps(&viewer)) }
-        (tiles(&viewer, spend.as_ref(), today))
-        @match &spend {
-            Some(spend) => {
-                section.card { h2 { "Spend by day" } (chart::by_day(spend, today)) }
-                (top_keys(&desk, &viewer, spend).await?)
-            },
-            None => p.note { "The last 30 days are being added up. Reload the page in a moment." },
+        (tiles(&viewer, &spend, today))
+        section.card {
+            div.split { h2 { "Spend by day" } (choice(by_key)) }
+            (chart)
         }
+        @if let Some(top) = top { (top_keys(&top, &keys)) }
+        @else { p.note { "The keys that spent most are being added up. Reload the page in a moment." } }
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
+}
+
+/// Leads to the chart by model and to that by key.
+fn choice(by_key: bool) -> Markup {
+    html! {
+        nav.choice aria-label="Parts of the chart" {
+            a href=(HOME) aria-current=[(!by_key).then_some("true")] { "By model" }
+            a href={ (HOME) "?by=key" } aria-current=[by_key.then_some("true")] { "By key" }
+        }
+    }
+}
+
+/// The spend of the keys that spent most, and of all others together.
+async fn series(
+    desk: &Desk,
+    viewer: &Viewer,
+    spend: &Spend,
+    top: &[(KeyId, NanoUsd)],
+    keys: &HashMap<KeyId, ApiKey>,
+) -> Result<Vec<Series>, Failure> {
+    let total = |parts: &BTreeMap<String, NanoUsd>| chart::sum(parts.values().copied());
+    let mut others: BTreeMap<Day, NanoUsd> = spend.iter().map(|(day, parts)| (*day, total(parts))).collect();
+    let mut series = Vec::new();
+    for (id, _) in top {
+        let spend = desk.management.spend_of(viewer.signed_in.account, *id).await?;
+        let days: BTreeMap<Day, NanoUsd> = spend.iter().map(|(day, parts)| (*day, total(parts))).collect();
+        for (day, spent) in &days {
+            others.entry(*day).and_modify(|left| *left = left.left_after(*spent));
+        }
+        series.push(Series { name: or_unnamed(keys.get(id).map_or("", |key| &key.label)), days });
+    }
+    others.retain(|_, left| *left > NanoUsd::ZERO);
+    if !others.is_empty() {
+        series.push(Series { name: html! { "Other keys" }, days: others });
+    }
+    Ok(series)
 }
 
 fn first_steps(viewer: &Viewer) -> Markup {
@@ -63,21 +120,24 @@ fn first_steps(viewer: &Viewer) -> Markup {
     }
 }
 
-fn tiles(viewer: &Viewer, spend: Option<&Spend>, today: Day) -> Markup {
-    let since = |days: i64| spend.map(|spend| spend.since(Day::from_number(today.number() - days)));
-    let shown = |days: i64| since(days).map_or_else(|| "…".to_owned(), usd);
+fn tiles(viewer: &Viewer, spend: &Spend, today: Day) -> Markup {
+    let since = |days: i64| {
+        let parts = spend.range(today.plus(1 - days)..).flat_map(|(_, parts)| parts.values().copied());
+        chart::sum(parts)
+    };
+    let shown = |days: i64| usd(since(days));
     let (credit, held) = (viewer.funds.credit, viewer.funds.held);
     html! {
         dl.tiles {
             div.tile { dt { "Credit" } dd { (usd(credit)) small { (usd(held)) " held by requests in flight" } } }
             div.tile { dt { "Today" } dd { (shown(1)) } }
             div.tile { dt { "7 days" } dd { (shown(7)) } }
-            div.tile { dt { "30 days" } dd { (shown(30)) @if let Some(spent) = since(30) { small { (lasts(credit, spent)) } } } }
+            div.tile { dt { "30 days" } dd { (shown(30)) small { (lasts(credit, since(30))) } } }
         }
     }
 }
 
-/// How long the credit lasts at the rate of the last 30 days.
+/// Time that the credit lasts at the rate of the last 30 days, in words.
 fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
     match (credit <= NanoUsd::ZERO, spent <= NanoUsd::ZERO) {
         (true, true) => return "There is no credit".into(),
@@ -94,32 +154,26 @@ fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
     }
 }
 
-async fn top_keys(desk: &Desk, viewer: &Viewer, spend: &Spend) -> Result<Markup, Failure> {
-    let all = spend.by_key.iter().map(|(id, spent)| (*id, *spent));
-    let mut top: Vec<(KeyId, NanoUsd)> = all.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect();
-    top.sort_by_key(|(id, spent)| (Reverse(*spent), *id));
-    top.truncate(TOP_KEYS);
+fn top_keys(top: &[(KeyId, NanoUsd)], keys: &HashMap<KeyId, ApiKey>) -> Markup {
     if top.is_empty() {
-        return Ok(html! {});
+        return html! {};
     }
-    let ids = top.iter().map(|(id, _)| *id).collect();
-    let keys = desk.management.keys_by_id(viewer.signed_in.account, ids).await?;
-    Ok(html! {
+    html! {
         h2 { "Keys that spent most in 30 days" }
         div.scroll tabindex="0" role="region" aria-label="Keys that spent most" {
             table {
                 thead { tr { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } } }
                 tbody {
                     @for (id, spent) in top {
-                        @let key = keys.get(&id);
+                        @let key = keys.get(id);
                         tr {
                             th scope="row" { a href={ "/dashboard/keys/" (id.to_string()) } { (or_unnamed(key.map_or("", |key| &key.label))) } }
                             td.wide-only { code { (key.map_or("", |key| &key.hint)) } }
-                            td.n { (usd(spent)) }
+                            td.n { (usd(*spent)) }
                         }
                     }
                 }
             }
         }
-    })
+    }
 }

@@ -1,6 +1,6 @@
 //! Daily counters of usage by key and model, updated by every settlement.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
@@ -12,6 +12,9 @@ pub(crate) const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
 /// Bound of every counter: the largest integer that is exact in stores whose numbers are doubles (Lua inside Redis).
 pub(crate) const COUNTED: u64 = (1 << 53) - 1;
+
+/// Time after midnight in which counters of the day before may still change: clocks of key-services differ by seconds at most.
+const LATE: Duration = Duration::from_mins(10);
 
 /// Milliseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -58,6 +61,23 @@ impl Day {
     /// Days since 1970-01-01.
     pub const fn number(self) -> i64 {
         self.0
+    }
+
+    /// The last day whose counters do not change any more.
+    pub fn closed(now: Timestamp) -> Self {
+        Self::of(now.minus(LATE)).plus(-1)
+    }
+
+    /// The first and the last millisecond of the day.
+    pub(crate) const fn millis(self) -> (i64, i64) {
+        let begins = self.0.saturating_mul(DAY);
+        (begins, begins.saturating_add(DAY - 1))
+    }
+
+    /// The day that is this many days later.
+    #[must_use]
+    pub const fn plus(self, days: i64) -> Self {
+        Self::from_number(self.0.saturating_add(days))
     }
 
     /// Reads a date: `2026-11-21`.

@@ -20,10 +20,6 @@ impl From<KeyRefused> for ApiError {
                     format!("The account has {most} API keys, revoked ones included, and may not have more.");
                 Self::new(Code::TooManyKeys, message)
             }
-            KeyRefused::Busy => Self::new(
-                Code::Overloaded,
-                "Another listing that reads many of the account's keys is under way; try again shortly.",
-            ),
             KeyRefused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,
                 "This Idempotency-Key was used with another request; choose a new one.",

@@ -11,7 +11,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Error, Management, accounts::AccountRefused};
+use super::{Error, Management};
 use crate::{
     digest::Digest,
     domain::member::{Link, Member, MemberChange, Role, Session},
@@ -19,9 +19,11 @@ use crate::{
 };
 
 mod password;
+mod sign_in;
 
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+pub use sign_in::SignIn;
 
 /// The member of a first run.
 pub const OWNER: &str = "owner";
@@ -43,13 +45,6 @@ const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
 /// Most characters of a browser's description that are kept.
 const MAX_AGENT_CHARS: usize = 200;
-
-/// Time over which attempts to sign in with a password are counted.
-const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Attempts with one name within that time: people mistype, and 40 guesses an hour find no password.
-const ATTEMPTS_PER_NAME: u64 = 10;
-/// Attempts from one address within that time: an office has one address and many people.
-const ATTEMPTS_PER_ADDRESS: u64 = 60;
 
 /// Reason why a member was not changed, found or signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,21 +92,6 @@ pub struct SignedIn {
     pub member: Member,
     /// The session.
     pub session: Session,
-}
-
-/// The attempt of a member to sign in.
-#[derive(Debug)]
-pub struct SignIn<'a> {
-    /// The account's name.
-    pub account: &'a str,
-    /// The member's name.
-    pub name: &'a str,
-    /// The password.
-    pub password: SecretString,
-    /// The address that it comes from.
-    pub address: &'a str,
-    /// The browser, as it describes itself.
-    pub agent: &'a str,
 }
 
 impl Token {
@@ -225,45 +205,6 @@ impl Management {
         let member = self.store.take_link(link.account, link.digest(LINK), self.clock.now()).await?;
         let member = member.ok_or(Error::Refused(MemberRefused::LinkGone))?;
         Ok(self.begin_session(link.account, member.id, agent).await?)
-    }
-
-    /// Signs a member in with a password. The answer is the token of a new session.
-    ///
-    /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
-    /// before it is judged, so that attempts at once are counted too.
-    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<Token, Error<MemberRefused>> {
-        let now = self.clock.now();
-        let until = now.plus(ATTEMPTS_WITHIN);
-        let of_name = Digest::of(format!("name\0{}\0{}", attempt.account, attempt.name).as_bytes());
-        let of_address = Digest::of(format!("address\0{}", attempt.address).as_bytes());
-        let from_address = self.store.count_attempt(of_address, now, until).await?;
-        let with_name = self.store.count_attempt(of_name, now, until).await?;
-        if from_address > ATTEMPTS_PER_ADDRESS || with_name > ATTEMPTS_PER_NAME {
-            return Err(Error::Refused(MemberRefused::TooManyAttempts));
-        }
-        let found = self.member_to_sign_in(attempt.account, attempt.name).await?;
-        let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
-        let is_right = self.passwords.verify(attempt.password, hash).await?;
-        let Some((account, member)) = found.filter(|_| is_right) else {
-            return Err(Error::Refused(MemberRefused::WrongPassword));
-        };
-        self.store.forget_attempts(of_name).await?;
-        Ok(self.begin_session(account, member.id, attempt.agent).await?)
-    }
-
-    async fn member_to_sign_in(
-        &self,
-        account: &str,
-        name: &str,
-    ) -> Result<Option<(AccountId, Member)>, Unavailable> {
-        let account = match self.account(account).await {
-            Ok(account) => account,
-            Err(Error::Refused(AccountRefused::NotFound)) => return Ok(None),
-            Err(Error::Refused(other)) => return Err(Unavailable(other.to_string())),
-            Err(Error::Unavailable(unavailable)) => return Err(unavailable),
-        };
-        let members = self.store.members(account).await?;
-        Ok(members.into_iter().find(|member| member.name == name).map(|member| (account, member)))
     }
 
     async fn begin_session(

@@ -1,35 +1,38 @@
-//! Keys and entries of the journal as people look for them: by words and filters, a page at a time.
+//! Keys and entries of the journal as people look for them: by words, filters and orders, a page at a time.
 //!
-//! No store has an index for this. A page therefore reads a bounded part, and contains the place to go on from.
+//! A page for which there is no index reads a bounded part, and contains the place to go on from.
 
-use std::collections::HashMap;
-
-use shared::ids::{AccountId, KeyId};
-
-use super::Management;
-use crate::{
-    domain::{
-        key::{ApiKey, Status},
-        ledger::Ending,
-        usage::Day,
-    },
-    store::{JournalEntry, Order, Page, Unavailable},
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
 };
 
-/// Keys that a page reads at most while it looks for those that match: some 20 ms of work.
-const MAX_KEYS_READ: usize = 5_000;
-/// Entries that a page reads at most, likewise.
-const MAX_ENTRIES_READ: usize = 10_000;
+use futures_util::future::try_join_all;
+use shared::{
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
+
+use super::Management;
+pub use crate::domain::search::{EntrySearch, Outcome};
+use crate::{
+    domain::key::{ApiKey, Status},
+    store::{FoundEntries, JournalEntry, Order, Page, Unavailable},
+};
+
+/// Keys or entries that a page reads at most while it looks for those that match: some 20 ms of work.
+const MAX_READ: usize = 4_000;
 /// Records read at a time.
 const READ_AT_ONCE: usize = 500;
 
 /// The keys that a member looks for.
 #[derive(Clone, Debug)]
 pub struct KeySearch {
-    /// Only those behind this key.
-    pub after: Option<KeyId>,
-    /// The end that comes first.
-    pub order: Order,
+    /// Only those behind this place.
+    pub after: Option<KeyCursor>,
+    /// Their order.
+    pub order: KeyOrder,
     /// Only those whose status is this now.
     pub status: Option<Status>,
     /// Only those whose label, hint or id has this in it, in any case; empty finds all.
@@ -38,30 +41,71 @@ pub struct KeySearch {
     pub limit: usize,
 }
 
-/// The entries that a member looks for.
-#[derive(Clone, Debug, Default)]
-pub struct EntrySearch {
-    /// Only those of this key.
-    pub key: Option<KeyId>,
-    /// Only those of this model.
-    pub model: Option<String>,
-    /// Only those of this day.
-    pub day: Option<Day>,
-    /// Only those of this outcome.
-    pub outcome: Option<Outcome>,
+/// An order of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// The newest first.
+    Newest,
+    /// The oldest first.
+    Oldest,
+    /// Those that spent most in the last days, of which so many are known.
+    MostSpent,
+    /// Those that were billed last first. Keys that were never billed are not among them.
+    LastUsed,
 }
 
-/// Outcome of a generation, as members distinguish them.
+/// A place in a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Billed exactly.
-    Captured,
-    /// Billed by an estimate.
-    Estimated,
-    /// Billed by the last report, since its gateway was lost.
-    Expired,
-    /// Cost more than could be billed.
-    Shortfall,
+pub enum KeyCursor {
+    /// Behind this key.
+    Key(KeyId),
+    /// Behind the key of this entry of the journal.
+    Entry(u64),
+}
+
+impl KeyCursor {
+    /// Reads a cursor.
+    pub fn parse(text: &str) -> Option<Self> {
+        let key = || text.parse().ok().map(Self::Key);
+        text.parse().ok().map(Self::Entry).or_else(key)
+    }
+
+    const fn key(self) -> Option<KeyId> {
+        match self {
+            Self::Key(id) => Some(id),
+            Self::Entry(_) => None,
+        }
+    }
+
+    const fn entry(self) -> Option<u64> {
+        match self {
+            Self::Entry(number) => Some(number),
+            Self::Key(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for KeyCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(id) => id.fmt(f),
+            Self::Entry(number) => number.fmt(f),
+        }
+    }
+}
+
+impl KeySearch {
+    fn has_words(&self, key: &ApiKey) -> bool {
+        let text = self.text.to_lowercase();
+        text.is_empty()
+            || key.label.to_lowercase().contains(&text)
+            || key.hint.to_lowercase().contains(&text)
+            || key.id.to_string().contains(&text)
+    }
+
+    fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
+        self.status.is_none_or(|status| key.status(now) == status) && self.has_words(key)
+    }
 }
 
 /// A page of what was found.
@@ -73,87 +117,115 @@ pub struct Found<T, C> {
     pub next: Option<C>,
 }
 
-impl Outcome {
-    /// Every outcome.
-    pub const ALL: [Self; 4] = [Self::Captured, Self::Estimated, Self::Expired, Self::Shortfall];
-
-    /// The outcome as forms and exports have it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Captured => "captured",
-            Self::Estimated => "estimated",
-            Self::Expired => "expired",
-            Self::Shortfall => "shortfall",
-        }
-    }
-
-    /// The outcome of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
-    }
-
-    /// Returns true if an entry has this outcome. One may have two: an estimate with a shortfall.
-    fn is_of(self, entry: &JournalEntry) -> bool {
-        let settlement = &entry.entry.settlement;
-        match self {
-            Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,
-            Self::Estimated => settlement.ending == Ending::Captured && settlement.estimated,
-            Self::Expired => settlement.ending == Ending::Expired,
-            Self::Shortfall => settlement.cost > settlement.charged,
-        }
-    }
-}
-
-impl EntrySearch {
-    /// Returns true if the entry is one of those looked for.
-    pub fn matches(&self, entry: &JournalEntry) -> bool {
-        let settlement = &entry.entry.settlement;
-        self.key.is_none_or(|key| key == settlement.key)
-            && self.model.as_ref().is_none_or(|model| *model == settlement.model)
-            && self.day.is_none_or(|day| day == Day::of(settlement.at))
-            && self.outcome.is_none_or(|outcome| outcome.is_of(entry))
-    }
-}
-
 impl Management {
     /// The keys of the account that match.
     pub async fn find_keys(
+        self: &Arc<Self>,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+        match search.order {
+            KeyOrder::Newest => self.find_by_age(account, search, Order::Descending).await,
+            KeyOrder::Oldest => self.find_by_age(account, search, Order::Ascending).await,
+            KeyOrder::MostSpent => self.find_by_spend(account, search).await,
+            KeyOrder::LastUsed => self.find_by_use(account, search).await,
+        }
+    }
+
+    async fn find_by_age(
         &self,
         account: AccountId,
         search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyId>, Unavailable> {
-        let (now, text) = (self.clock.now(), search.text.to_lowercase());
-        let matches = |key: &ApiKey| {
-            let named = || key.label.to_lowercase().contains(&text) || key.id.to_string().contains(&text);
-            let hinted = || key.hint.to_lowercase().contains(&text);
-            search.status.is_none_or(|status| key.status(now) == status)
-                && (text.is_empty() || named() || hinted())
-        };
-        let (mut found, mut after, mut read) = (Vec::new(), search.after, 0);
+        order: Order,
+    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+        let (mut found, mut read) = (Vec::new(), 0);
+        let mut after = search.after.and_then(KeyCursor::key);
+        let status = search.status.map(|status| (status, self.clock.now()));
+        // Where all of them match, one more than is shown says that there are more.
+        let limit = if search.text.is_empty() { search.limit + 1 } else { READ_AT_ONCE };
         loop {
-            let page = Page { after, order: search.order, limit: READ_AT_ONCE.min(search.limit + 1) };
-            let page = if text.is_empty() && search.status.is_none() {
-                page
-            } else {
-                Page { limit: READ_AT_ONCE, ..page }
-            };
-            let keys = self.store.keys(account, page).await?;
-            let was_last = keys.len() < page.limit;
+            let keys = self.store.keys(account, Page { after, order, status, limit }).await?;
+            let was_last = keys.len() < limit;
             read += keys.len();
             for key in keys {
                 if found.len() == search.limit {
-                    return Ok(Found { found, next: after });
+                    return Ok(Found { found, next: after.map(KeyCursor::Key) });
                 }
                 after = Some(key.id);
-                if matches(&key) {
+                if search.has_words(&key) {
                     found.push(key);
                 }
             }
             if was_last {
                 return Ok(Found { found, next: None });
             }
-            if read >= MAX_KEYS_READ {
-                return Ok(Found { found, next: after });
+            if read >= MAX_READ {
+                return Ok(Found { found, next: after.map(KeyCursor::Key) });
+            }
+        }
+    }
+
+    /// Keys in the order of what they spent, as far as it is known.
+    async fn find_by_spend(
+        self: &Arc<Self>,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+        let (now, mut found) = (self.clock.now(), Vec::new());
+        let top: Vec<KeyId> =
+            self.top_keys(account).await.iter().flat_map(|top| top.iter()).map(|(id, _)| *id).collect();
+        let behind = |after: KeyId| top.iter().position(|id| *id == after).map_or(0, |place| place + 1);
+        let rest = &top[search.after.and_then(KeyCursor::key).map_or(0, behind)..];
+        for ids in rest.chunks(search.limit + 1) {
+            let keys = self.keys_by_id(account, ids.to_vec()).await?;
+            for key in ids.iter().filter_map(|id| keys.get(id)).filter(|key| search.matches(key, now)) {
+                if found.len() == search.limit {
+                    let next = found.last().map(|key: &ApiKey| KeyCursor::Key(key.id));
+                    return Ok(Found { found, next });
+                }
+                found.push(key.clone());
+            }
+        }
+        Ok(Found { found, next: None })
+    }
+
+    /// Reads the journal from its end: a key comes where its last bill is.
+    async fn find_by_use(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+        let (now, mut found, mut seen, mut read) = (self.clock.now(), Vec::new(), HashSet::new(), 0);
+        let mut before = search.after.and_then(KeyCursor::entry);
+        loop {
+            let entries = self.store.latest_entries(account, before, READ_AT_ONCE).await?;
+            let was_last = entries.len() < READ_AT_ONCE;
+            read += entries.len();
+            for some in entries.chunks(search.limit + 1) {
+                let ids = some.iter().map(|entry| entry.entry.settlement.key);
+                let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
+                for entry in some {
+                    let settlement = &entry.entry.settlement;
+                    let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(settlement.at);
+                    let key =
+                        keys.get(&settlement.key).filter(is_last).filter(|key| search.matches(key, now));
+                    if let Some(key) = key
+                        && !seen.contains(&key.id)
+                    {
+                        if found.len() == search.limit {
+                            return Ok(Found { found, next: before.map(KeyCursor::Entry) });
+                        }
+                        seen.insert(key.id);
+                        found.push(key.clone());
+                    }
+                    before = Some(entry.number);
+                }
+            }
+            if was_last {
+                return Ok(Found { found, next: None });
+            }
+            if read >= MAX_READ {
+                return Ok(Found { found, next: before.map(KeyCursor::Entry) });
             }
         }
     }
@@ -166,32 +238,14 @@ impl Management {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, Unavailable> {
-        let (mut found, mut next, mut read) = (Vec::new(), before, 0);
-        loop {
-            let entries = self.store.latest_entries(account, next, READ_AT_ONCE).await?;
-            let was_last = entries.len() < READ_AT_ONCE;
-            read += entries.len();
-            for entry in entries {
-                // Entries only get older: none of an earlier day comes after this one's day has passed.
-                let is_past = search.day.is_some_and(|day| Day::of(entry.entry.settlement.at) < day);
-                if is_past {
-                    return Ok(Found { found, next: None });
-                }
-                if found.len() == limit {
-                    return Ok(Found { found, next });
-                }
-                next = Some(entry.number);
-                if search.matches(&entry) {
-                    found.push(entry);
-                }
-            }
-            if was_last {
-                return Ok(Found { found, next: None });
-            }
-            if read >= MAX_ENTRIES_READ {
-                return Ok(Found { found, next });
-            }
-        }
+        let FoundEntries { entries: found, next } =
+            self.store.find_entries(account, search.clone(), before, limit).await?;
+        Ok(Found { found, next })
+    }
+
+    /// Number of requests in flight that hold money of a key.
+    pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+        self.store.holds_of(account, key).await
     }
 
     /// These keys of the account by their ids.
@@ -200,14 +254,8 @@ impl Management {
         account: AccountId,
         ids: Vec<KeyId>,
     ) -> Result<HashMap<KeyId, ApiKey>, Unavailable> {
-        let mut keys = HashMap::new();
-        for id in ids {
-            if !keys.contains_key(&id)
-                && let Some(key) = self.store.key(account, id).await?
-            {
-                keys.insert(id, key);
-            }
-        }
-        Ok(keys)
+        let ids: HashSet<KeyId> = ids.into_iter().collect();
+        let found = try_join_all(ids.into_iter().map(|id| self.store.key(account, id))).await?;
+        Ok(found.into_iter().flatten().map(|key| (key.id, key)).collect())
     }
 }

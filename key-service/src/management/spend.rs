@@ -1,11 +1,12 @@
-//! Spend of the last days, added up by day and model, and by key.
+//! Spend of the last days: by day and model, which the store adds up, and of the keys that spent most.
 //!
-//! An account with many keys has a million counters a month. Those of days that are over do not change any more: they
-//! are added up once a day and kept in memory.
+//! An account with many keys has a million counters a month, so nobody waits for a sum over all keys. The keys that spent most
+//! are found in the background, and a page shows those that were found last. Counters of days that are over do not change any
+//! more: their sums are kept, so that only those of today are read again.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
@@ -14,121 +15,181 @@ use parking_lot::Mutex;
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
+    time::Timestamp,
 };
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::{sync::watch, time::timeout};
 
 use super::Management;
-use crate::{
-    domain::usage::Day,
-    store::{Unavailable, UsageLine},
-};
+use crate::{domain::usage::Day, store::Unavailable};
 
 /// Days that are added up.
 pub const DAYS: i64 = 30;
 
-/// Time after midnight in which the day before may still change: clocks of key-services differ by seconds at most.
-const LATE: Duration = Duration::from_mins(10);
+/// Keys of which it is kept that they spent most: twenty pages of them.
+const TOP_KEYS: usize = 1_000;
 
 /// Accounts whose sums are kept. Each takes some 30 bytes a key.
 const ACCOUNTS_KEPT: usize = 32;
 
-/// Longest wait for the first sums of a day; they are added up all the same.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait for a new search for the keys that spent most. Of an account of usual size it is done by then.
+const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Sums of an account's charges.
-#[derive(Clone, Debug, Default)]
-pub struct Spend {
-    /// By day and model.
-    pub by_day: BTreeMap<Day, BTreeMap<String, NanoUsd>>,
-    /// By key.
-    pub by_key: HashMap<KeyId, NanoUsd>,
+/// Rest after a search, as a multiple of its duration: searches take at most a twentieth of a core.
+const REST: u32 = 20;
+
+/// Charges by day and model.
+pub type Spend = BTreeMap<Day, BTreeMap<String, NanoUsd>>;
+
+/// The keys that spent most, with what they spent, the first of them first.
+pub type TopKeys = Vec<(KeyId, NanoUsd)>;
+
+/// The keys that spent most, by account.
+#[derive(Debug, Default)]
+pub(super) struct TopKeysCache(Mutex<HashMap<AccountId, Arc<Kept>>>);
+
+/// What is kept of an account.
+#[derive(Debug)]
+struct Kept {
+    search: Mutex<Search>,
+    found: watch::Sender<Option<Arc<TopKeys>>>,
 }
 
-/// The sums of days that are over, and the last of these days.
-type PastSpend = Arc<OnceCell<Arc<Spend>>>;
-
-/// The sums that are kept.
+/// The search for the keys that spent most.
 #[derive(Debug, Default)]
-pub(super) struct SpendCache(Mutex<HashMap<AccountId, (Day, PastSpend)>>);
+struct Search {
+    is_running: bool,
+    /// When the next one may begin.
+    rests_until: Option<Timestamp>,
+    /// The sums of days that are over, and the last of these days.
+    past: Option<(Day, Arc<HashMap<KeyId, NanoUsd>>)>,
+}
 
-impl SpendCache {
-    /// The sums up to this day, which may have to be added up yet.
-    fn past(&self, account: AccountId, until: Day) -> PastSpend {
+impl TopKeysCache {
+    fn of(&self, account: AccountId) -> Arc<Kept> {
         let mut kept = self.0.lock();
-        if let Some((day, past)) = kept.get(&account)
-            && *day == until
-        {
-            return past.clone();
-        }
-        if kept.len() >= ACCOUNTS_KEPT {
+        if kept.len() >= ACCOUNTS_KEPT && !kept.contains_key(&account) {
             kept.clear();
         }
-        let past = PastSpend::default();
-        kept.insert(account, (until, past.clone()));
-        past
+        let new = || Arc::new(Kept { search: Mutex::default(), found: watch::Sender::new(None) });
+        kept.entry(account).or_insert_with(new).clone()
     }
 }
 
-impl Spend {
-    fn add(&mut self, lines: &[UsageLine]) {
-        for UsageLine { day, key, model, counts } in lines {
-            plus(self.by_day.entry(*day).or_default().entry(model.clone()).or_default(), counts.charged);
-            plus(self.by_key.entry(*key).or_default(), counts.charged);
+impl Kept {
+    /// Begins a search, unless one is running or has just ended.
+    fn begin(&self, now: Timestamp) -> bool {
+        let mut search = self.search.lock();
+        let begins = !search.is_running && search.rests_until.is_none_or(|until| now >= until);
+        search.is_running |= begins;
+        begins
+    }
+}
+
+impl Management {
+    /// The spend of the account in the last [`DAYS`].
+    pub async fn spend(&self, account: AccountId) -> Result<Spend, Unavailable> {
+        let today = self.today();
+        let mut spend = Spend::new();
+        for line in self.store.spend(account, today.plus(1 - DAYS)..=today).await? {
+            spend.entry(line.day).or_default().insert(line.model, line.charged);
         }
+        Ok(spend)
     }
 
-    /// The sum of the days behind this one.
-    pub fn since(&self, day: Day) -> NanoUsd {
-        let mut sum = NanoUsd::ZERO;
-        for models in self.by_day.iter().filter(|(of, _)| **of > day).map(|(_, models)| models) {
-            for charged in models.values() {
-                plus(&mut sum, *charged);
+    /// The spend of one key in the last [`DAYS`].
+    pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, Unavailable> {
+        let today = self.today();
+        let mut spend = Spend::new();
+        for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
+            spend.entry(line.day).or_default().insert(line.model, line.counts.charged);
+        }
+        Ok(spend)
+    }
+
+    /// The keys that spent most in the last [`DAYS`], as they were found last. `None` while they are looked for the first time.
+    pub async fn top_keys(self: &Arc<Self>, account: AccountId) -> Option<Arc<TopKeys>> {
+        let kept = self.top_keys.of(account);
+        let mut found = kept.found.subscribe();
+        if kept.begin(self.clock.now()) {
+            // In a task of its own: a member who does not wait does not end it.
+            tokio::spawn(self.clone().find_top_keys(account, kept.clone()));
+        }
+        if kept.search.lock().is_running {
+            // What was found before serves as well.
+            let _ = timeout(PATIENCE, found.changed()).await;
+        }
+        found.borrow().clone()
+    }
+
+    async fn find_top_keys(self: Arc<Self>, account: AccountId, kept: Arc<Kept>) {
+        let began = self.clock.now();
+        let past = kept.search.lock().past.take().filter(|(until, _)| *until == Day::closed(began));
+        let added_up = self.add_up_keys(account, began, past).await;
+        let ended = self.clock.now();
+        let took = Duration::from_millis(ended.millis().abs_diff(began.millis()));
+        let mut search = kept.search.lock();
+        match added_up {
+            Ok((past, top)) => {
+                search.past = Some(past);
+                kept.found.send_replace(Some(Arc::new(top)));
+            }
+            Err(error) => tracing::warn!(%error, "the keys that spent most could not be found"),
+        }
+        search.is_running = false;
+        search.rests_until = Some(ended.plus(took * REST));
+    }
+
+    /// Adds up the charges of every key.
+    async fn add_up_keys(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+        past: Option<(Day, Arc<HashMap<KeyId, NanoUsd>>)>,
+    ) -> Result<((Day, Arc<HashMap<KeyId, NanoUsd>>), TopKeys), Unavailable> {
+        let (today, closed) = (Day::of(now), Day::closed(now));
+        let first = today.plus(1 - DAYS);
+        let past = match past {
+            Some((_, past)) => past,
+            None => Arc::new(self.add_up_days(account, first, closed).await?),
+        };
+        let rest = self.add_up_days(account, closed.plus(1), today).await?;
+        let new = rest.keys().filter(|key| !past.contains_key(key)).map(|key| (*key, NanoUsd::ZERO));
+        let all = past.iter().map(|(key, spent)| (*key, *spent)).chain(new);
+        let with_rest = |(key, mut spent): (KeyId, NanoUsd)| {
+            plus(&mut spent, rest.get(&key).copied().unwrap_or_default());
+            (key, spent)
+        };
+        let mut top: TopKeys = all.map(with_rest).filter(|(_, spent)| *spent > NanoUsd::ZERO).collect();
+        let order = |(key, spent): &(KeyId, NanoUsd)| (Reverse(*spent), *key);
+        if top.len() > TOP_KEYS {
+            top.select_nth_unstable_by_key(TOP_KEYS, order);
+            top.truncate(TOP_KEYS);
+        }
+        top.sort_by_key(order);
+        Ok(((closed, past), top))
+    }
+
+    /// Reads a day at a time, since a month at once would take hundreds of megabytes, and none on which nothing was billed.
+    async fn add_up_days(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<HashMap<KeyId, NanoUsd>, Unavailable> {
+        let mut spent = HashMap::new();
+        let mut days: Vec<Day> =
+            self.store.spend(account, from..=to).await?.into_iter().map(|line| line.day).collect();
+        days.dedup();
+        for day in days {
+            for line in self.store.usage(account, day..=day, None).await? {
+                plus(spent.entry(line.key).or_default(), line.counts.charged);
             }
         }
-        sum
+        Ok(spent)
     }
 }
 
 /// Adds up to the largest amount there is.
 fn plus(sum: &mut NanoUsd, amount: NanoUsd) {
     *sum = NanoUsd::from_nanos(sum.nanos().saturating_add(amount.nanos()));
-}
-
-impl Management {
-    /// The spend of the account in the last [`DAYS`]. `None` while it is still being added up.
-    pub async fn spend(self: &Arc<Self>, account: AccountId) -> Result<Option<Spend>, Unavailable> {
-        let now = self.clock.now();
-        let (today, over) = (Day::of(now), Day::from_number(Day::of(now.minus(LATE)).number() - 1));
-        let past = self.spend.past(account, over);
-        let (management, days) = (self.clone(), Day::from_number(today.number() - DAYS + 1)..=over);
-        // In a task of its own: a member who does not wait does not end it.
-        let counting =
-            tokio::spawn(
-                async move { past.get_or_try_init(|| management.add_up(account, days)).await.cloned() },
-            );
-        let Ok(counted) = timeout(PATIENCE, counting).await else { return Ok(None) };
-        let mut spend = Spend::clone(&*counted.map_err(|e| Unavailable(e.to_string()))??);
-        let rest = Day::from_number(over.number() + 1)..=today;
-        spend.add(&self.store.usage(account, rest, None).await?);
-        Ok(Some(spend))
-    }
-
-    /// Reads a day at a time: a month at once would take hundreds of megabytes.
-    async fn add_up(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Arc<Spend>, Unavailable> {
-        let mut spend = Spend::default();
-        for number in days.start().number()..=days.end().number() {
-            let day = Day::from_number(number);
-            spend.add(&self.store.usage(account, day..=day, None).await?);
-        }
-        Ok(Arc::new(spend))
-    }
-
-    /// The spend of one key in the last [`DAYS`].
-    pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, Unavailable> {
-        let today = self.today();
-        let days = Day::from_number(today.number() - DAYS + 1)..=today;
-        let mut spend = Spend::default();
-        spend.add(&self.store.usage(account, days, Some(key)).await?);
-        Ok(spend)
-    }
 }

@@ -17,7 +17,7 @@ use self::book::{AccountBook, Promise, Shelf};
 use super::{
     AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHold, DueHolds, Funds,
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Order, Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
+    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
 use crate::{
     digest::Digest,
@@ -159,16 +159,24 @@ impl Keys for Memory {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
         let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_wanted = |key: &&ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
         Ok(match page.order {
             Order::Ascending => {
-                let keys = book.keys.range((behind, Bound::Unbounded));
-                keys.take(page.limit).map(|(_, key)| key.clone()).collect()
+                let keys = book.keys.range((behind, Bound::Unbounded)).map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
             }
             Order::Descending => {
-                let keys = book.keys.range((Bound::Unbounded, behind)).rev();
-                keys.take(page.limit).map(|(_, key)| key.clone()).collect()
+                let keys = book.keys.range((Bound::Unbounded, behind)).rev().map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
             }
         })
+    }
+
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+        let books = self.books()?;
+        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.key == key);
+        let holds = books.accounts.get(&account).map(|book| book.records.values().filter(is_of).count());
+        Ok(holds.unwrap_or_default() as u64)
     }
 
     async fn update_key(
@@ -308,6 +316,14 @@ impl Books for Memory {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable> {
         Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
+    }
+
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, Unavailable> {
+        Ok(self.books()?.accounts.get(&account).map(|book| book.spend_of(&days)).unwrap_or_default())
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {

@@ -20,6 +20,7 @@ mod durability;
 mod hold_index;
 mod journal;
 mod key_space;
+mod key_status;
 mod keys;
 mod management_keys;
 mod members;
@@ -27,6 +28,7 @@ mod records;
 mod schema;
 mod script;
 mod settings;
+mod spend;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -63,7 +65,7 @@ pub(crate) use self::{
 use super::{
     AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
     Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey,
-    Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
+    Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
 use crate::{
     digest::Digest,
@@ -267,6 +269,10 @@ impl Keys for Redis {
         Ok(self.read_keys(account, page).await?)
     }
 
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+        Ok(hold_index::count_of(&self.client, &self.key_space, account, key).await?)
+    }
+
     async fn update_key(
         &self,
         account: AccountId,
@@ -356,6 +362,14 @@ impl Books for Redis {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable> {
         Ok(self.read_usage(account, days, key).await?)
+    }
+
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, Unavailable> {
+        Ok(self.read_spend(account, days).await?)
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {

@@ -34,14 +34,14 @@ use self::{
     tables::{
         accounts, journal,
         keys::{self, KeyCounts},
-        management_keys, records, usage,
+        management_keys, records, spend, usage,
     },
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey,
-    Outcomes, Page, Skew, Unavailable, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries, Funds,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine, search::numbers,
 };
 use crate::{
     digest::Digest,
@@ -49,6 +49,7 @@ use crate::{
         audit::Audit,
         key::{ApiKey, KeyPatch, NewKey},
         ledger::Command,
+        search::EntrySearch,
         usage::Day,
     },
 };
@@ -148,6 +149,10 @@ impl Keys for Sqlite {
         self.readers.read(move |connection| keys::list(connection, account, page)).await
     }
 
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+        self.readers.read(move |connection| records::holds_of(connection, account, key)).await
+    }
+
     async fn update_key(
         &self,
         account: AccountId,
@@ -227,6 +232,20 @@ impl Books for Sqlite {
         self.readers.read(move |connection| journal::latest(connection, account, before, limit)).await
     }
 
+    async fn find_entries(
+        &self,
+        account: AccountId,
+        search: EntrySearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<FoundEntries, Unavailable> {
+        let range = match search.day {
+            Some(day) => numbers(self, account, day, before).await?,
+            None => (0, before.unwrap_or(u64::MAX)),
+        };
+        self.readers.read(move |connection| journal::find(connection, account, &search, range, limit)).await
+    }
+
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
         self.readers.read(move |connection| records::latest_deposits(connection, account, limit)).await
     }
@@ -238,6 +257,14 @@ impl Books for Sqlite {
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, Unavailable> {
         self.readers.read(move |connection| usage::list(connection, account, &days, key)).await
+    }
+
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, Unavailable> {
+        self.readers.read(move |connection| spend::list(connection, account, &days)).await
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {

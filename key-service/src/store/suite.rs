@@ -2,14 +2,14 @@
 
 mod accounts;
 mod books;
-pub(super) mod in_redis;
+pub(crate) mod in_redis;
 mod keys;
 mod leases;
 mod listing;
 mod members;
 mod mutations;
 mod outage;
-pub(super) mod servers;
+pub(crate) mod servers;
 mod spending;
 
 pub(crate) use outage::Outage;
@@ -57,6 +57,7 @@ macro_rules! contract {
                     books_are_sound_at_every_moment,
                     doctored_books_are_found,
                     the_latest_entries_come_newest_first,
+                    entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
                 }
                 members::{
@@ -80,6 +81,7 @@ macro_rules! contract {
                     an_account_has_no_more_keys_than_it_may,
                     keys_are_listed_in_the_order_of_their_ids,
                     a_cursor_need_not_exist,
+                    keys_of_a_status_are_listed_as_of_now,
                     a_patch_changes_what_it_names,
                     a_revoked_key_stays_as_it_is,
                     another_accounts_key_is_out_of_reach,

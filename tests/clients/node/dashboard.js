@@ -13,6 +13,8 @@ const { origin } = new URL(setting('BASE_URL'));
 const [ownerLink, viewerLink, emptyLink] = ['OWNER_LINK', 'VIEWER_LINK', 'EMPTY_LINK'].map(setting);
 const KEY = 'Customer A';
 const WIDTHS = [375, 1280];
+/** Between them. */
+const MIDDLE = 768;
 const THEMES = ['light', 'dark'];
 const SCENES = WIDTHS.flatMap((width) => THEMES.map((theme) => ({ width, theme })));
 const PASSWORD = 'four quiet words here';
@@ -39,7 +41,7 @@ const newcomer = await Person.at(browser, origin);
 const pathOf = (person) => new URL(person.page.url()).pathname;
 const inScenes = async (act) => { for (const scene of SCENES) await act(scene); };
 
-/** Looks at the page that is open, in both colours, and loads it at both widths. */
+/** Looks at the page that is open, in both colours, and loads it at every width. */
 async function examine(person, name, status = 200) {
   const { pathname, search } = new URL(person.page.url());
   const wrong = [];
@@ -48,6 +50,11 @@ async function examine(person, name, status = 200) {
     await person.visit(pathname + search, status);
     wrong.push(...await wrongInColours(person, name));
   }
+  // In between, a look in one of the colours.
+  await person.look(MIDDLE, 'light');
+  await person.visit(pathname + search, status);
+  await person.picture(name);
+  wrong.push(...await person.violations());
   assert.deepEqual(wrong, [], pathname);
 }
 
@@ -124,6 +131,13 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await openKey(owner);
   await owner.follow('link', 'Revoke');
   await examine(owner, 'owner-revoke-key');
+  for (const order of ['asc', 'spent', 'used']) {
+    await owner.visit(`/dashboard/keys?order=${order}`);
+    await owner.reads(KEY);
+  }
+  await owner.visit('/dashboard?by=key');
+  await owner.reads('$');
+  await examine(owner, 'owner-overview-by-key');
   await owner.visit('/dashboard/keys?q=nothing+has+this+label');
   await examine(owner, 'owner-no-key');
   await owner.visit('/dashboard/activity?day=2020-01-01');

@@ -102,7 +102,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
       await ask(viewer, { completion_tokens: 2, tool_calls: 1 });
       await viewer.reads('Tool: ');
       await ask(viewer, { completion_tokens: 100_000, pace_ms: 20 });
-      await viewer.page.waitForFunction(() => document.querySelector('[role="log"]').lastElementChild.textContent.length > 20);
+      await viewer.page.waitForFunction(() => document.querySelector('[role="log"]').lastElementChild.matches('.assistant:not(:empty)'));
       await press(viewer, 'button', 'Stop');
       await viewer.reads('Stopped');
       await examineOnce(viewer, 'try-it-answered');
@@ -114,6 +114,28 @@ export function addTryIt(viewer, scenes, examineOnce) {
     assert.deepEqual(viewer.problems.filter((problem) => !stopped(problem)), []);
     await viewer.visit('/dashboard/try-it');
     assert.equal(await (await viewer.field('API key')).evaluate((e) => e.value), '', 'the key stays in the page');
+  });
+  fact('pressed twice with an image, a question is asked and billed once, and a stopped answer stays', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'faregate-'));
+    // Large enough to take a while to be read.
+    writeFileSync(join(folder, 'large.png'), Buffer.concat([Buffer.from(PIXEL, 'base64'), Buffer.alloc(4 << 20)]));
+    await viewer.visit('/dashboard/try-it');
+    await viewer.fill('API key', await makeKey({ label: 'Asked in a browser', limit: 1 }));
+    await (await viewer.field('Image')).uploadFile(join(folder, 'large.png'));
+    await viewer.fill('Message', scripted({ completion_tokens: 100_000, pace_ms: 20 }).content);
+    await viewer.page.$eval('button[name="send"]', (send) => { send.click(); send.click(); });
+    const answered = () => document.querySelector('[role="log"]').lastElementChild?.matches('.assistant:not(:empty)');
+    await viewer.page.waitForFunction(answered);
+    await press(viewer, 'button', 'Stop');
+    await viewer.reads('Stopped');
+    await ask(viewer, { completion_tokens: 3 });
+    await viewer.reads('3 tokens, $0.');
+    rmSync(folder, { recursive: true });
+    const sent = viewer.responses.map((r) => r.request()).filter((request) => request.method() === 'POST');
+    assert.equal(sent.length, 2, 'one for each question');
+    const { messages } = JSON.parse(await sent[1].fetchPostData());
+    assert.deepEqual(messages.map(({ role }) => role), ['user', 'assistant', 'user']);
+    assert.equal(await viewer.page.$$eval('.talk .user', (lines) => lines.length), 2);
   });
   fact('a key without money and a key with an error say what to do', async () => {
     for (const [fields, code] of [[{ limit: 0 }, '402 key_limit_reached'], [{ expires_at: '2020-01-01T00:00:00Z' }, '401 key_expired']]) {

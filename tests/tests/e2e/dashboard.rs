@@ -2,6 +2,7 @@
 
 mod attacks;
 mod browser;
+mod first_use;
 mod management_keys;
 mod pages;
 

@@ -67,7 +67,7 @@ if (form) {
   const read = (file) => new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(reader.error);
+    reader.onerror = () => reject(new Error('The image cannot be read. Choose it again.'));
     reader.readAsDataURL(file);
   });
   const explained = (status, error) => {
@@ -75,7 +75,7 @@ if (form) {
       402: 'The key has reached its limit, or the credit is used up: raise the limit on the key\u2019s page, or add credit.',
       429: 'The rest of what may be spent is held by requests in flight: try again in a moment.',
     }[status];
-    return [`${status} ${error?.code ?? ''}: ${error?.message ?? 'no answer'}`, hint].filter(Boolean).join('\n');
+    return [`${status} ${error?.code ?? ''}: ${error?.message ?? 'no answer'}`.trim(), hint].filter(Boolean).join('\n');
   };
 
   // The events of a stream: their text, and the JSON value in it.
@@ -94,8 +94,9 @@ if (form) {
     }
   }
 
-  async function ask(signal) {
-    const body = { model: model.value, messages, stream: true, stream_options: { include_usage: true } };
+  // Sends the conversation. What comes of it is shown, and is part of it, also where it is stopped or breaks off.
+  async function ask(conversation, signal) {
+    const body = { model: model.value, messages: conversation, stream: true, stream_options: { include_usage: true } };
     if (temperature.value.trim() !== '') body.temperature = Number(temperature.value);
     const answer = await fetch('/v1/chat/completions', {
       method: 'POST', signal, credentials: 'omit',
@@ -104,53 +105,60 @@ if (form) {
     });
     if (!answer.ok) {
       say('problem', explained(answer.status, (await answer.json().catch(() => ({}))).error));
-      messages.pop();
       return;
     }
     const line = say('assistant', '');
     let content = '';
-    let spent = '';
-    for await (const [source, event] of events(answer.body)) {
-      if (event.error) say('problem', explained('', event.error));
-      const delta = event.choices?.[0]?.delta;
-      if (delta?.content) { content += delta.content; line.textContent = content; }
-      for (const call of delta?.tool_calls ?? []) {
-        if (call.function?.name) say('tool', `Tool: ${call.function.name}`);
+    try {
+      for await (const [source, event] of events(answer.body)) {
+        if (event.error) say('problem', explained('', event.error));
+        const delta = event.choices?.[0]?.delta;
+        if (delta?.content) { content += delta.content; line.textContent = content; }
+        for (const call of delta?.tool_calls ?? []) {
+          if (call.function?.name) say('tool', `Tool: ${call.function.name}`);
+        }
+        if (event.usage) line.append(billed(event.usage, source));
       }
-      if (event.usage) {
-        const { prompt_tokens: prompt, completion_tokens: output } = event.usage;
-        // From the text: as a number of JavaScript it would be a float.
-        const billed = /"cost":([0-9.]+)/.exec(source);
-        spent = `${prompt} + ${output} tokens${billed ? `, $${billed[1]}` : ''}`;
-      }
+    } finally {
+      if (content !== '') conversation.push({ role: 'assistant', content });
+      else if (line.textContent === '') line.remove();
     }
+  }
+
+  // What an answer cost. The amount is taken from the text: as a number of JavaScript it would be a float.
+  function billed({ prompt_tokens: prompt, completion_tokens: output }, source) {
+    const amount = /"cost":([0-9.]+)/.exec(source);
     const note = document.createElement('small');
     note.className = 'quiet';
-    note.textContent = spent;
-    line.append(note);
-    messages.push({ role: 'assistant', content });
+    note.textContent = `${prompt} + ${output} tokens${amount ? `, $${amount[1]}` : ''}`;
+    return note;
   }
 
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    if (running) return;
     const text = message.value.trim();
-    if (text === '') return;
-    const file = image.files[0];
-    const content = file ? [{ type: 'text', text }, { type: 'image_url', image_url: { url: await read(file) } }] : text;
-    messages.push({ role: 'user', content });
-    say('user', file ? `${text}\n[${file.name}]` : text);
-    cost.textContent = '';
-    message.value = '';
-    image.value = '';
+    if (running || text === '') return;
+    // From here on a second press does nothing, however long the image takes to be read.
     running = new AbortController();
     send.disabled = true;
     stop.disabled = false;
+    cost.textContent = '';
+    const { signal } = running;
+    const conversation = messages;
+    const file = image.files[0];
     try {
-      await ask(running.signal);
+      const content = file ? [{ type: 'text', text }, { type: 'image_url', image_url: { url: await read(file) } }] : text;
+      signal.throwIfAborted();
+      conversation.push({ role: 'user', content });
+      say('user', file ? `${text}\n[${file.name}]` : text);
+      message.value = '';
+      image.value = '';
+      await ask(conversation, signal);
     } catch (error) {
+      // Of a conversation that was left behind nothing more is said.
+      if (conversation !== messages) return;
       if (error.name === 'AbortError') cost.textContent = 'Stopped: what was generated is billed.';
-      else say('problem', 'The connection broke off. Try again.');
+      else say('problem', error instanceof TypeError ? 'The connection broke off. Try again.' : error.message);
     } finally {
       running = null;
       send.disabled = false;

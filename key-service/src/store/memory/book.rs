@@ -23,7 +23,10 @@ use crate::{
         member::{Link, Member, Session},
         usage::{self, Counts, Day},
     },
-    store::{Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, Unavailable, UsageLine},
+    store::{
+        Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, Unavailable,
+        UsageLine,
+    },
 };
 
 #[derive(Debug, Default)]
@@ -178,6 +181,20 @@ impl AccountBook {
                 counts: *counts,
             })
             .collect()
+    }
+
+    pub(super) fn spend_of(&self, days: &RangeInclusive<Day>) -> Vec<SpendLine> {
+        let mut sums: BTreeMap<(Day, &str), Counts> = BTreeMap::new();
+        for ((day, _, model), counts) in self.usage.iter().filter(|((day, _, _), _)| days.contains(day)) {
+            let sum = sums.entry((*day, model)).or_default();
+            *sum = sum.plus(*counts);
+        }
+        let line = |((day, model), counts): ((Day, &str), Counts)| SpendLine {
+            day,
+            model: model.to_owned(),
+            charged: counts.charged,
+        };
+        sums.into_iter().map(line).collect()
     }
 
     pub(super) fn audit(&self) -> Audit {

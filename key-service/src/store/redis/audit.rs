@@ -74,7 +74,7 @@ impl Redis {
     async fn go_through(&self, account: AccountId) -> RedisResult<Attempt> {
         let (mut reading, mut after) = (Reading::begin(1), None);
         loop {
-            let page = Page { after, order: Order::Ascending, limit: KEYS_AT_ONCE };
+            let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
             let keys = self.key_ids(account, page).await?;
             let figures = loop {
                 let Some(look) = self.look(account, &reading.last_id, &keys).await? else {

@@ -102,6 +102,9 @@ impl Batch<'_> {
         ]);
         let generations = Generations::of(commands);
         let places = generations.places(&mut arguments, key_space, *account);
+        if commands.iter().any(settles) {
+            arguments.key(key_space.spend(*account, today));
+        }
         let mut writer = BatchEncoder::new(&generations);
         for command in commands {
             writer.command(command);
@@ -143,6 +146,11 @@ impl Batch<'_> {
         }
         arguments
     }
+}
+
+/// Returns true for commands that may bill something.
+fn settles(command: &Command) -> bool {
+    matches!(command, Command::Capture { .. } | Command::Expire { .. })
 }
 
 /// Generations of a batch, each once: first those to be held that begin in the same hour, as nearly all do, then others

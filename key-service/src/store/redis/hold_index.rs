@@ -4,7 +4,7 @@
 //! it holds anything, and again every minute in which it does. It is forgotten only when it has no holds and was last
 //! listed so long ago that nothing sent after that can still be on its way.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use quick_cache::sync::Cache;
@@ -156,4 +156,28 @@ pub(super) async fn due(
         }
     });
     Ok(DueHolds { holds: holds.collect(), next: (next != "0").then_some(Cursor(next)) })
+}
+
+/// The number of open holds of a key. It reads all holds of its account, which are as many as requests in flight.
+pub(super) async fn count_of(
+    client: &Client,
+    key_space: &KeySpace,
+    account: AccountId,
+    key: KeyId,
+) -> RedisResult<u64> {
+    // A hold may come twice while others are opened.
+    let (mut holds, mut cursor) = (HashSet::new(), "0".to_owned());
+    loop {
+        let mut question = cmd("HSCAN");
+        question.arg(key_space.holds(account)).arg(cursor).arg("COUNT").arg(HOLDS_AT_ONCE);
+        let (next, records): Scanned = client.ask(&question).await?;
+        let is_of = |record: &[u8]| read_hold(record).is_some_and(|(payer, _)| payer == key);
+        holds.extend(
+            records.into_iter().filter(|(_, record)| is_of(record)).map(|(generation, _)| generation),
+        );
+        if next == "0" {
+            return Ok(holds.len() as u64);
+        }
+        cursor = next;
+    }
 }

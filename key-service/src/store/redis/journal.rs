@@ -19,6 +19,8 @@ use crate::{
 
 /// Additions to the journal read in one round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;
+/// The same, where each addition has few entries.
+const MOST_ADDITIONS: usize = 500;
 /// Counters read in one round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
 
@@ -74,9 +76,10 @@ impl Redis {
         let journal = self.key_space.journal(account);
         let before = before.unwrap_or(u64::MAX);
         let (mut entries, mut from) = (Vec::new(), before.saturating_sub(1).to_string());
+        let mut at_once = ADDITIONS_AT_ONCE.min(limit);
         while entries.len() < limit {
             let mut question = cmd("XREVRANGE");
-            question.arg(&journal).arg(&from).arg("-").arg("COUNT").arg(ADDITIONS_AT_ONCE);
+            question.arg(&journal).arg(&from).arg("-").arg("COUNT").arg(at_once);
             let additions: Vec<Addition> = self.client.ask(&question).await?;
             for addition in &additions {
                 let (number, text) = addition_of(addition)?;
@@ -84,9 +87,12 @@ impl Redis {
                 entries.extend(read.into_iter().rev().filter(|entry| entry.number < before));
             }
             match additions.last() {
-                Some((id, _)) if additions.len() == ADDITIONS_AT_ONCE => from = format!("({id}"),
+                Some((id, _)) if additions.len() == at_once => from = format!("({id}"),
                 _ => break,
             }
+            // As many additions as the rest needs if they are like those before.
+            let each = (entries.len() / at_once).max(1);
+            at_once = (limit.saturating_sub(entries.len()) / each).clamp(1, MOST_ADDITIONS);
         }
         entries.truncate(limit);
         Ok(entries)
@@ -112,10 +118,13 @@ impl Redis {
         days: RangeInclusive<Day>,
         only: Option<KeyId>,
     ) -> RedisResult<Vec<UsageLine>> {
+        if let Some(key) = only {
+            return self.read_usage_of(account, days, key).await;
+        }
         let mut lines = Vec::new();
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
-            for ((key, model), counts) in self.read_counters(account, day, only).await? {
+            for ((key, model), counts) in self.read_counters(account, day, None).await? {
                 lines.push(UsageLine { day, key, model, counts });
             }
         }
@@ -123,7 +132,7 @@ impl Redis {
     }
 
     /// Reads counters. One may come twice while others are added; its later reading is the current one.
-    async fn read_counters(
+    pub(super) async fn read_counters(
         &self,
         account: AccountId,
         day: Day,

@@ -7,7 +7,10 @@ use std::fmt::Write;
 
 use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
-use crate::{digest::Digest, domain::usage::Day};
+use crate::{
+    digest::Digest,
+    domain::{key::Status, usage::Day},
+};
 
 /// Number of parts of the index of accounts with holds, so that a cluster shares its load.
 pub(super) const PARTS: usize = 16;
@@ -57,6 +60,22 @@ impl KeySpace {
     /// Hash: the counters of a day, by the bytes of a key's id and a model.
     pub(super) fn counters(&self, account: AccountId, day: Day) -> String {
         format!("{}:{{{account}}}:usage:{day}", self.prefix)
+    }
+
+    /// Hash: the charges of a day by model. The empty field says that they are those of the whole day.
+    pub(super) fn spend(&self, account: AccountId, day: Day) -> String {
+        format!("{}:{{{account}}}:spend:{day}", self.prefix)
+    }
+
+    /// Sorted set: the ids of API keys that have a status, in their order. Keys that have expired are among the active ones until
+    /// they are looked for.
+    pub(super) fn keys_of(&self, account: AccountId, status: Status) -> String {
+        format!("{}:{{{account}}}:keys:{}", self.prefix, status.as_str())
+    }
+
+    /// Sorted set: the ids of active API keys that expire, by the time at which they do.
+    pub(super) fn expiring(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:keys:expiring", self.prefix)
     }
 
     /// Sorted set: the ids of API keys, in their order.

@@ -13,7 +13,7 @@ use super::{
     script::Arguments,
 };
 use crate::{
-    domain::key::{ApiKey, KeyPatch, NewKey},
+    domain::key::{ApiKey, KeyPatch, NewKey, Status},
     store::{Created, Idempotency, Order, Page, Updated},
 };
 
@@ -36,6 +36,8 @@ impl Redis {
             self.key_space.keys(*account),
             self.key_space.key(*account, key.id),
             self.key_space.promise(*account, name),
+            self.key_space.keys_of(*account, Status::Active),
+            self.key_space.expiring(*account),
         ]);
         arguments.value(key.id.to_string());
         arguments.value(most.to_string());
@@ -75,6 +77,10 @@ impl Redis {
 
     /// Reads a page in parts; each part of the index and of the keys takes one round trip.
     pub(super) async fn read_keys(&self, account: AccountId, page: Page) -> RedisResult<Vec<ApiKey>> {
+        if let Some((_, now)) = page.status {
+            self.list_statuses(account, now).await?;
+        }
+        let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
         let (mut keys, mut after) = (Vec::new(), page.after);
         while keys.len() < page.limit {
             let wanted = (page.limit - keys.len()).min(READ_AT_ONCE);
@@ -94,7 +100,8 @@ impl Redis {
             let balances: Vec<Option<Vec<u8>>> =
                 redis::from_redis_value(all.pop().ok_or_else(|| damaged("a list of keys"))?)?;
             for ((id, fields), spend) in ids.iter().zip(all).zip(balances) {
-                keys.extend(records::read_key(*id, &redis::from_redis_value(fields)?, spend.as_deref())?);
+                let key = records::read_key(*id, &redis::from_redis_value(fields)?, spend.as_deref())?;
+                keys.extend(key.filter(is_wanted));
             }
             after = ids.last().copied();
             if ids.len() < wanted {
@@ -108,7 +115,10 @@ impl Redis {
     pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
         let behind = page.after.map(|id| format!("({id}"));
         let mut question = cmd("ZRANGE");
-        question.arg(self.key_space.keys(account));
+        question.arg(match page.status {
+            None => self.key_space.keys(account),
+            Some((status, _)) => self.key_space.keys_of(account, status),
+        });
         match page.order {
             Order::Ascending => {
                 question.arg(behind.as_deref().unwrap_or("-")).arg("+").arg("BYLEX");
@@ -162,8 +172,11 @@ impl Redis {
     }
 
     fn key_arguments(&self, account: AccountId, id: KeyId) -> Arguments {
-        Arguments::keys([self.key_space.account(account), self.key_space.key(account, id)])
+        let [active, expired, revoked, expiring] = self.status_sets(account);
+        let (account, key) = (self.key_space.account(account), self.key_space.key(account, id));
+        Arguments::keys([account, key, active, expired, revoked, expiring])
             .with(*id.as_bytes())
+            .with(id.to_string())
     }
 }
 

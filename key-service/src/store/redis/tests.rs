@@ -25,11 +25,12 @@ mod secured;
 use crate::{
     domain::{
         audit::Audit,
+        key::Status,
         ledger::{Command, Outcome, Refused, histories::START},
         usage::Day,
     },
     store::{
-        Accounts, Books, DueHold, Ledger,
+        Accounts, Books, DueHold, Keys, Ledger, Order, Page,
         suite::{
             Fault, after, capture, hold,
             in_redis::settings,
@@ -139,6 +140,34 @@ async fn a_user_who_may_not_read_the_configuration_is_enough() {
     let store = open(&with("secret")).await.unwrap();
     open_account_with(&store, 1, 5).await;
     assert!(!open(&with("wrong")).await.err().unwrap().contains("wrong"));
+}
+
+#[tokio::test]
+async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_added_up() {
+    let server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    let store = open(&settings).await.unwrap();
+    let account = open_account_with(&store, 1, 100).await;
+    let key = make_key(&store, account, 1, None).await;
+    let revoked = make_key(&store, account, 2, None).await;
+    store.revoke_key(account, revoked, START).await.unwrap();
+    spend_one_each(&store, account, key, 3).await;
+    let day = Day::of(START);
+    for name in [format!("spend:{day}"), "keys:active".into(), "keys:revoked".into()] {
+        server.ask(&format!("DEL {}:{{{account}}}:{name}", settings.prefix)).unwrap();
+    }
+    let page =
+        Page { after: None, order: Order::Ascending, status: Some((Status::Revoked, START)), limit: 9 };
+    let listed: Vec<KeyId> = store.keys(account, page).await.unwrap().iter().map(|key| key.id).collect();
+    assert_eq!(listed, [revoked]);
+    let page = Page { status: Some((Status::Active, START)), ..page };
+    assert_eq!(store.keys(account, page).await.unwrap().len(), 1);
+    for _ in 0..2 {
+        let of_key = store.usage(account, day..=day, Some(key)).await.unwrap();
+        assert_eq!(of_key[0].counts.charged, NanoUsd::from_nanos(3));
+        let spend = store.spend(account, day..=day).await.unwrap();
+        assert_eq!((spend.len(), spend[0].charged), (1, NanoUsd::from_nanos(3)));
+    }
 }
 
 #[tokio::test]

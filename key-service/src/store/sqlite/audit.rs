@@ -37,7 +37,7 @@ fn audit(connection: &Connection, account: AccountId) -> rusqlite::Result<Option
     let holds = records::held(&moment, account)?;
     let mut after = None;
     loop {
-        let page = Page { after, order: Order::Ascending, limit: KEYS_AT_ONCE };
+        let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
         let page = keys::list(&moment, account, page)?;
         for key in &page {
             auditor.key(key.id, &key.spend, holds.get(&key.id).copied().unwrap_or_default());

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
 };
 
-use super::tables::{accounts, journal, keys, records, usage as counters};
+use super::tables::{accounts, journal, keys, records, spend, usage as counters};
 use crate::{
     domain::{
         ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
@@ -129,6 +130,14 @@ impl Fold<'_> {
             if let Some(key) = row.current.filter(|_| row.changed()) {
                 keys::put_spend(self.connection, self.account, id, &key)?;
             }
+        }
+        let mut spent: HashMap<(Day, &str), NanoUsd> = HashMap::new();
+        for ((day, _, model), counts) in &self.counted {
+            let sum = spent.entry((*day, model)).or_default();
+            *sum = NanoUsd::from_nanos(sum.nanos().saturating_add(counts.charged.nanos()));
+        }
+        for ((day, model), charged) in spent {
+            spend::add(self.connection, self.account, day, model, charged)?;
         }
         for ((day, key, model), counts) in self.counted {
             counters::add(self.connection, self.account, &Added { key, model, day, counts })?;

@@ -5,6 +5,7 @@ pub(super) mod journal;
 pub(super) mod keys;
 pub(super) mod management_keys;
 pub(super) mod records;
+pub(super) mod spend;
 pub(super) mod usage;
 
 use rusqlite::{Row, types::Type};

@@ -16,6 +16,7 @@ use crate::{
             Command, Ending, Entry, Outcome, Progress,
             histories::{self, START, account, generation, key},
         },
+        search::{EntrySearch, Outcome as Wanted},
         usage::{Counts, Day},
     },
     store::{Deposit, Funds, JournalPage, Store},
@@ -166,6 +167,16 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     assert_eq!(store.usage(account, days.clone(), Some(second)).await.unwrap().len(), 3);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(first)).await.unwrap(), []);
+    let spend = store.spend(account, days.clone()).await.unwrap();
+    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.charged.nanos())).collect();
+    let expected = [
+        (*days.start(), "Model Flash", 56),
+        (*days.start(), "Model Max", 10),
+        (Day::of(tomorrow), "Model Flash", 14),
+        (Day::of(later), "Model Flash", -8),
+    ];
+    assert_eq!(spend, expected);
+    assert_eq!(store.spend(account, *days.end()..=*days.end()).await.unwrap().len(), 1);
 }
 
 pub(super) async fn books_are_sound_at_every_moment(subject: &mut impl Subject) {
@@ -245,6 +256,52 @@ pub(super) async fn the_latest_entries_come_newest_first(subject: &mut impl Subj
     assert_eq!(store.latest_entries(account, Some(7), 2).await.unwrap(), backwards[1..3]);
     assert_eq!(store.latest_entries(account, Some(3), 100).await.unwrap(), backwards[5..]);
     assert_eq!(store.latest_entries(account, Some(1), 100).await.unwrap(), []);
+}
+
+pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(&**store, 1, 100_000).await;
+    let (often, seldom) =
+        (make_key(&**store, account, 1, None).await, make_key(&**store, account, 2, None).await);
+    // Of three days with sixty entries each, the second key has the first and the last.
+    let days = [0, 1, 2].map(|n| START.plus(Duration::from_hours(24 * n)));
+    for (day, numbers) in days.into_iter().zip([0..60_u8, 60..120, 120..180]) {
+        let key = |n: u8| if n % 60 == 0 || n % 60 == 59 { seldom } else { often };
+        let held = numbers.clone().map(|n| hold(key(n), generation(n), 10, 7));
+        let commands =
+            held.chain(numbers.map(|n| capture(key(n), generation(n), if n == 130 { 200_000 } else { 10 })));
+        store.execute(account, commands.collect(), day).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    let search = EntrySearch::default();
+    let numbers = async |search: &EntrySearch, before, limit| {
+        let found = store.find_entries(account, search.clone(), before, limit).await.unwrap();
+        (found.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), found.next)
+    };
+    assert_eq!(numbers(&search, None, 2).await, (vec![180, 179], Some(179)));
+    assert_eq!(numbers(&search, Some(3), 9).await, (vec![2, 1], None));
+    let of_key = EntrySearch { key: Some(seldom), ..search.clone() };
+    assert_eq!(numbers(&of_key, None, 3).await, (vec![180, 121, 120], Some(120)));
+    assert_eq!(numbers(&of_key, Some(120), 3).await, (vec![61, 60, 1], None));
+    let of_day = EntrySearch { day: Some(Day::of(days[1])), ..search.clone() };
+    assert_eq!(numbers(&of_day, None, 100).await, ((61..=120).rev().collect(), None));
+    assert_eq!(numbers(&of_day, Some(63), 100).await, (vec![62, 61], None));
+    let both = EntrySearch { key: Some(seldom), ..of_day };
+    assert_eq!(numbers(&both, None, 9).await, (vec![120, 61], None));
+    let other_day = EntrySearch { day: Some(Day::of(days[2]).plus(1)), ..search.clone() };
+    assert_eq!(numbers(&other_day, None, 9).await, (vec![], None));
+    let short = EntrySearch { outcome: Some(Wanted::Shortfall), ..search.clone() };
+    assert_eq!(numbers(&short, None, 9).await, (vec![131], None));
+    let exact = EntrySearch { outcome: Some(Wanted::Captured), ..search.clone() };
+    assert_eq!(numbers(&exact, None, 1).await, (vec![180], Some(180)));
+    for none in [
+        EntrySearch { model: Some("Model Max".into()), ..search.clone() },
+        EntrySearch { outcome: Some(Wanted::Expired), ..search.clone() },
+        EntrySearch { outcome: Some(Wanted::Estimated), ..search.clone() },
+    ] {
+        assert_eq!(numbers(&none, None, 9).await, (vec![], None), "{none:?}");
+    }
 }
 
 pub(super) async fn funds_and_deposits_are_those_of_the_account(subject: &mut impl Subject) {

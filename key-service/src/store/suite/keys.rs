@@ -10,7 +10,7 @@ use shared::{
 use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
 use crate::{
     domain::{
-        key::{ApiKey, KeyPatch, NewKey},
+        key::{ApiKey, KeyPatch, NewKey, Status},
         ledger::{
             self,
             histories::{START, account, generation, key},
@@ -30,7 +30,9 @@ async fn ids(store: &dyn Store, account: AccountId, page: Page) -> Vec<KeyId> {
 }
 
 async fn count(store: &dyn Store, account: AccountId) -> usize {
-    ids(store, account, Page { after: None, order: Order::Ascending, limit: usize::MAX }).await.len()
+    ids(store, account, Page { after: None, order: Order::Ascending, status: None, limit: usize::MAX })
+        .await
+        .len()
 }
 
 pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) {
@@ -63,7 +65,7 @@ pub(super) async fn keys_are_listed_in_the_order_of_their_ids(subject: &mut impl
     }
     store.revoke_key(mine, key(2), START).await.unwrap();
     subject.interrupt().await;
-    let page = |after: Option<u8>, order, limit| Page { after: after.map(key), order, limit };
+    let page = |after: Option<u8>, order, limit| Page { after: after.map(key), order, status: None, limit };
     let cases: [(Page, &[u8]); 11] = [
         (page(None, Order::Ascending, 9), &[0, 1, 2, 3, 4]),
         (page(None, Order::Descending, 9), &[4, 3, 2, 1, 0]),
@@ -90,9 +92,44 @@ pub(super) async fn a_cursor_need_not_exist(subject: &mut impl Subject) {
     for n in [10, 30] {
         make_key(&**store, account, n, None).await;
     }
-    let page = |order| Page { after: Some(key(20)), order, limit: 9 };
+    let page = |order| Page { after: Some(key(20)), order, status: None, limit: 9 };
     assert_eq!(ids(&**store, account, page(Order::Ascending)).await, [key(30)]);
     assert_eq!(ids(&**store, account, page(Order::Descending)).await, [key(10)]);
+}
+
+pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for n in 0..6 {
+        make_key(&**store, account, n, None).await;
+    }
+    let expires = |at| KeyPatch { label: None, limit: None, expires_at: Some(at) };
+    for (n, at) in [(1, after(10)), (2, after(10)), (3, after(20)), (4, after(10))] {
+        store.update_key(account, key(n), expires(Some(at))).await.unwrap();
+    }
+    for n in [0, 4] {
+        store.revoke_key(account, key(n), START).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    let of = async |status, now, order| {
+        ids(&**store, account, Page { after: None, order, status: Some((status, now)), limit: 9 }).await
+    };
+    let (active, expired, revoked) = (Status::Active, Status::Expired, Status::Revoked);
+    assert_eq!(of(active, after(9), Order::Ascending).await, [1, 2, 3, 5].map(key));
+    assert_eq!(of(expired, after(9), Order::Ascending).await, []);
+    assert_eq!(of(revoked, after(9), Order::Descending).await, [4, 0].map(key));
+    assert_eq!(of(active, after(10), Order::Descending).await, [5, 3].map(key));
+    assert_eq!(of(expired, after(10), Order::Descending).await, [2, 1].map(key));
+    // A later expiry revives a key, a revocation ends it for good.
+    store.update_key(account, key(1), expires(None)).await.unwrap();
+    store.revoke_key(account, key(2), after(11)).await.unwrap();
+    assert_eq!(of(active, after(20), Order::Ascending).await, [1, 5].map(key));
+    assert_eq!(of(expired, after(20), Order::Ascending).await, [key(3)]);
+    assert_eq!(of(revoked, after(20), Order::Ascending).await, [0, 2, 4].map(key));
+    let second =
+        Page { after: Some(key(0)), order: Order::Ascending, status: Some((revoked, after(20))), limit: 1 };
+    assert_eq!(ids(&**store, account, second).await, [key(2)]);
 }
 
 pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {

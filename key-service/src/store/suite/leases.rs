@@ -11,7 +11,7 @@ use super::{
 use crate::{
     domain::ledger::{
         Command, Outcome, Progress,
-        histories::{START, account, generation},
+        histories::{self, START, account, generation},
     },
     store::DueHold,
 };
@@ -34,6 +34,8 @@ pub(super) async fn holds_are_due_when_the_ledger_has_counted_their_lease(subjec
     let store = subject.store();
     let due = |n| DueHold { key, generation: generation(n) };
     assert_eq!(due_holds(&**store, account).await, [due(2)]);
+    assert_eq!(store.holds_of(account, key).await.unwrap(), 3);
+    assert_eq!(store.holds_of(account, histories::key(9)).await.unwrap(), 0);
     tick(&**store, account, 1).await;
     assert_eq!(due_holds(&**store, account).await, [due(2), due(3)]);
     let expire = |n| Command::Expire { key, generation: generation(n) };

@@ -48,7 +48,7 @@ async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<dyn Store>) {
     for order in [Order::Ascending, Order::Descending] {
         let (mut after, mut pages, mut seen, mut others) = (None, 0, 0, 0);
         loop {
-            let page = store.keys(account, Page { after, order, limit: PAGE }).await.unwrap();
+            let page = store.keys(account, Page { after, order, status: None, limit: PAGE }).await.unwrap();
             assert!(page.len() <= PAGE, "{}", page.len());
             pages += 1;
             for key in &page {

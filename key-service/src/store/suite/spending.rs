@@ -364,7 +364,11 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
             counts,
         });
         let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
-        assert_eq!(store.usage(*account, days, None).await.unwrap(), lines.collect::<Vec<_>>());
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
+        let spent = store.spend(*account, days).await.unwrap();
+        let spent: i128 = spent.iter().map(|line| i128::from(line.charged.nanos())).sum();
+        assert_eq!(spent, lines.iter().map(|line| i128::from(line.counts.charged.nanos())).sum::<i128>());
         let audit = store.audit(*account).await.unwrap().unwrap();
         let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
         assert_eq!(audit, Audit { entries: entries.len() as u64, keys, wrong: Vec::new() });

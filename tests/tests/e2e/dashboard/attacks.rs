@@ -152,6 +152,24 @@ async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use() {
+    let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let mut browser = visitor(&stack).await;
+    for number in 0..61 {
+        browser.headers = vec![("x-forwarded-for", format!("2001:db8:1:2::{number:x}"))];
+        let refused =
+            try_password(&mut browser, "default", &format!("name {number}"), "a wrong password").await;
+        assert_eq!(refused.status, if number < 60 { 403 } else { 429 }, "attempt {number}: {refused}");
+    }
+    // The network beside it is another one, as is an address of the older kind.
+    for address in ["2001:db8:1:3::1", "203.0.113.7"] {
+        browser.headers = vec![("x-forwarded-for", address.into())];
+        assert_eq!(try_password(&mut browser, "default", "someone", "a wrong password").await.status, 403);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn behind_tls_cookies_are_secure_and_bound_to_the_host() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;

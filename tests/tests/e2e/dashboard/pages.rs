@@ -1,13 +1,20 @@
 //! What owners and viewers see and do on each page, and what strangers do not.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::json;
 use tests::{
     harness::{Account, Answer, ApiKey, Browser, Options, Stack, attribute, usd},
     upstream::Script,
 };
+use tokio::time::sleep;
 
 use super::{replicas, signed_in};
+
+/// Loads of a page whose sums are not there yet, and the pause between them.
+const PATIENCE: usize = 200;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Every page without an id in its address.
 const PAGES: [&str; 9] = [
@@ -39,6 +46,18 @@ fn new_key(page: &Answer) -> String {
 /// The form's own name for this attempt.
 fn attempt(page: &Answer) -> String {
     attribute(page, "name=\"attempt\" value=\"").unwrap()
+}
+
+/// A page, once the keys that spent most are added up for it.
+async fn added_up(browser: &mut Browser, path: &str) -> Answer {
+    for _ in 0..PATIENCE {
+        let page = browser.get(path).await;
+        if !page.text().contains("being added up") {
+            return page;
+        }
+        sleep(PAUSE).await;
+    }
+    panic!("{path} is still being added up")
 }
 
 async fn spend(stack: &Stack, key: &ApiKey) {
@@ -107,6 +126,29 @@ async fn keys_are_found_page_by_page_by_label_and_status() {
     let expired = owner.get("/dashboard/keys?status=expired").await;
     assert!(expired.text().contains(&old.id) && !expired.text().contains("Customer"), "{expired}");
     assert!(owner.get("/dashboard/keys?q=nothing").await.text().contains("No key here matches"));
+    let oldest = owner.get("/dashboard/keys?order=asc&status=active").await;
+    assert!(oldest.text().contains("Customer 00") && !oldest.text().contains("Customer 59"), "{oldest}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_revokes_a_key_sees_how_many_requests_it_cuts_and_what_comes_back() {
+    let stack = Stack::start().await;
+    let key = stack.key_with(json!({"label": "Customer A"})).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let revoke = format!("/dashboard/keys/{}/revoke", key.id);
+    assert!(owner.get(&revoke).await.text().contains("No request of it is in flight right now."));
+    let endless = || stack.call(&key, Script::tokens(12, 100_000).pace(20)).stream();
+    let (mut first, mut second) = (endless().await, endless().await);
+    first.read_tokens(2).await;
+    second.read_tokens(2).await;
+    let page = owner.get(&revoke).await;
+    let (_, held) = page.text().split_once("2 requests in flight will be cut; $").unwrap();
+    let (held, _) = held.split_once(" held comes back").unwrap();
+    assert!(usd(held) > usd("0"), "{page}");
+    assert_eq!(owner.post(&revoke, &[]).await.status, 303);
+    for stream in [first, second] {
+        stream.rest().await.assert_error(401, "invalid_api_key");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -119,8 +161,15 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     let used = stack.used(&key).await;
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let of_key = format!("/dashboard/keys/{}", key.id);
-    for path in ["/dashboard", "/dashboard/keys", of_key.as_str()] {
-        let page = viewer.get(path).await;
+    for path in [
+        "/dashboard",
+        "/dashboard?by=key",
+        "/dashboard/keys",
+        "/dashboard/keys?order=spent",
+        "/dashboard/keys?order=used",
+        of_key.as_str(),
+    ] {
+        let page = added_up(&mut viewer, path).await;
         assert!(
             page.text().contains(&format!("${used}")) && page.text().contains("Customer A"),
             "{path}: {page}"

@@ -1,7 +1,7 @@
 -- Makes a key of an account, unless its idempotency key belongs to another one. Repeating it changes nothing.
 -- Returns the result and, where there is one, the key's id; nothing where the account does not exist.
 --
--- KEYS  the account, its list of keys, the key, the promise of the idempotency key
+-- KEYS  the account, its list of keys, the key, the promise of the idempotency key, its active keys, those that expire
 -- ARGV  the key's id, keys that the account may have, the request's digest (empty: no idempotency key), now, when the
 --       promise ends, milliseconds that it lives, the key's id as bytes and its balances, then the names and values of its
 --       texts
@@ -32,6 +32,9 @@ if is_new then
   redis.call('HSET', account, ARGV[7], ARGV[8])
   redis.call('HSET', key, unpack(ARGV, 9))
   redis.call('ZADD', list, '0', id)
+  redis.call('ZADD', KEYS[5], '0', id)
+  local expires_at = struct.unpack('>d', ARGV[8], 33)
+  if expires_at < math.huge then redis.call('ZADD', KEYS[6], string.format('%.0f', expires_at), id) end
   redis.call('HINCRBY', account, 'keys', '1')
 end
 return { 'new', id }

@@ -8,8 +8,10 @@ use crate::{
     domain::{
         audit::Auditor,
         ledger::{Ending, Entry, Settlement},
+        search::{EntrySearch, Outcome},
+        usage::Day,
     },
-    store::JournalEntry,
+    store::{FoundEntries, JournalEntry},
 };
 
 /// Entries after a number, in the order of their numbers.
@@ -45,6 +47,63 @@ pub(crate) fn latest(
         .prepare_cached(sql)?
         .query_map(params![account.as_bytes(), before, limit], entry_from)?
         .collect()
+}
+
+/// Entries that a search reads at most: some ten milliseconds of work.
+const MAX_READ: usize = 20_000;
+
+/// The latest entries behind number `floor` and before number `before` that match; newest first. Those of one key, and those
+/// that are not an exact bill, are found by an index.
+pub(crate) fn find(
+    connection: &Connection,
+    account: AccountId,
+    search: &EntrySearch,
+    (floor, before): (u64, u64),
+    limit: usize,
+) -> rusqlite::Result<FoundEntries> {
+    let of_index = match (search.key, search.outcome) {
+        (Some(_), _) => "INDEXED BY journal_by_key WHERE key = ?4",
+        (None, None | Some(Outcome::Captured)) => "WHERE ?4 IS NULL",
+        (None, Some(Outcome::Estimated | Outcome::Expired | Outcome::Shortfall)) => {
+            "INDEXED BY journal_unusual WHERE ?4 IS NULL AND (estimated OR ending = 'expired' OR cost > charged)"
+        }
+    };
+    let of_outcome = match search.outcome {
+        None => "TRUE",
+        Some(Outcome::Captured) => "ending = 'captured' AND NOT estimated",
+        Some(Outcome::Estimated) => "ending = 'captured' AND estimated",
+        Some(Outcome::Expired) => "ending = 'expired'",
+        Some(Outcome::Shortfall) => "cost > charged",
+    };
+    let read = format!(
+        "SELECT * FROM journal {of_index} AND account = ?1 AND number > ?2 AND number < ?3
+         ORDER BY number DESC LIMIT {MAX_READ}"
+    );
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let key = search.key.as_ref().map(KeyId::as_bytes);
+    let (floor, before) = (number(floor), number(before));
+    // One more than is answered shows that there are more.
+    let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let sql = format!(
+        "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
+                number, generation, delta, used_after
+         FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at BETWEEN ?6 AND ?7) AND {of_outcome}
+         ORDER BY number DESC LIMIT ?8"
+    );
+    let (begins, ends) = search.day.map(Day::millis).unzip();
+    let params = params![account.as_bytes(), floor, before, key, search.model, begins, ends, wanted];
+    let mut entries: Vec<JournalEntry> =
+        connection.prepare_cached(&sql)?.query_map(params, entry_from)?.collect::<rusqlite::Result<_>>()?;
+    if entries.len() > limit {
+        entries.truncate(limit);
+        let next = entries.last().map(|entry| entry.number);
+        return Ok(FoundEntries { entries, next });
+    }
+    let sql = format!("SELECT min(number) FROM ({read}) HAVING count(*) = {MAX_READ}");
+    let params = params![account.as_bytes(), floor, before, key];
+    let last: Option<i64> =
+        connection.prepare_cached(&sql)?.query_row(params, |row| row.get(0)).optional()?;
+    Ok(FoundEntries { entries, next: last.map(i64::unsigned_abs) })
 }
 
 /// Passes every entry to an audit, in the order of their numbers.

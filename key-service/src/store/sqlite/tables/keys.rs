@@ -13,7 +13,7 @@ use super::{accounts, damaged, id as column_id, money, time, time_if_any};
 use crate::{
     digest::Digest,
     domain::{
-        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
         ledger,
     },
     store::{Created, Idempotency, Order, Page, Updated},
@@ -121,23 +121,27 @@ pub(crate) fn get(
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
     // A shorter value than an id sorts before every id with its prefix; a longer one of 0xFF bytes sorts after every
     // id.
-    let (sql, end): (&str, &[u8]) = match page.order {
-        Order::Ascending => (
-            "SELECT id, label, hint, created_at,
-                    spend_limit, used, held, expires_at, revoked_at, last_used_at
-             FROM api_keys WHERE account = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
-            &[],
-        ),
-        Order::Descending => (
-            "SELECT id, label, hint, created_at,
-                    spend_limit, used, held, expires_at, revoked_at, last_used_at
-             FROM api_keys WHERE account = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
-            &[0xff; 17],
-        ),
+    let (behind, order, end): (_, _, &[u8]) = match page.order {
+        Order::Ascending => (">", "ASC", &[]),
+        Order::Descending => ("<", "DESC", &[0xff; 17]),
     };
+    let (index, condition) = match page.status.map(|(status, _)| status) {
+        None => ("", "?4 IS NULL"),
+        Some(Status::Revoked) => ("INDEXED BY keys_revoked", "revoked_at IS NOT NULL AND ?4 IS NOT NULL"),
+        Some(Status::Expired) => ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND expires_at <= ?4"),
+        Some(Status::Active) => {
+            ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)")
+        }
+    };
+    let sql = format!(
+        "SELECT id, label, hint, created_at, spend_limit, used, held, expires_at, revoked_at, last_used_at
+         FROM api_keys {index} WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3"
+    );
     let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
     let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
-    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), after, limit], api_key)?.collect()
+    let now = page.status.map(|(_, now)| now.millis());
+    let params = params![account.as_bytes(), after, limit, now];
+    connection.prepare_cached(&sql)?.query_map(params, api_key)?.collect()
 }
 
 /// Changes a key; returns the result.

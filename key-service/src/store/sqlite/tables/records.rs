@@ -90,6 +90,13 @@ pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Res
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
 }
 
+/// Number of open holds of a key. It reads all holds of its account, which are as many as requests in flight.
+pub(crate) fn holds_of(connection: &Connection, account: AccountId, key: KeyId) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM holds WHERE account = ?1 AND key = ?2";
+    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+    connection.prepare_cached(sql)?.query_row([account.as_bytes(), key.as_bytes()], count)
+}
+
 /// The latest deposits of the account, newest first.
 pub(crate) fn latest_deposits(
     connection: &Connection,

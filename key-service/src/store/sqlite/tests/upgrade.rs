@@ -78,6 +78,7 @@ async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let day = Day::of(START);
     let counters = store.usage(account(0), day..=day, None).await.unwrap();
     assert_eq!((counters[0].counts.requests, counters[0].counts.charged.nanos()), (2, 32));
+    assert_eq!(store.spend(account(0), day..=day).await.unwrap()[0].charged.nanos(), 32);
     assert_eq!(store.audit(account(0)).await.unwrap(), sound(3));
 }
 

@@ -9,7 +9,8 @@
 -- as doubles; a limit or a time that is not set is infinite. A `bill` is an ending, a cost and a usage, a `payer` the id
 -- of a key and a model. `records.rs` has all formats, `batch.rs` the arguments.
 --
--- KEYS  the account, its holds, journal, deposits and counters of today; then hashes of settled and of expired generations
+-- KEYS  the account, its holds, journal, deposits and counters of today; then hashes of settled and of expired generations;
+--       last, where something may be billed, the spend of today by model
 -- ARGV  1 the settings; 2 for each generation the places of its two hashes among KEYS; 3 the commands; 4 their bills;
 --       then the ids of generations, the ids of deposits, 'funds', the ids of keys, the payers
 --

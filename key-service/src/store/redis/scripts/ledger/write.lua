@@ -54,7 +54,7 @@ if #ended > 0 then call('HDEL', HOLDS, unpack(ended)) end
 for id, amount in pairs(new_deposits) do call('HSET', DEPOSITS, id, amount) end
 if #entries == 0 then return outcomes end
 
-local before, after = call('HMGET', COUNTERS, unpack(counters)), {}
+local before, after, spent = call('HMGET', COUNTERS, unpack(counters)), {}, {}
 for n = 1, #counters do
   local requests, prompt, cached, completion, charged = 0, 0, 0, 0, 0
   if before[n] then requests, prompt, cached, completion, charged = read(COUNTS, before[n]) end
@@ -62,7 +62,15 @@ for n = 1, #counters do
   after[2 * n - 1] = counters[n]
   after[2 * n] = pack(COUNTS, min(requests + sums[1], COUNTED), min(prompt + sums[2], COUNTED),
                       min(cached + sums[3], COUNTED), min(completion + sums[4], COUNTED), min(charged + sums[5], sums[6]))
+  local model = sub(counters[n], 19)
+  spent[model] = (spent[model] or 0) + sums[5]
 end
--- A new counter may be the first of its day.
-if call('HSET', COUNTERS, unpack(after)) > 0 then call('EXPIRE', COUNTERS, written(counters_kept)) end
+local SPEND, new = KEYS[#KEYS], call('HSET', COUNTERS, unpack(after))
+for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, written(charged)) end
+-- New counters may be the first of their day: then the spend is that of the whole day.
+if new > 0 then
+  if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '1') end
+  call('EXPIRE', COUNTERS, written(counters_kept))
+  call('EXPIRE', SPEND, written(counters_kept))
+end
 return outcomes

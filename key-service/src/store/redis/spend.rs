@@ -1,0 +1,127 @@
+//! Charges by day and model, which the ledger adds up.
+
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use redis::{RedisResult, pipe};
+use shared::{
+    ids::{AccountId, KeyId},
+    money::NanoUsd,
+};
+
+use super::{
+    Redis,
+    records::{self, damaged},
+};
+use crate::{
+    domain::usage::{Counts, Day},
+    store::{SpendLine, UsageLine},
+};
+
+/// The field of a day's spend that says that it is that of the whole day.
+const WHOLE: &str = "";
+
+/// Charges of a day by model.
+struct DaySpend {
+    day: Day,
+    charged: BTreeMap<String, i64>,
+    /// Nothing of the day is missing, as it would be where a version that did not add up began it.
+    is_whole: bool,
+}
+
+impl Redis {
+    /// Reads the charges of these days. Where they are incomplete the counters of all keys are read instead, and the result is
+    /// kept once the day is over.
+    pub(super) async fn read_spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> RedisResult<Vec<SpendLine>> {
+        let mut lines = Vec::new();
+        for spend in self.added_up(account, days).await? {
+            let DaySpend { day, mut charged, is_whole } = spend;
+            if !is_whole {
+                charged = self.add_up(account, day).await?;
+            }
+            let line = |(model, nanos)| SpendLine { day, model, charged: NanoUsd::from_nanos(nanos) };
+            lines.extend(charged.into_iter().map(line));
+        }
+        Ok(lines)
+    }
+
+    /// What the ledger has added up.
+    async fn added_up(&self, account: AccountId, days: RangeInclusive<Day>) -> RedisResult<Vec<DaySpend>> {
+        let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
+        let mut read = pipe();
+        for day in &days {
+            read.cmd("HGETALL").arg(self.key_space.spend(account, *day));
+            read.cmd("EXISTS").arg(self.key_space.counters(account, *day));
+        }
+        let found: Vec<redis::Value> = self.client.ask_all(&read).await?;
+        let read = |(day, pair): (Day, &[redis::Value])| {
+            let [charged, exists] = pair else { return Err(damaged("spend")) };
+            let mut charged: BTreeMap<String, i64> = redis::from_redis_value_ref(charged)?;
+            let exists: bool = redis::from_redis_value_ref(exists)?;
+            let is_whole = charged.remove(WHOLE).is_some() || !exists;
+            Ok(DaySpend { day, charged, is_whole })
+        };
+        days.into_iter().zip(found.chunks(2)).map(read).collect()
+    }
+
+    /// Adds up the counters of all keys.
+    async fn add_up(&self, account: AccountId, day: Day) -> RedisResult<BTreeMap<String, i64>> {
+        let mut charged: BTreeMap<String, i64> = BTreeMap::new();
+        for ((_, model), counts) in self.read_counters(account, day, None).await? {
+            let sum = charged.entry(model).or_default();
+            *sum = sum.saturating_add(counts.charged.nanos());
+        }
+        if day <= Day::closed(self.clock.now()) {
+            let (spend, counters) =
+                (self.key_space.spend(account, day), self.key_space.counters(account, day));
+            let left: i64 = self.client.ask(redis::cmd("TTL").arg(&counters)).await?;
+            let mut keep = pipe();
+            keep.cmd("HSET").arg(&spend).arg(WHOLE).arg(1).arg(&charged).ignore();
+            if left > 0 {
+                keep.cmd("EXPIRE").arg(&spend).arg(left).ignore();
+            }
+            self.client.ask_all::<()>(&keep).await?;
+        }
+        Ok(charged)
+    }
+
+    /// The counters of one key: of the models that the account has used on each of the days.
+    pub(super) async fn read_usage_of(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: KeyId,
+    ) -> RedisResult<Vec<UsageLine>> {
+        let mut lines = Vec::new();
+        let (mut read, mut wanted) = (pipe(), Vec::new());
+        for DaySpend { day, charged, is_whole } in self.added_up(account, days).await? {
+            if !is_whole {
+                let counters = self.read_counters(account, day, Some(key)).await?;
+                lines.extend(counters.into_iter().map(|((key, model), counts)| UsageLine {
+                    day,
+                    key,
+                    model,
+                    counts,
+                }));
+            }
+            for model in charged.into_keys().filter(|_| is_whole) {
+                let counter = records::write_payer(key, &model);
+                read.cmd("HGET").arg(self.key_space.counters(account, day)).arg(counter);
+                wanted.push((day, model));
+            }
+        }
+        if !wanted.is_empty() {
+            let found: Vec<Option<Vec<u8>>> = self.client.ask_all(&read).await?;
+            for ((day, model), sums) in wanted.into_iter().zip(found) {
+                let Some(sums) = sums else { continue };
+                let counts: Counts = records::read_counts(&sums).ok_or_else(|| damaged("a counter"))?;
+                lines.push(UsageLine { day, key, model, counts });
+            }
+        }
+        lines.sort_by(|a, b| (a.day, &a.model).cmp(&(b.day, &b.model)));
+        Ok(lines)
+    }
+}

@@ -1,0 +1,40 @@
+//! The first requests with a new key, run as they are pasted.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use tests::harness::Stack;
+
+use super::signed_in;
+use crate::clients::succeeds;
+
+/// How long an SDK may take to start on a slow machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_requests_with_a_new_key_work_as_they_are_pasted() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    owner.get("/dashboard/keys/new").await;
+    let made = owner.post("/dashboard/keys", &[("label", "First")]).await;
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = tests.join(".venv/bin/python");
+    for (name, program, arguments) in [
+        ("curl", Path::new("sh"), &["-c"][..]),
+        ("Python", &python, &["-c"]),
+        ("Node.js", Path::new("node"), &["--input-type=module", "-e"]),
+    ] {
+        let (_, rest) = made.text().split_once(&format!("aria-label=\"{name}\" data-copy>")).unwrap();
+        let pasted = unescaped(rest.split("</pre>").next().unwrap());
+        let mut command = Command::new(program);
+        command.args(arguments).arg(pasted).current_dir(tests.join("clients/node"));
+        succeeds(name, command, PATIENCE).await;
+    }
+    let activity = owner.get("/dashboard/activity").await;
+    assert_eq!(activity.text().matches("badge captured").count(), 3, "{activity}");
+}
+
+/// Text as a browser shows it.
+fn unescaped(html: &str) -> String {
+    html.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
