@@ -119,6 +119,6 @@ mod tests {
         health.failed(0, KeyServicePort::Http);
         assert_eq!(health.in_turn(), [1, 2, 0]);
         advance(AVOIDED).await;
-        assert_eq!([health.in_turn(), health.in_turn()], [[1, 2, 0], [2, 0, 1]]);
+        assert_eq!([health.in_turn(), health.in_turn()], [[2, 0, 1], [0, 1, 2]]);
     }
 }

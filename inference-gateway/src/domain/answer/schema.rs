@@ -56,7 +56,9 @@ impl JsonSchema for ChunkSchema {
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
         let (mut members, mut usage) = (message_members(), usage(schemas));
-        members["properties"]["tool_calls"]["items"]["required"] = json!(["index"]);
+        let call = &mut members["properties"]["tool_calls"]["items"];
+        call["properties"]["index"] = json!({"type": "integer"});
+        call["required"] = json!(["index"]);
         members["properties"]["role"] = json!({"const": "assistant"});
         usage["type"] = json!(["object", "null"]);
         let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
@@ -95,7 +97,6 @@ fn message_members() -> Value {
             "tool_calls": {"type": "array", "items": {
                 "type": "object",
                 "properties": {
-                    "index": {"type": "integer"},
                     "id": {"type": "string"},
                     "type": {"const": "function"},
                     "function": {

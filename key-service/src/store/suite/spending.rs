@@ -25,7 +25,7 @@ use crate::{
                 of_history,
             },
         },
-        usage::Day,
+        usage::{COUNTED, Day},
     },
     store::{DueHold, JournalEntry, Store, UsageLine},
 };
@@ -368,7 +368,10 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
         let spent = store.spend(*account, days).await.unwrap();
         let spent: i128 = spent.iter().map(|line| i128::from(line.charged.nanos())).sum();
-        assert_eq!(spent, lines.iter().map(|line| i128::from(line.counts.charged.nanos())).sum::<i128>());
+        let counted: i128 = lines.iter().map(|line| i128::from(line.counts.charged.nanos())).sum();
+        // A counter stays at its bound, which the sums of a day by model need not have.
+        let at_bound = lines.iter().any(|line| line.counts.charged.nanos().unsigned_abs() >= COUNTED);
+        assert!(if at_bound { spent >= counted } else { spent == counted }, "{spent} {counted}");
         let audit = store.audit(*account).await.unwrap().unwrap();
         let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
         assert_eq!(audit, Audit { entries: entries.len() as u64, keys, wrong: Vec::new() });
