@@ -232,8 +232,8 @@ impl StreamMeter {
             // Tokens without visible text were generated all the same, and are billed as far as they are covered.
             self.deliver(&chunk, counter);
         } else if !counter.is_estimate() {
-            // So were those that the upstream reports; their text, which is not covered, is withheld.
-            self.counter = counter;
+            // So were those that the upstream reports: as many as are granted are billed. Their text is not covered, and withheld.
+            self.counter = counter.up_to(self.granted.granted());
         }
         Step::Ended(StreamEnd::GrantUsedUp)
     }

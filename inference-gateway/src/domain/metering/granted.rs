@@ -44,7 +44,6 @@ impl GrantedTokens {
     }
 
     /// The tokens granted.
-    #[cfg(test)]
     pub(crate) const fn granted(&self) -> u64 {
         self.granted
     }
