@@ -29,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     client::{Client, StreamBody},
     domain::{answer, chat::Forward},
-    hold::{Holds, OpenHold, Slot, Standing},
+    hold::{HoldStatus, Holds, OpenHold, Slot},
     keys::Keys,
     prompt_budget::{PromptBudget, PromptPermit},
     upstream::{Failure, Pools, Running, UpstreamClient},
@@ -244,7 +244,7 @@ impl Generator {
 
 /// Returns when the hold's key is found to be revoked.
 async fn revoked(hold: &OpenHold) {
-    while hold.standing() != Standing::Revoked {
+    while hold.standing() != HoldStatus::Revoked {
         hold.changed().await;
     }
 }

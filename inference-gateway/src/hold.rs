@@ -58,16 +58,16 @@ struct Lease {
     /// Time at which the last successful renewal was sent.
     renewed: Instant,
     renewing: bool,
-    standing: Standing,
+    standing: HoldStatus,
     /// The last report, and the tokens of prompt and output that the hold covers.
     usage: Usage,
     prompt_tokens: u64,
     output_tokens: u64,
 }
 
-/// Standing of a hold at the key-service.
+/// Status of a hold at the key-service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum HoldStatus {
     /// Open.
     Open,
     /// Open, but its key was revoked.
@@ -113,7 +113,7 @@ impl Holds {
             length: lease,
             renewed: asked_at,
             renewing: false,
-            standing: Standing::Open,
+            standing: HoldStatus::Open,
             usage: Usage::default(),
             prompt_tokens,
             output_tokens,
@@ -182,14 +182,14 @@ impl OpenHold {
     }
 
     /// The standing at the key-service, by its last answer.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> HoldStatus {
         self.state.lease().standing
     }
 
     /// Returns whether the lease may have run out, so that nothing is delivered until it is renewed.
     pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
-        lease.standing == Standing::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
+        lease.standing == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
     }
 
     /// Returns when the standing may have changed, or a lapsed lease was renewed.
@@ -289,9 +289,9 @@ impl HoldState {
                     lease.prompt_tokens = prompt_tokens;
                     lease.output_tokens = lease.output_tokens.max(output_tokens);
                 }
-                if revoked { Standing::Revoked } else { Standing::Open }
+                if revoked { HoldStatus::Revoked } else { HoldStatus::Open }
             }
-            Extended::Gone => Standing::Gone,
+            Extended::Gone => HoldStatus::Gone,
         };
         let changed = lapsed || standing != lease.standing;
         lease.standing = standing;

@@ -24,7 +24,7 @@ use crate::{
         routing::AttemptOutcome,
         upstream_error::UpstreamError,
     },
-    hold::{OpenHold, Standing},
+    hold::{HoldStatus, OpenHold},
     keys::Unavailable,
     upstream::{Failure, Running, next_bytes, of_event},
 };
@@ -159,7 +159,7 @@ impl Stream {
                 }
             };
             if let Some(end) = end {
-                if self.hold.standing() == Standing::Gone {
+                if self.hold.standing() == HoldStatus::Gone {
                     self.count_rest(&mut upstream).await;
                 }
                 return end;
@@ -279,9 +279,9 @@ impl Stream {
     /// The heartbeat brought news of the hold.
     fn standing_changed(&mut self) -> Option<End> {
         match self.hold.standing() {
-            Standing::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
-            Standing::Gone => Some(gone()),
-            Standing::Open => None,
+            HoldStatus::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
+            HoldStatus::Gone => Some(gone()),
+            HoldStatus::Open => None,
         }
     }
 

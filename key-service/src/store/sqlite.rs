@@ -5,7 +5,7 @@
 
 mod audit;
 mod file;
-mod fold;
+mod ledger_batch;
 mod members;
 mod queue;
 mod reader;

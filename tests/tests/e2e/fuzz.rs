@@ -11,12 +11,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use dice::Dice;
 use request::{Ending, Keys, Sending};
+use rng::Rng;
 
 mod body;
-mod dice;
 mod request;
+mod rng;
 
 /// Number of requests, unless `FAREGATE_FUZZ_REQUESTS` sets it. `FAREGATE_FUZZ_SEED` repeats a run.
 const REQUESTS: u64 = 2_000;
@@ -45,7 +45,7 @@ async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     let (mut answered, mut wanted) = (0, 0);
     let mut all = stream::iter(numbers)
         .map(|number| {
-            let sending = Sending::roll(&mut Dice::new(seed, number), &keys);
+            let sending = Sending::roll(&mut Rng::new(seed, number), &keys);
             let base = &base;
             async move {
                 let listens = sending.ending == Ending::Listen;

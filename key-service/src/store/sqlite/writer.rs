@@ -7,7 +7,7 @@ use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
     file::{OpenError, open},
-    fold::{self, Request},
+    ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
     unavailable,
 };
@@ -173,7 +173,7 @@ struct Execute {
 
 impl Change for Execute {
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        self.done = fold::execute(connection, self.account, &self.requests)?;
+        self.done = ledger_batch::execute(connection, self.account, &self.requests)?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::upstream::{Fault, Script, Shape};
 
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// A generated request body.
 #[derive(Default)]
@@ -85,18 +85,18 @@ const MESSAGES: [&str; 8] = [
 
 impl Body {
     /// A chat request.
-    pub(super) fn chat(dice: &mut Dice) -> Self {
-        let fault = if dice.percent(15) { fault(dice) } else { Fault::None };
+    pub(super) fn chat(rng: &mut Rng) -> Self {
+        let fault = if rng.percent(15) { fault(rng) } else { Fault::None };
         let script = Script {
-            pace_ms: dice.below(3) as u64,
-            tool_calls: dice.below(2) as u64,
-            reasoning_tokens: dice.below(4) as u64,
-            ..Script::tokens(dice.below(500) as u64, dice.below(60) as u64).fault(fault)
+            pace_ms: rng.below(3) as u64,
+            tool_calls: rng.below(2) as u64,
+            reasoning_tokens: rng.below(4) as u64,
+            ..Script::tokens(rng.below(500) as u64, rng.below(60) as u64).fault(fault)
         };
-        let damaged = dice.percent(20);
+        let damaged = rng.percent(20);
         let mut messages: Vec<String> = Vec::new();
-        while dice.percent(40) {
-            messages.push((*dice.pick(&MESSAGES)).into());
+        while rng.percent(40) {
+            messages.push((*rng.pick(&MESSAGES)).into());
         }
         // A damaged script would make the scripted model itself fail.
         if !damaged {
@@ -104,48 +104,48 @@ impl Body {
         } else if messages.is_empty() {
             messages.push(MESSAGES[0].into());
         }
-        let stream = if dice.percent(50) { "true" } else { "false" };
+        let stream = if rng.percent(50) { "true" } else { "false" };
         let mut members: Vec<(String, String)> = vec![
             ("model".into(), "\"Model Flash\"".into()),
             ("messages".into(), format!("[{}]", messages.join(","))),
             ("stream".into(), stream.into()),
         ];
-        while dice.percent(60) {
-            let (name, value) = *dice.pick(&OPTIONS);
+        while rng.percent(60) {
+            let (name, value) = *rng.pick(&OPTIONS);
             if members.iter().all(|(known, _)| known != name) {
                 members.push((name.into(), value.into()));
             }
         }
-        let mut bytes = object(dice, members);
+        let mut bytes = object(rng, members);
         if damaged {
-            damage(dice, &mut bytes);
+            damage(rng, &mut bytes);
         }
         Self { bytes, blames_upstream: fault != Fault::None }
     }
 
     /// Body that makes or changes a key.
-    pub(super) fn key(dice: &mut Dice) -> Self {
+    pub(super) fn key(rng: &mut Rng) -> Self {
         let members =
             [("label", "\"fuzz\""), ("limit", "0.000000001"), ("expires_at", "\"2099-01-01T00:00:00Z\"")];
         let mut chosen: Vec<(String, String)> = Vec::new();
         for (name, value) in members {
-            if dice.percent(60) {
+            if rng.percent(60) {
                 chosen.push((name.into(), value.into()));
             }
         }
-        let mut bytes = object(dice, chosen);
-        if dice.percent(20) {
-            damage(dice, &mut bytes);
+        let mut bytes = object(rng, chosen);
+        if rng.percent(20) {
+            damage(rng, &mut bytes);
         }
         Self { bytes, blames_upstream: false }
     }
 }
 
-fn fault(dice: &mut Dice) -> Fault {
-    let after = dice.below(20) as u64;
-    let shape = *dice.pick(&[Shape::Nested, Shape::Flat, Shape::TooLong, Shape::Html]);
-    let status = *dice.pick(&[302, 400, 401, 404, 413, 422, 429, 500, 503, 504]);
-    *dice.pick(&[
+fn fault(rng: &mut Rng) -> Fault {
+    let after = rng.below(20) as u64;
+    let shape = *rng.pick(&[Shape::Nested, Shape::Flat, Shape::TooLong, Shape::Html]);
+    let status = *rng.pick(&[302, 400, 401, 404, 413, 422, 429, 500, 503, 504]);
+    *rng.pick(&[
         Fault::Error { status, shape },
         Fault::CutBeforeHead,
         Fault::Cut { after },
@@ -159,30 +159,30 @@ fn fault(dice: &mut Dice) -> Fault {
 }
 
 /// Makes an object of these members. Sometimes a member is missing, duplicated or of the wrong type.
-fn object(dice: &mut Dice, mut members: Vec<(String, String)>) -> Vec<u8> {
-    while dice.percent(25) && !members.is_empty() {
-        let place = dice.below(members.len());
-        match dice.below(6) {
+fn object(rng: &mut Rng, mut members: Vec<(String, String)>) -> Vec<u8> {
+    while rng.percent(25) && !members.is_empty() {
+        let place = rng.below(members.len());
+        match rng.below(6) {
             0 => drop(members.remove(place)),
             1 => members.push(members[place].clone()),
-            2 => members[place].1 = nested(dice),
-            3 => members[place].0 = (*dice.pick(&["", "x", "\\u0000", "mod\\u0065l", "store"])).into(),
+            2 => members[place].1 = nested(rng),
+            3 => members[place].0 = (*rng.pick(&["", "x", "\\u0000", "mod\\u0065l", "store"])).into(),
             4 => {
-                let value = format!("\"{}\"", "x".repeat(dice.below(100_000)));
+                let value = format!("\"{}\"", "x".repeat(rng.below(100_000)));
                 members[place].1 = value;
             }
-            _ => members[place].1 = (*dice.pick(&JUNK)).into(),
+            _ => members[place].1 = (*rng.pick(&JUNK)).into(),
         }
     }
     let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-    let blank = if dice.percent(10) { " \n\t" } else { "" };
+    let blank = if rng.percent(10) { " \n\t" } else { "" };
     format!("{blank}{{{}}}{blank}", members.join(",")).into_bytes()
 }
 
 /// Nested arrays or objects, possibly deeper than any parser accepts.
-fn nested(dice: &mut Dice) -> String {
-    let depth = dice.below(2_000);
-    if dice.percent(50) {
+fn nested(rng: &mut Rng) -> String {
+    let depth = rng.below(2_000);
+    if rng.percent(50) {
         "[".repeat(depth) + &"]".repeat(depth)
     } else {
         "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth)
@@ -190,19 +190,19 @@ fn nested(dice: &mut Dice) -> String {
 }
 
 /// Changes, inserts, removes or repeats bytes.
-pub(super) fn damage(dice: &mut Dice, bytes: &mut Vec<u8>) {
-    for _ in 0..=dice.below(4) {
+pub(super) fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..=rng.below(4) {
         if bytes.is_empty() {
             return;
         }
-        let place = dice.below(bytes.len());
-        match dice.below(5) {
-            0 => bytes[place] = dice.byte(),
-            1 => bytes.insert(place, dice.byte()),
+        let place = rng.below(bytes.len());
+        match rng.below(5) {
+            0 => bytes[place] = rng.byte(),
+            1 => bytes.insert(place, rng.byte()),
             2 => drop(bytes.remove(place)),
             3 => bytes.truncate(place),
             _ => {
-                let end = bytes.len().min(place + 1 + dice.below(40));
+                let end = bytes.len().min(place + 1 + rng.below(40));
                 bytes.extend_from_within(place..end);
             }
         }

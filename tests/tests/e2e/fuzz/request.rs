@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     body::{self, Body},
-    dice::Dice,
+    rng::Rng,
 };
 
 /// Credentials that a request may carry.
@@ -113,54 +113,54 @@ const HEADERS: [&str; 12] = [
 
 impl Sending {
     /// Draws a random request.
-    pub(super) fn roll(dice: &mut Dice, keys: &Keys) -> Self {
-        let (line, mut body) = Self::line_and_body(dice, keys);
+    pub(super) fn roll(rng: &mut Rng, keys: &Keys) -> Self {
+        let (line, mut body) = Self::line_and_body(rng, keys);
         let mut head = format!("{line} HTTP/1.1\r\nhost: fuzz\r\nconnection: close\r\n").into_bytes();
-        for value in credentials(dice, keys, line.contains("management")) {
+        for value in credentials(rng, keys, line.contains("management")) {
             push_line(&mut head, &format!("authorization: {value}"));
         }
-        if dice.percent(90) {
-            let kind = if dice.percent(85) { CONTENT_TYPES[0] } else { dice.pick(&CONTENT_TYPES) };
+        if rng.percent(90) {
+            let kind = if rng.percent(85) { CONTENT_TYPES[0] } else { rng.pick(&CONTENT_TYPES) };
             push_line(&mut head, &format!("content-type: {kind}"));
         }
-        while dice.percent(20) {
-            let header = *dice.pick(&HEADERS);
+        while rng.percent(20) {
+            let header = *rng.pick(&HEADERS);
             push_line(&mut head, header);
         }
-        if dice.percent(1) {
-            push_line(&mut head, &format!("x-long: {}", "x".repeat(dice.below(40_000))));
+        if rng.percent(1) {
+            push_line(&mut head, &format!("x-long: {}", "x".repeat(rng.below(40_000))));
         }
-        let mut bytes = frame(dice, head, &body.bytes);
-        let mut ending = ending(dice, bytes.len());
-        if dice.percent(6) {
+        let mut bytes = frame(rng, head, &body.bytes);
+        let mut ending = ending(rng, bytes.len());
+        if rng.percent(6) {
             // The bytes may no longer be HTTP, so that no answer is due; or the script may make the scripted model
             // fail.
             body.blames_upstream = true;
-            body::damage(dice, &mut bytes);
+            body::damage(rng, &mut bytes);
             ending = Ending::Glance { ms: 100 };
         }
-        let (piece, pause_ms) = pace(dice, bytes.len());
+        let (piece, pause_ms) = pace(rng, bytes.len());
         Self { bytes, piece, pause_ms, ending, blames_upstream: body.blames_upstream }
     }
 
-    fn line_and_body(dice: &mut Dice, keys: &Keys) -> (String, Body) {
-        match dice.below(100) {
-            0..70 => ("POST /v1/chat/completions".into(), Body::chat(dice)),
+    fn line_and_body(rng: &mut Rng, keys: &Keys) -> (String, Body) {
+        match rng.below(100) {
+            0..70 => ("POST /v1/chat/completions".into(), Body::chat(rng)),
             70..85 => {
-                let path = match dice.below(4) {
-                    0 => format!("/v1/management/keys{}", dice.pick(&QUERIES)),
+                let path = match rng.below(4) {
+                    0 => format!("/v1/management/keys{}", rng.pick(&QUERIES)),
                     1 => "/v1/management/keys".into(),
                     _ => format!("/v1/management/keys/{}", keys.victim),
                 };
-                let method = *dice.pick(&["GET", "POST", "PATCH", "PATCH", "DELETE"]);
+                let method = *rng.pick(&["GET", "POST", "PATCH", "PATCH", "DELETE"]);
                 // A revoked key accepts no further change, so most revocations are replaced.
-                let method = if method == "DELETE" && dice.percent(95) { "HEAD" } else { method };
-                let body = if matches!(method, "POST" | "PATCH") { Body::key(dice) } else { Body::default() };
+                let method = if method == "DELETE" && rng.percent(95) { "HEAD" } else { method };
+                let body = if matches!(method, "POST" | "PATCH") { Body::key(rng) } else { Body::default() };
                 (format!("{method} {path}"), body)
             }
             _ => {
-                let body = if dice.percent(30) { Body::chat(dice) } else { Body::default() };
-                (format!("{} {}", dice.pick(&METHODS), dice.pick(&PATHS)), body)
+                let body = if rng.percent(30) { Body::chat(rng) } else { Body::default() };
+                (format!("{} {}", rng.pick(&METHODS), rng.pick(&PATHS)), body)
             }
         }
     }
@@ -172,55 +172,55 @@ fn push_line(head: &mut Vec<u8>, line: &str) {
 }
 
 /// Values of `Authorization`: usually one, and usually valid.
-fn credentials(dice: &mut Dice, keys: &Keys, management: bool) -> Vec<String> {
+fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     let good = if management { &keys.management } else { &keys.good };
-    match dice.below(100) {
+    match rng.below(100) {
         0..85 => vec![format!("Bearer {good}")],
-        85..90 => vec![format!("bearer {}", dice.pick(&keys.refused))],
+        85..90 => vec![format!("bearer {}", rng.pick(&keys.refused))],
         90..92 => vec![format!("Bearer {}", if management { &keys.good } else { &keys.management })],
         92..94 => vec![format!("Bearer {good}"), format!("Bearer {good}")],
         94..96 => Vec::new(),
-        96..98 => vec![format!("Bearer {}{}", good, dice.below(10))],
-        _ => vec![(*dice.pick(&["Basic eDp5", "Bearer", "", "Bearer \u{e9}", "Bearer a b"])).into()],
+        96..98 => vec![format!("Bearer {}{}", good, rng.below(10))],
+        _ => vec![(*rng.pick(&["Basic eDp5", "Bearer", "", "Bearer \u{e9}", "Bearer a b"])).into()],
     }
 }
 
 /// Joins head and body to one message, with a length or in chunks of random size.
-fn frame(dice: &mut Dice, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
-    if body.is_empty() && dice.percent(80) {
+fn frame(rng: &mut Rng, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
+    if body.is_empty() && rng.percent(80) {
         head.extend_from_slice(b"\r\n");
-    } else if dice.percent(75) {
+    } else if rng.percent(75) {
         push_line(&mut head, &format!("content-length: {}\r\n", body.len()));
         head.extend_from_slice(body);
     } else {
         push_line(&mut head, "transfer-encoding: chunked\r\n");
-        let size = 1 + dice.below(body.len().clamp(1, 5_000));
+        let size = 1 + rng.below(body.len().clamp(1, 5_000));
         for chunk in body.chunks(size) {
-            let extension = if dice.percent(5) { ";x=y" } else { "" };
+            let extension = if rng.percent(5) { ";x=y" } else { "" };
             push_line(&mut head, &format!("{:x}{extension}", chunk.len()));
             head.extend_from_slice(chunk);
             head.extend_from_slice(b"\r\n");
         }
-        head.extend_from_slice(if dice.percent(10) { b"0\r\nx-trailer: y\r\n\r\n" } else { b"0\r\n\r\n" });
+        head.extend_from_slice(if rng.percent(10) { b"0\r\nx-trailer: y\r\n\r\n" } else { b"0\r\n\r\n" });
     }
     head
 }
 
-fn ending(dice: &mut Dice, length: usize) -> Ending {
-    match dice.below(100) {
+fn ending(rng: &mut Rng, length: usize) -> Ending {
+    match rng.below(100) {
         0..75 => Ending::Listen,
-        75..83 => Ending::Leave { after: dice.below(2_000) as u64 },
-        83..90 => Ending::Glance { ms: dice.below(60) as u64 },
-        _ => Ending::Cut { after: dice.below(length) },
+        75..83 => Ending::Leave { after: rng.below(2_000) as u64 },
+        83..90 => Ending::Glance { ms: rng.below(60) as u64 },
+        _ => Ending::Cut { after: rng.below(length) },
     }
 }
 
 /// Bytes per write, and milliseconds between two writes. Most requests are sent at once, and none takes long.
-fn pace(dice: &mut Dice, length: usize) -> (usize, u64) {
-    match dice.below(100) {
+fn pace(rng: &mut Rng, length: usize) -> (usize, u64) {
+    match rng.below(100) {
         0..80 => (length.max(1), 0),
-        80..90 => (1 + dice.below(length.max(1)), 0),
-        _ => (1 + length / (1 + dice.below(8)), dice.below(20) as u64),
+        80..90 => (1 + rng.below(length.max(1)), 0),
+        _ => (1 + length / (1 + rng.below(8)), rng.below(20) as u64),
     }
 }
 

@@ -86,7 +86,7 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
     }
     let (over, sent) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let faults = async {
-        let happened = fail(&stack, Dice(seed), Instant::now() + Duration::from_secs(seconds)).await;
+        let happened = fail(&stack, Rng(seed), Instant::now() + Duration::from_secs(seconds)).await;
         over.store(true, Ordering::Relaxed);
         happened
     };
@@ -173,12 +173,12 @@ async fn client(stack: &Stack, number: usize, keys: &[ApiKey], over: &AtomicBool
 }
 
 /// Causes one fault after the other until the deadline, and finally resumes all processes.
-async fn fail(stack: &Stack, mut dice: Dice, until: Instant) -> Vec<Happened> {
+async fn fail(stack: &Stack, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let mut happened = Vec::new();
     while Instant::now() < until {
-        sleep(Duration::from_millis(300 + dice.below(700))).await;
-        let which = usize::try_from(dice.below(2)).unwrap();
-        let fault = match dice.below(9) {
+        sleep(Duration::from_millis(300 + rng.below(700))).await;
+        let which = usize::try_from(rng.below(2)).unwrap();
+        let fault = match rng.below(9) {
             0 | 1 => Fault::HangGateway(which),
             2 => Fault::KillGateway(which),
             3 | 4 => Fault::HangKeyService(which),
@@ -188,10 +188,10 @@ async fn fail(stack: &Stack, mut dice: Dice, until: Instant) -> Vec<Happened> {
             _ => Fault::StepClock(which),
         };
         // Most faults are short; some outlast a lease.
-        let longest = if dice.below(4) == 0 { 2 * LEASE } else { LEASE / 4 };
-        let lasts = Duration::from_millis(50 + dice.below(u64::try_from(longest.as_millis()).unwrap()));
+        let longest = if rng.below(4) == 0 { 2 * LEASE } else { LEASE / 4 };
+        let lasts = Duration::from_millis(50 + rng.below(u64::try_from(longest.as_millis()).unwrap()));
         let from = Instant::now();
-        let step = 10 - i64::try_from(dice.below(20)).unwrap();
+        let step = 10 - i64::try_from(rng.below(20)).unwrap();
         happen(stack, fault, lasts, step).await;
         happened.push(Happened { fault, from, to: Instant::now() });
     }
@@ -335,9 +335,9 @@ fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Differenc
 }
 
 /// Random numbers that are the same in every run with the same seed.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, count: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % count

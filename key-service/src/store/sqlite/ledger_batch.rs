@@ -35,17 +35,17 @@ pub(super) fn execute(
         return Ok(requests.iter().map(refused).collect());
     };
     let (books, keys, counted) = (Row::new(books), HashMap::new(), HashMap::new());
-    let mut fold = Fold { connection, account, books, keys, counted };
+    let mut batch = LedgerBatch { connection, account, books, keys, counted };
     let outcomes = requests
         .iter()
-        .map(|request| request.commands.iter().map(|command| fold.apply(command, request.now)).collect());
+        .map(|request| request.commands.iter().map(|command| batch.apply(command, request.now)).collect());
     let outcomes = outcomes.collect::<rusqlite::Result<_>>()?;
-    fold.write()?;
+    batch.write()?;
     Ok(outcomes)
 }
 
 /// The state of an account while its commands are applied.
-struct Fold<'c> {
+struct LedgerBatch<'c> {
     connection: &'c Connection,
     account: AccountId,
     books: Row<accounts::Books>,
@@ -71,7 +71,7 @@ impl<T: Copy + PartialEq> Row<T> {
     }
 }
 
-impl Fold<'_> {
+impl LedgerBatch<'_> {
     /// Loads the state, applies the command, and records the result. Holds and settlements are written at once: few
     /// change twice.
     fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {

@@ -1,14 +1,14 @@
 //! Reproducible random numbers.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and uniform enough for tests.
-pub(super) struct Dice(u64);
+pub(super) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Random numbers of one request of a run.
     pub(super) fn new(seed: u64, number: u64) -> Self {
-        let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
-        dice.next();
-        dice
+        let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
+        rng.next();
+        rng
     }
 
     fn next(&mut self) -> u64 {
