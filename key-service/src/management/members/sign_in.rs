@@ -32,8 +32,7 @@ impl Management {
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
     /// before it is judged, so that attempts at once are counted too.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<Token, Error<MemberRefused>> {
-        let counted =
-            self.count_attempt(attempt.account, attempt.name, &network(attempt.address)).await?;
+        let counted = self.count_attempt(attempt.account, attempt.name, &network(attempt.address)).await?;
         let found = self.member_to_sign_in(attempt.account, attempt.name).await?;
         let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
         let is_right = self.passwords.verify(attempt.password, hash).await?;
