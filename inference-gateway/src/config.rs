@@ -23,6 +23,13 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_prompts_mib: Option<u32>,
 
+    /// MiB of large answers in memory at once, half of them for one account; one that finds no room within ten seconds is billed and
+    /// not given out. A whole answer is counted twice until it is rewritten; what an answer holds up to 64 KiB is not counted
+    /// [default: a quarter of the memory that the process may take, at most 1024]
+    #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
+          value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
+    pub max_answers_mib: Option<u32>,
+
     /// Chat requests in flight at once; a further one is told to come back [default: 4096, or a quarter of the open files]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -7,6 +7,7 @@ mod authorize;
 mod dispatch;
 mod log;
 mod model_metrics;
+mod room;
 mod streamed;
 mod whole;
 
@@ -27,11 +28,11 @@ use shared::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    byte_budget::{ByteBudget, BytePermit},
     client::{Client, StreamBody},
     domain::{answer, chat::Forward},
     hold::{HoldStatus, Holds, OpenHold, Slot},
     keys::Keys,
-    prompt_budget::{PromptBudget, PromptPermit},
     upstream::{Failure, Pools, Running, UpstreamClient},
 };
 use authorize::Authorized;
@@ -58,7 +59,9 @@ pub(crate) struct Generator {
     /// The time that a client may take nothing of its stream before it counts as gone.
     pub(crate) client_stall: Duration,
     /// The memory for prompts.
-    pub(crate) prompts: PromptBudget,
+    pub(crate) prompts: ByteBudget,
+    /// The memory for answers.
+    pub(crate) answers: ByteBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
     /// The time for which an upstream may send nothing of its stream.
@@ -82,7 +85,7 @@ pub(crate) struct Job {
     /// The request as upstreams get it.
     pub(crate) forward: Forward,
     /// Its part of the memory for prompts.
-    pub(crate) permit: PromptPermit,
+    pub(crate) permit: BytePermit,
     /// The trust in its connection.
     pub(crate) trust: ConnectionTrust,
 }

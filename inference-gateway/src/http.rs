@@ -30,7 +30,7 @@ use shared::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{generation::Generator, prompt_budget::PromptBudget, turns::Turns};
+use crate::{byte_budget::ByteBudget, generation::Generator, turns::Turns};
 
 /// Dependencies of the routes, one instance per worker.
 pub(crate) struct App {
@@ -45,9 +45,9 @@ pub(crate) struct App {
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
     /// Memory budget for prompts.
-    pub(crate) prompts: PromptBudget,
+    pub(crate) prompts: ByteBudget,
     /// The memory for small bodies that are read before their sender is authenticated.
-    pub(crate) unauthenticated: PromptBudget,
+    pub(crate) unauthenticated: ByteBudget,
     /// The turns of callers that are not authenticated yet, at having their credentials checked.
     pub(crate) strangers: Turns,
     /// The management API and the dashboard of the key-services.

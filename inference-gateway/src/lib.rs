@@ -1,6 +1,7 @@
 //! Carries requests to a model and back, and meters them on the way. Counts in tokens, never in money; stores
 //! nothing but a spool of undelivered captures.
 
+mod byte_budget;
 mod client;
 pub mod config;
 mod domain;
@@ -9,7 +10,6 @@ mod hold;
 mod http;
 mod http_client;
 mod keys;
-mod prompt_budget;
 pub mod server;
 mod shares;
 pub mod sizes;

@@ -29,12 +29,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
 use crate::{
+    byte_budget::ByteBudget,
     config::Options,
     generation::{Generator, Metrics},
     hold::{Holds, Slots, Spool},
     http::{App, Management, routes},
     keys::{KeyServiceHealth, Keys, Peers, connect},
-    prompt_budget::PromptBudget,
     sizes::Sizes,
     turns::Turns,
     upstream::{Pool, upstream_client},
@@ -109,9 +109,10 @@ impl RunningGateway {
         let management = Arc::new(management(parts.key_service_http, &health, tls)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
-        let prompts = PromptBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
+        let prompts = ByteBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
+        let answers = ByteBudget::new(parts.sizes.answers_bytes, parts.sizes.answers_bytes_per_account);
         let unauthenticated =
-            PromptBudget::new(parts.sizes.unauthenticated_bytes, parts.sizes.unauthenticated_bytes);
+            ByteBudget::new(parts.sizes.unauthenticated_bytes, parts.sizes.unauthenticated_bytes);
         let strangers = Turns::new(MAX_FRAME_CALLS);
         let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
@@ -137,6 +138,7 @@ impl RunningGateway {
                 metrics: metrics.clone(),
                 client_stall: options.client_stall(),
                 prompts: prompts.clone(),
+                answers: answers.clone(),
                 answer_deadline: options.answer_deadline(),
                 upstream_silence: options.upstream_silence(),
             });

@@ -8,6 +8,8 @@ use crate::config::Options;
 const MOST_IN_FLIGHT: usize = 4096;
 /// Prompts in memory, where memory allows them.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
+/// Answers in memory, where memory allows them: two of the largest that are given out, with their copies.
+const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 /// The memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside the
 /// budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
@@ -29,6 +31,10 @@ pub struct Sizes {
     pub(crate) prompts_bytes: usize,
     /// Of these, prompts of one account.
     pub(crate) prompts_bytes_per_account: usize,
+    /// Bytes of answers in memory at once.
+    pub(crate) answers_bytes: usize,
+    /// Of these, answers of one account.
+    pub(crate) answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub(crate) unauthenticated_bytes: usize,
 }
@@ -49,12 +55,15 @@ impl Sizes {
         let share = || (in_flight / SHARE_OF_AN_ACCOUNT).max(1);
         let (least, most) = UNAUTHENTICATED_BYTES;
         let prompts_bytes = prompts_bytes(options, limits.memory)?;
+        let answers_bytes = answers_bytes(options, limits.memory)?;
         let sizes = Self {
             bounds: Bounds { requests: in_flight, ..limits.connections.bounds(connections) },
             in_flight,
             in_flight_per_account: options.max_in_flight_per_account.map_or_else(share, |most| most as usize),
             prompts_bytes,
             prompts_bytes_per_account: (prompts_bytes / 2).max(2 * options.max_body_bytes()),
+            answers_bytes,
+            answers_bytes_per_account: answers_bytes / 2,
             unauthenticated_bytes: usize::try_from((limits.memory / 64).clamp(least, most))
                 .unwrap_or(usize::MAX),
         };
@@ -69,6 +78,7 @@ impl Sizes {
             in_flight = self.in_flight,
             in_flight_per_account = self.in_flight_per_account,
             prompts_mib = self.prompts_bytes >> 20,
+            answers_mib = self.answers_bytes >> 20,
             unauthenticated_kib = self.unauthenticated_bytes >> 10,
             "sizes of the gateway"
         );
@@ -81,10 +91,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     let derived = MOST_PROMPTS_BYTES.min(memory / 2);
     let bytes = options.max_prompts_mib.map_or(derived, |mib| u64::from(mib) << 20);
     let mib = bytes >> 20;
-    if bytes > memory {
-        let reason = format!("{mib} MiB do not fit into the {} MiB that the process may take", memory >> 20);
-        return Err(ConfigError::new(SETTING, reason));
-    }
+    fits(SETTING, bytes, memory)?;
     if mib < 2 * u64::from(options.max_body_mib) {
         let derived = if options.max_prompts_mib.is_none() { ", half of the process's memory," } else { "" };
         let reason = format!(
@@ -93,6 +100,24 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
         return Err(ConfigError::new(SETTING, reason));
     }
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// A quarter of the process's memory, as far as it is not configured.
+fn answers_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
+    let derived = MOST_ANSWERS_BYTES.min(memory / 4);
+    let bytes = options.max_answers_mib.map_or(derived, |mib| u64::from(mib) << 20);
+    fits("FAREGATE_MAX_ANSWERS_MIB", bytes, memory)?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// Refuses a budget that is larger than the process's memory.
+fn fits(setting: &'static str, bytes: u64, memory: u64) -> Result<(), ConfigError> {
+    if bytes <= memory {
+        return Ok(());
+    }
+    let (mib, memory) = (bytes >> 20, memory >> 20);
+    let reason = format!("{mib} MiB do not fit into the {memory} MiB that the process may take");
+    Err(ConfigError::new(setting, reason))
 }
 
 #[cfg(test)]
@@ -121,9 +146,11 @@ mod tests {
         let roomy = sizes(1 << 20, 1 << 14, &[]).unwrap();
         assert_eq!((roomy.in_flight, roomy.in_flight_per_account), (4096, 1024));
         assert_eq!((roomy.prompts_bytes, roomy.unauthenticated_bytes), (1 << 30, 16 << 20));
+        assert_eq!((roomy.answers_bytes, roomy.answers_bytes_per_account), (1 << 30, 1 << 29));
         let narrow = sizes(1024, 512, &[]).unwrap();
         assert_eq!((narrow.in_flight, narrow.in_flight_per_account), (256, 64));
         assert_eq!((narrow.prompts_bytes, narrow.unauthenticated_bytes), (256 << 20, 8 << 20));
+        assert_eq!((narrow.answers_bytes, narrow.answers_bytes_per_account), (128 << 20, 64 << 20));
         assert!(narrow.in_flight + narrow.bounds.connections + MANAGEMENT_IN_FLIGHT < 1024);
         assert_eq!(
             sizes(1 << 20, 1024, &["--max-in-flight-per-account", "7"]).unwrap().in_flight_per_account,
@@ -142,6 +169,10 @@ mod tests {
             (
                 sizes(1 << 20, 1024, &["--max-prompts-mib", "2000"]),
                 "FAREGATE_MAX_PROMPTS_MIB: 2000 MiB do not fit",
+            ),
+            (
+                sizes(1 << 20, 1024, &["--max-answers-mib", "2000"]),
+                "FAREGATE_MAX_ANSWERS_MIB: 2000 MiB do not fit",
             ),
             (sizes(1024, 1024, &["--max-in-flight", "1000"]), "FAREGATE_MAX_CONNECTIONS: 64 connections"),
         ] {

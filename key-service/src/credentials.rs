@@ -86,4 +86,9 @@ impl Credentials {
         let digest = self.peppers.digest(&plaintext);
         (plaintext, digest)
     }
+
+    /// A digest that those who do not have the pepper cannot calculate, of text that is no key: it must contain a NUL.
+    pub(crate) fn keyed_digest(&self, text: String) -> Digest {
+        self.peppers.digest(&text.into())
+    }
 }

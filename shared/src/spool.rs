@@ -1,7 +1,8 @@
 //! The spool: captures that were not confirmed before their answers left, on disk until they are delivered.
 //!
-//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. A line that a
-//! crash cut short was never confirmed, and is skipped.
+//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. Lines that cannot
+//! be read are kept apart, since each may be a charge that is owed; the last one may also be one that a crash cut short, which
+//! was never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -63,30 +64,49 @@ impl SpoolLine {
     }
 }
 
-/// The captures that are not delivered, in the order in which they were written.
-pub fn read(file: &Path) -> io::Result<Vec<SpooledCapture>> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+/// File beside the spool's to which lines that cannot be read are moved.
+pub fn damaged_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".damaged");
+    name.into()
+}
+
+/// Contents of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SpoolContents {
+    /// The captures that are not delivered, in the order in which they were written.
+    pub pending: Vec<SpooledCapture>,
+    /// The lines that cannot be read.
+    pub damaged: Vec<Vec<u8>>,
+}
+
+/// Reads the file. A file that does not exist is empty.
+pub fn read(file: &Path) -> io::Result<SpoolContents> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(SpoolContents::default()),
         Err(e) => return Err(e),
     };
-    let mut pending = BTreeMap::new();
-    for (number, line) in text.lines().enumerate() {
-        match serde_json::from_str(line) {
+    let (mut pending, mut damaged) = (BTreeMap::new(), Vec::new());
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match serde_json::from_slice(line) {
             Ok(SpoolLine::Capture(capture)) => {
                 pending.insert(capture.generation, (number, capture));
             }
             Ok(SpoolLine::Done(generation)) => {
                 pending.remove(&generation);
             }
+            Err(_) if line.trim_ascii().is_empty() => {}
             Err(e) => {
-                tracing::warn!(file = %file.display(), line = number + 1, error = %e, "a line of the spool cannot be read");
+                tracing::warn!(file = %file.display(), line = number + 1, error = ?e.classify(), "a line of the spool cannot be read");
+                damaged.push(line.to_owned());
             }
         }
     }
     let mut pending: Vec<_> = pending.into_values().collect();
     pending.sort_unstable_by_key(|(number, _)| *number);
-    Ok(pending.into_iter().map(|(_, capture)| capture).collect())
+    let pending = pending.into_iter().map(|(_, capture)| capture).collect();
+    Ok(SpoolContents { pending, damaged })
 }
 
 impl SpooledCapture {
@@ -122,7 +142,7 @@ mod tests {
     use crate::clock::System;
 
     #[test]
-    fn delivered_captures_and_cut_lines_are_passed_over() {
+    fn delivered_captures_are_passed_over_and_unreadable_lines_kept_apart() {
         let capture = |number: i64| SpooledCapture {
             at_ms: number,
             generation: GenerationId::generate(&System),
@@ -140,13 +160,16 @@ mod tests {
             SpoolLine::Done(first.generation),
             SpoolLine::Capture(third.clone()),
         ];
-        let mut text: String = lines.iter().map(|line| line.to_text().unwrap()).collect();
-        text.push_str("{\"capture\":{\"at_");
+        let text: String = lines.iter().map(|line| line.to_text().unwrap()).collect();
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(b"\n{\"a\":1}\n\xff\xfe \0\n{\"capture\":{\"at_");
         let file = std::env::temp_dir().join(format!("faregate-spool-{}.jsonl", std::process::id()));
-        fs::write(&file, text).unwrap();
-        assert_eq!(read(&file).unwrap(), [second.clone(), third]);
+        fs::write(&file, bytes).unwrap();
+        let found = read(&file).unwrap();
+        assert_eq!(found.pending, [second.clone(), third]);
+        assert_eq!(found.damaged, [&b"{\"a\":1}\n"[..], b"\xff\xfe \0\n", b"{\"capture\":{\"at_"]);
         fs::remove_file(&file).unwrap();
-        assert_eq!(read(&file).unwrap(), []);
+        assert_eq!(read(&file).unwrap(), SpoolContents::default());
         assert_eq!(SpooledCapture::new(&Capture::from(second.clone()), Timestamp::from_millis(2)), second);
     }
 }

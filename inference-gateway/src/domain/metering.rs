@@ -18,6 +18,9 @@ use super::{
     upstream_error::UpstreamError,
 };
 
+/// Largest output after which its memory is kept for the next one.
+const KEPT_OUTPUT_BYTES: usize = 16 << 10;
+
 /// The meter of one stream.
 pub(crate) struct StreamMeter {
     decoder: Decoder,
@@ -161,14 +164,27 @@ impl StreamMeter {
         self.events
     }
 
+    /// Bytes in memory of events that are incomplete, that wait for tokens, or that wait for the client.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let blocked = self.blocked.as_ref().map_or(0, |(data, _)| data.len());
+        self.decoder.held_bytes() + blocked + self.out.len()
+    }
+
     /// Returns whether there are bytes for the client.
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// The bytes for the client so far.
+    /// The bytes for the client so far. The memory of small ones is used again.
     pub(crate) fn take_output(&mut self) -> Bytes {
-        self.out.split().freeze()
+        let large = self.out.len() > KEPT_OUTPUT_BYTES;
+        if large { std::mem::take(&mut self.out).freeze() } else { self.out.split().freeze() }
+    }
+
+    /// Lets events go that are incomplete or wait for tokens: the stream ends.
+    pub(crate) fn forget_incomplete(&mut self) {
+        self.decoder = Decoder::default();
+        self.blocked = None;
     }
 
     /// Writes a comment that clients ignore, so that intermediate proxies do not time out.

@@ -58,6 +58,11 @@ impl Decoder {
         }
     }
 
+    /// Bytes of the incomplete event, and of what was not read yet.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.partial.len() + self.data.as_ref().map_or(0, Bytes::len) + self.input.len()
+    }
+
     /// The next line, without its end.
     fn next_line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
         if self.after_carriage_return && !self.input.is_empty() {
@@ -78,7 +83,8 @@ impl Decoder {
         let mut line = self.input.split_to(end);
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            line = self.partial.split().freeze();
+            // Its memory is given back with the line, however large it was.
+            line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
         if !self.begun {
@@ -207,6 +213,18 @@ mod tests {
             };
             assert_eq!(refused, Err(EventTooLong));
             assert!((MAX_EVENT_BYTES / 1030..=MAX_EVENT_BYTES / 1024 + 1).contains(&pieces), "{pieces}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_held_until_it_ends() {
+        let mut decoder = Decoder::default();
+        for (piece, held, complete) in
+            [("data: abc", 9, false), ("def\ndata: g", 13, false), ("\n\n", 0, true), (": x", 3, false)]
+        {
+            decoder.push(Bytes::from_static(piece.as_bytes()));
+            assert_eq!(decoder.next_data().is_some(), complete, "{piece}");
+            assert_eq!(decoder.held_bytes(), held, "{piece}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use shared::{
     error::{ApiError, Code},
@@ -15,7 +16,10 @@ use shared::{
 };
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK};
+use super::{
+    AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
+    room::AnswerRoom,
+};
 use crate::{
     client::{Client, Pipe, StreamBody},
     domain::{
@@ -62,6 +66,8 @@ struct Stream {
     running: Running,
     log: GenerationLog,
     pipe: Pipe,
+    /// Memory for an event that is large, or does not end.
+    room: AnswerRoom,
     extending: Option<Extending>,
     /// Since when the stream stands still for want of tokens or of a lease.
     waiting_since: Option<Instant>,
@@ -92,6 +98,7 @@ pub(super) fn start(
     );
     let lowered = job.lowered(max_tokens);
     let watch = hold.heartbeat_watch();
+    let room = AnswerRoom::new(&generator.answers, hold.account());
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let stream = Stream {
@@ -102,6 +109,7 @@ pub(super) fn start(
             running,
             log,
             pipe,
+            room,
             extending: None,
             waiting_since: None,
             read_at: now,
@@ -170,7 +178,8 @@ impl Stream {
     /// Gives the connection what there is for the client.
     fn write(&mut self) {
         if self.meter.has_output() {
-            self.pipe.put(self.meter.take_output());
+            self.pipe.put(self.room.leave_with(self.meter.take_output()));
+            self.room.hold(self.meter.held_bytes());
             self.written_at = Instant::now();
         }
     }
@@ -187,7 +196,7 @@ impl Stream {
     }
 
     /// Takes what the upstream sent, or its end.
-    fn read(&mut self, piece: Option<Result<bytes::Bytes, hyper::Error>>) -> Option<End> {
+    fn read(&mut self, piece: Option<Result<Bytes, hyper::Error>>) -> Option<End> {
         let events = self.meter.events();
         let end = match piece {
             Some(Ok(piece)) => self.meter.push(piece),
@@ -198,7 +207,18 @@ impl Stream {
         if self.meter.events() > events {
             self.read_at = Instant::now();
         }
-        self.metered(end)
+        self.metered(end).or_else(|| self.keep_within_budget())
+    }
+
+    /// Holds the memory that the stream takes now. An event that finds no room ends it.
+    fn keep_within_budget(&mut self) -> Option<End> {
+        if self.room.hold(self.meter.held_bytes()) {
+            return None;
+        }
+        tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "a stream finds no room for an event, and ends");
+        metrics::counter!("gateway_answers_not_given_out_total", "reason" => "event").increment(1);
+        let message = "This gateway has no room for an event of this size at the moment.";
+        Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 
     /// Notes the progress of the meter, asks for more where that is due, and understands its end.
@@ -337,7 +357,9 @@ impl Stream {
         if self.meter.is_reported() {
             self.job.check_report(usage, &self.running);
         }
-        let Self { generator, job, hold, mut meter, running, mut log, pipe, .. } = self;
+        let Self { generator, job, hold, mut meter, running, mut log, pipe, mut room, .. } = self;
+        meter.forget_incomplete();
+        room.hold(meter.held_bytes());
         drop(running);
         let free = matches!(end, End::Failed(_)) && !meter.has_begun();
         if free {
@@ -362,7 +384,7 @@ impl Stream {
         }
         log.write(&job.model, &generator.metrics);
         if !matches!(end, End::ClientGone) {
-            write_last(&generator, &pipe, &mut meter).await;
+            write_last(&generator, &pipe, room.leave_with(meter.take_output())).await;
         }
     }
 
@@ -385,11 +407,11 @@ async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, 
 }
 
 /// A client that does not read, or has gone, misses the end; it was charged for what it got.
-async fn write_last(generator: &Generator, pipe: &Pipe, meter: &mut StreamMeter) {
+async fn write_last(generator: &Generator, pipe: &Pipe, output: Bytes) {
     tokio::select! {
         written = timeout(LAST_WRITE, pipe.writable()) => {
             if written.is_ok() {
-                pipe.put(meter.take_output());
+                pipe.put(output);
             }
         }
         () = pipe.left() => {}

@@ -7,7 +7,10 @@ use hyper::body::Incoming;
 use shared::error::{ApiError, Code};
 use tokio::time::timeout;
 
-use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK};
+use super::{
+    AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
+    room::AnswerRoom,
+};
 use crate::{
     domain::{
         answer::{Completion, Reported},
@@ -20,17 +23,62 @@ use crate::{
 
 /// The time that an answer that has begun may take to arrive: upstreams generate before they begin.
 const BODY_DEADLINE: Duration = Duration::from_mins(2);
-/// The largest answer that is given out. Of a larger one only the usage is read, which stands at its end.
-const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// The largest answer that is given out, however large the budget is. Of a larger one only the usage is read, which stands at
+/// its end.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// Bytes at the end of a larger answer in which its usage is searched.
 const USAGE_WITHIN: usize = 64 << 10;
+
+/// Copies of an answer in memory: the upstream's, and the one that is written for the client.
+const COPIES: u64 = 2;
 
 /// The body of an upstream's answer.
 enum Read {
     Whole(Bytes),
-    /// Too large to be given out: its length and its last bytes.
-    TooLarge(u64, Bytes),
+    NotKept(NotKept),
     Broken(String),
+}
+
+/// An answer that was read to its end, but not kept.
+struct NotKept {
+    reason: Reason,
+    length: u64,
+    /// Its last bytes.
+    end: Bytes,
+}
+
+/// Reason why an answer is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// It is larger than any may be.
+    TooLarge,
+    /// Other answers take the memory.
+    NoRoom,
+}
+
+impl Reason {
+    fn error(self) -> ApiError {
+        let message = match self {
+            Self::TooLarge => {
+                "The model's answer is too large to be given out. It was generated, and is billed."
+            }
+            Self::NoRoom => {
+                "This gateway has no room for an answer of this size at the moment. It was generated, and is billed; a \
+                 stream needs less room."
+            }
+        };
+        let mut error = ApiError::new(Code::UpstreamError, message);
+        // A client that tried again would pay twice.
+        error.final_answer = true;
+        error
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too_large",
+            Self::NoRoom => "no_room",
+        }
+    }
 }
 
 /// Reads and bills the answer.
@@ -42,16 +90,18 @@ pub(super) async fn run(
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
     let Reached { max_tokens, running, body } = reached;
+    let mut room = AnswerRoom::new(&generator.answers, hold.account());
+    let largest = MAX_ANSWER_BYTES.min(generator.answers.largest() as u64 / COPIES);
     let read = tokio::select! {
-        read = read(body) => read,
+        read = read(body, largest, &mut room) => read,
         () = generator.cut.cancelled() => Read::Broken("cut off, since the gateway stops".to_owned()),
     };
-    let body = match read {
+    let answer = match read {
         Read::Whole(body) => body,
-        Read::TooLarge(length, end) => return too_large(job, hold, running, length, &end, log).await,
+        Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Broken(reason) => return broken(hold, running, &reason).await,
     };
-    let completion = match Completion::read(&body) {
+    let completion = match Completion::read(&answer) {
         Ok(completion) => completion,
         Err(nonsense) => return broken(hold, running, &nonsense.to_string()).await,
     };
@@ -62,7 +112,9 @@ pub(super) async fn run(
     log.charge = hold.capture(usage.tokens, estimated).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let body = AnswerBody::Whole(completion.write(job.generation(), usage, cost));
+    let written = completion.write(job.generation(), usage, cost);
+    drop(answer);
+    let body = AnswerBody::Whole(room.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), body })
 }
 
@@ -91,22 +143,25 @@ fn estimate_billed(job: &Job) {
     metrics::counter!("gateway_usage_estimates_total").increment(1);
 }
 
-async fn read(body: Incoming) -> Read {
-    match timeout(BODY_DEADLINE, read_rest(body)).await {
+async fn read(body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
+    match timeout(BODY_DEADLINE, read_rest(body, largest, room)).await {
         Ok(read) => read,
         Err(_) => Read::Broken("the answer did not arrive in time".into()),
     }
 }
 
-async fn read_rest(mut body: Incoming) -> Read {
+async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
     let mut first: Option<Bytes> = None;
-    let (mut kept, mut length) = (BytesMut::new(), 0_u64);
+    let (mut kept, mut length, mut not_kept) = (BytesMut::new(), 0_u64, None);
     while let Some(piece) = next_bytes(&mut body).await {
         let piece = match piece {
             Ok(piece) => piece,
             Err(e) => return Read::Broken(e.to_string()),
         };
         length += piece.len() as u64;
+        if not_kept.is_none() {
+            not_kept = refuse(length, largest, room).await;
+        }
         // An answer that comes in one piece is not copied.
         if length == piece.len() as u64 {
             first = Some(piece);
@@ -116,12 +171,25 @@ async fn read_rest(mut body: Incoming) -> Read {
             kept.extend_from_slice(&first);
         }
         kept.extend_from_slice(&piece);
-        if length > MAX_ANSWER_BYTES as u64 && kept.len() > 2 * USAGE_WITHIN {
+        if not_kept.is_some() && kept.len() > 2 * USAGE_WITHIN {
             kept = BytesMut::from(&kept[kept.len() - USAGE_WITHIN..]);
+            room.hold(0);
         }
     }
     let bytes = first.unwrap_or_else(|| kept.freeze());
-    if length > MAX_ANSWER_BYTES as u64 { Read::TooLarge(length, bytes) } else { Read::Whole(bytes) }
+    match not_kept {
+        None => Read::Whole(bytes),
+        Some(reason) => Read::NotKept(NotKept { reason, length, end: bytes }),
+    }
+}
+
+/// The reason not to keep an answer that has grown to this length, if there is one.
+async fn refuse(length: u64, largest: u64, room: &mut AnswerRoom) -> Option<Reason> {
+    if length > largest {
+        return Some(Reason::TooLarge);
+    }
+    let bytes = usize::try_from(length * COPIES).unwrap_or(usize::MAX);
+    if room.wait_for(bytes).await { None } else { Some(Reason::NoRoom) }
 }
 
 /// A whole answer that fails costs nothing.
@@ -134,19 +202,19 @@ async fn broken(hold: OpenHold, running: Running, reason: &str) -> Result<Starte
     Err(ApiError::new(Code::UpstreamError, "The model failed to answer."))
 }
 
-/// An answer that is too large to be given out was generated all the same, and is billed.
-async fn too_large(
+/// An answer that is not given out was generated all the same, and is billed.
+async fn not_kept(
     job: &Job,
     hold: OpenHold,
     running: Running,
-    length: u64,
-    end: &[u8],
+    answer: &NotKept,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    tracing::warn!(generation = %job.id, bytes = length, "an upstream's answer is too large to be given out; it is billed");
-    metrics::counter!("gateway_upstream_errors_total", "kind" => "too_large").increment(1);
+    let NotKept { reason, length, end } = answer;
+    tracing::warn!(generation = %job.id, bytes = length, reason = reason.kind(), "an upstream's answer cannot be given out; it is billed");
+    metrics::counter!("gateway_answers_not_given_out_total", "reason" => reason.kind()).increment(1);
     let reported = Reported::find_last(end).map(|reported| reported.tokens);
-    let counter = UsageCounter::new(job.forward.prompt_estimate, hold.output_tokens()).with(length, 1, None);
+    let counter = UsageCounter::new(job.forward.prompt_estimate, hold.output_tokens()).with(*length, 1, None);
     if let Some(usage) = reported {
         job.check_report(usage, &running);
     } else {
@@ -156,7 +224,5 @@ async fn too_large(
     drop(running);
     log.usage = reported.unwrap_or_else(|| counter.usage());
     log.charge = hold.capture(log.usage, reported.is_none()).await;
-    let mut error = ApiError::new(Code::UpstreamError, "The model's answer is too large.");
-    error.final_answer = true;
-    Err(error)
+    Err(reason.error())
 }

@@ -16,7 +16,7 @@ use shared::{
     clock::Clock,
     ids::GenerationId,
     rpc::Capture,
-    spool::{self, SpoolLine, SpooledCapture},
+    spool::{self, SpoolContents, SpoolLine, SpooledCapture},
 };
 use tokio::sync::oneshot;
 
@@ -62,8 +62,7 @@ impl Spool {
     pub(crate) fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let failed = |error| SpoolError::Io { file: path.clone(), error };
-        let found = spool::read(&path).map_err(failed)?;
-        let writer = SpoolWriter::open(path.clone(), &found)?;
+        let (writer, found) = SpoolWriter::open(path.clone())?;
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         thread::Builder::new().name("spool".into()).spawn(move || writer.run(&queue)).map_err(failed)?;
         Ok(Self { lines, found: Arc::new(Mutex::new(found)), clock })
@@ -101,8 +100,8 @@ struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    /// Locks the file and rewrites it with the pending captures.
-    fn open(path: PathBuf, found: &[SpooledCapture]) -> Result<Self, SpoolError> {
+    /// Locks the file, reads it, moves what cannot be read to a file beside it, and rewrites it with the pending captures.
+    fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -113,12 +112,14 @@ impl SpoolWriter {
             Err(fs::TryLockError::WouldBlock) => return Err(SpoolError::InUse(path)),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
+        let SpoolContents { pending: found, damaged } = spool::read(&path).map_err(failed)?;
+        keep_damaged(&path, &damaged)?;
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
         let mut writer = Self { path, file, bytes, pending };
         writer.compact().map_err(|error| SpoolError::Io { file: writer.path.clone(), error })?;
         writer.measure();
-        Ok(writer)
+        Ok((writer, found))
     }
 
     fn run(mut self, queue: &mpsc::Receiver<(SpoolLine, Option<Written>)>) {
@@ -204,5 +205,77 @@ impl SpoolWriter {
         };
         metrics::gauge!("gateway_spool_captures").set(captures);
         metrics::gauge!("gateway_spool_oldest_timestamp_seconds").set(oldest);
+    }
+}
+
+/// Appends lines of the spool that cannot be read to the file beside it, which is on disk before the spool is rewritten.
+/// They are evidence of charges that may be owed.
+fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let path = spool::damaged_file(spool);
+    let mut bytes = lines.concat();
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    let append = || {
+        let mut file = File::options().create(true).append(true).open(&path)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        // The name of a new file is on disk once its folder is.
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    append().map_err(|error| SpoolError::Io { file: path.clone(), error })?;
+    tracing::error!(
+        spool = %spool.display(),
+        moved_to = %path.display(),
+        lines = lines.len(),
+        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal with the upstream's record (audit --against), or mend the lines and append them to the spool while the gateway is stopped"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{
+        clock::System,
+        ids::{AccountId, KeyId},
+        tokens::Usage,
+    };
+
+    use super::*;
+
+    #[test]
+    fn lines_that_cannot_be_read_stop_no_gateway_and_are_kept() {
+        let folder = std::env::temp_dir().join(format!("faregate-damaged-spool-{}", std::process::id()));
+        let path = spool::file(&folder);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let capture = SpooledCapture {
+            at_ms: 1,
+            generation: GenerationId::generate(&System),
+            account: AccountId::generate(&System),
+            key: KeyId::generate(&System),
+            model: "m".into(),
+            price: [1, 2, 3],
+            usage: Usage { prompt: 1, cached: 0, completion: 2 },
+            estimated: false,
+        };
+        let line = SpoolLine::Capture(capture.clone()).to_text().unwrap();
+        fs::write(&path, [b"\xff\xfe \0\n", line.as_bytes(), b"{\"capture\":{"].concat()).unwrap();
+        for damaged in [&b"\xff\xfe \0\n{\"capture\":{\n"[..], b"\xff\xfe \0\n{\"capture\":{\n{}\n"] {
+            let spool = Spool::open(&folder, Arc::new(System)).unwrap();
+            let pending = spool.pending().into_iter().map(|capture| capture.hold.generation);
+            assert_eq!(pending.collect::<Vec<_>>(), [capture.generation]);
+            assert_eq!(fs::read_to_string(&path).unwrap(), line);
+            assert_eq!(fs::read(spool::damaged_file(&path)).unwrap(), damaged);
+            drop(spool);
+            // Its thread lets go of the lock when it ends.
+            while File::open(&path).unwrap().try_lock().is_err() {
+                thread::yield_now();
+            }
+            fs::write(&path, format!("{{}}\n{line}")).unwrap();
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -21,10 +21,10 @@ use tokio::time::timeout;
 
 use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
 use crate::{
+    byte_budget::BytePermit,
     client::{Client, RunToEnd},
     domain::chat::{Chat, Forward},
     generation::{AnswerBody, Job, Started},
-    prompt_budget::PromptPermit,
 };
 
 /// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
@@ -97,7 +97,7 @@ async fn check(
     headers: &HeaderMap,
     body: Body,
     permitted: bool,
-    permit: &mut PromptPermit,
+    permit: &mut BytePermit,
 ) -> Result<(String, Forward), ApiError> {
     require_json(headers, None)?;
     let mut room = |bytes| if permitted { Ok(()) } else { permit.grow(bytes) };

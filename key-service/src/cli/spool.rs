@@ -26,7 +26,7 @@ pub enum Spool {
 
 /// Runs a command on the spool. Needs no store, and the gateway may be running.
 pub fn spool(Spool::List { data_dir, json }: &Spool, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let captures = spool::read(&spool::file(data_dir))?;
+    let captures = spool::read(&spool::file(data_dir))?.pending;
     if *json {
         return write_json(out, captures.into_iter());
     }

@@ -18,6 +18,7 @@ use crate::{
     store::Unavailable,
 };
 
+mod attempts;
 mod password;
 mod sign_in;
 

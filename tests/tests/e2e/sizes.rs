@@ -1,7 +1,8 @@
-//! The longest prompts, and as many of them as fit into the memory budget.
+//! The longest prompts and the largest answers, and as many of them as fit into the memory budgets.
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tests::{
     harness::{ApiKey, Call, Options, PATIENCE, Server, Settings, Stack, cost_of},
@@ -108,4 +109,38 @@ async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage
     assert_eq!(answer.assert_error(502, "upstream_error").header("x-should-retry"), "false");
     assert_eq!(stack.used(&key).await, stack.cost_of_served(&key), "the generated tokens are billed");
     assert_eq!(stack.used(&key).await, cost_of(12, 40));
+}
+
+/// A budget of 16 MiB for all answers: 8 for those of an account, and 4 for a whole one, which is in memory twice.
+fn little_room_for_answers() -> Options {
+    Options { env: vec![("FAREGATE_MAX_ANSWERS_MIB", "16".to_owned())], ..Options::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn whole_answers_share_a_budget_and_wait_for_each_other() {
+    let stack = Stack::with(little_room_for_answers()).await;
+    let key = stack.key().await;
+    let script = |padding_mib| Script { padding_mib, ..Script::tokens(12, 40) };
+    let answer = stack.call(&key, script(5)).send().await;
+    assert_eq!(answer.assert_error(502, "upstream_error").header("x-should-retry"), "false");
+    assert_eq!(stack.used(&key).await, cost_of(12, 40), "it was generated, and is billed");
+    let answers = join_all((0..4).map(|_| stack.call(&key, script(3)).send())).await;
+    for answer in answers {
+        assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 40)), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_event_that_finds_no_room_ends_its_stream_and_what_came_before_is_billed() {
+    let stack = Stack::with(little_room_for_answers()).await;
+    let key = stack.key().await;
+    let large =
+        |tool_bytes| Script { tool_calls: 1, tool_bytes, ignores_max_tokens: true, ..Script::tokens(12, 5) };
+    // Five tokens of text, the name of a tool, and the first half of its arguments.
+    let call = stack.call(&key, large(10 << 20)).costing(cost_of(12, 7), cost_of(12, 7));
+    let ended = call.stream().await.rest().await;
+    ended.assert_error(503, "overloaded");
+    assert_eq!((ended.tokens(), stack.used(&key).await), (5, cost_of(12, 7)));
+    let next = stack.call(&key, Script { ignores_max_tokens: false, ..large(400_000) });
+    next.with("max_tokens", 131_072).stream().await.rest().await.assert_done();
 }

@@ -1,26 +1,15 @@
 //! Signing in with a password: attempts are counted before they are judged.
 
-use std::{
-    net::{IpAddr, Ipv6Addr},
-    time::Duration,
-};
+use std::net::{IpAddr, Ipv6Addr};
 
 use shared::{ids::AccountId, secret::SecretString};
 
 use super::{MemberRefused, Token};
 use crate::{
-    digest::Digest,
     domain::member::Member,
     management::{Error, Management, accounts::AccountRefused},
     store::Unavailable,
 };
-
-/// Time over which attempts to sign in with a password are counted.
-const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Attempts with one name within that time: people mistype, and 40 guesses an hour find no password.
-const ATTEMPTS_PER_NAME: u64 = 10;
-/// Attempts from one address within that time: an office has one address and many people.
-const ATTEMPTS_PER_ADDRESS: u64 = 60;
 
 /// The attempt of a member to sign in.
 #[derive(Debug)]
@@ -43,22 +32,14 @@ impl Management {
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
     /// before it is judged, so that attempts at once are counted too.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<Token, Error<MemberRefused>> {
-        let now = self.clock.now();
-        let until = now.plus(ATTEMPTS_WITHIN);
-        let of_name = Digest::of(format!("name\0{}\0{}", attempt.account, attempt.name).as_bytes());
-        let of_address = Digest::of(format!("address\0{}", network(attempt.address)).as_bytes());
-        let from_address = self.store.count_attempt(of_address, now, until).await?;
-        let with_name = self.store.count_attempt(of_name, now, until).await?;
-        if from_address > ATTEMPTS_PER_ADDRESS || with_name > ATTEMPTS_PER_NAME {
-            return Err(Error::Refused(MemberRefused::TooManyAttempts));
-        }
+        let counted = self.count_attempt(attempt.account, attempt.name, &network(attempt.address)).await?;
         let found = self.member_to_sign_in(attempt.account, attempt.name).await?;
         let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
         let is_right = self.passwords.verify(attempt.password, hash).await?;
         let Some((account, member)) = found.filter(|_| is_right) else {
             return Err(Error::Refused(MemberRefused::WrongPassword));
         };
-        self.store.forget_attempts(of_name).await?;
+        self.forget_attempts(counted).await?;
         Ok(self.begin_session(account, member.id, attempt.agent).await?)
     }
 

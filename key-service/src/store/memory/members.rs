@@ -144,3 +144,11 @@ impl Members for Memory {
         Ok(())
     }
 }
+
+#[cfg(test)]
+impl Memory {
+    /// Rows of attempts, forgotten ones included.
+    pub(crate) fn counted_attempts(&self) -> usize {
+        self.books().map_or(0, |books| books.attempts.len())
+    }
+}

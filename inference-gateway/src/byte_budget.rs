@@ -1,4 +1,4 @@
-//! Bound on the bytes of all prompts in memory.
+//! Bounds on bytes in memory: of all prompts, and of all answers.
 
 use std::sync::{
     Arc,
@@ -12,44 +12,50 @@ use shared::{
 
 use crate::shares::AccountShares;
 
-/// Byte budget for all prompts together. Cheap to clone.
+/// Budget of bytes that requests share. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct PromptBudget(Arc<Budget>);
+pub(crate) struct ByteBudget(Arc<Budget>);
 
 struct Budget {
     most: usize,
+    per_account: usize,
     taken: AtomicUsize,
     accounts: AccountShares,
 }
 
 /// Share of one request in the budget, returned when it is dropped.
-pub(crate) struct PromptPermit {
+pub(crate) struct BytePermit {
     shared: Arc<Budget>,
     taken: usize,
     /// The account whose share it counts against, where it is known.
     account: Option<AccountId>,
 }
 
-impl PromptBudget {
+impl ByteBudget {
     /// A budget of so many bytes, and so many of them for one account at most.
     pub(crate) fn new(most: usize, per_account: usize) -> Self {
         let accounts = AccountShares::new(per_account);
-        Self(Arc::new(Budget { most, taken: AtomicUsize::new(0), accounts }))
+        Self(Arc::new(Budget { most, per_account, taken: AtomicUsize::new(0), accounts }))
     }
 
     /// A permit for zero bytes.
-    pub(crate) fn permit(&self) -> PromptPermit {
-        PromptPermit { shared: self.0.clone(), taken: 0, account: None }
+    pub(crate) fn permit(&self) -> BytePermit {
+        BytePermit { shared: self.0.clone(), taken: 0, account: None }
+    }
+
+    /// The most that one account may ever take.
+    pub(crate) fn largest(&self) -> usize {
+        self.0.per_account.min(self.0.most)
     }
 
     /// A permit for no bytes yet of an account.
-    pub(crate) fn permit_of(&self, account: AccountId) -> PromptPermit {
-        PromptPermit { shared: self.0.clone(), taken: 0, account: Some(account) }
+    pub(crate) fn permit_of(&self, account: AccountId) -> BytePermit {
+        BytePermit { shared: self.0.clone(), taken: 0, account: Some(account) }
     }
 }
 
-impl PromptPermit {
-    /// Adds bytes to the permit. If the budget is exhausted, the error asks the client to try again later.
+impl BytePermit {
+    /// Adds bytes of a prompt to the permit. If the budget is exhausted, the error asks the client to try again later.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         if self.try_grow(bytes) {
             return Ok(());
@@ -74,7 +80,7 @@ impl PromptPermit {
     }
 
     /// Moves what it has taken to another budget, and there to the share of an account.
-    pub(crate) fn move_to(&mut self, budget: &PromptBudget, account: AccountId) -> Result<(), ApiError> {
+    pub(crate) fn move_to(&mut self, budget: &ByteBudget, account: AccountId) -> Result<(), ApiError> {
         if Arc::ptr_eq(&self.shared, &budget.0) {
             return Ok(());
         }
@@ -82,6 +88,18 @@ impl PromptPermit {
         moved.grow(self.taken)?;
         *self = moved;
         Ok(())
+    }
+
+    /// The bytes that it has taken.
+    pub(crate) const fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Makes a permit of its own of so many of its bytes, or of as many as it has.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        let taken = bytes.min(self.taken);
+        self.taken -= taken;
+        Self { shared: self.shared.clone(), taken, account: self.account }
     }
 
     /// Returns all but this many bytes to the budget.
@@ -97,7 +115,7 @@ impl PromptPermit {
     }
 }
 
-impl Drop for PromptPermit {
+impl Drop for BytePermit {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -111,7 +129,7 @@ mod tests {
 
     #[test]
     fn permits_never_exceed_the_budget_and_give_all_of_it_back() {
-        let budget = PromptBudget::new(10, 10);
+        let budget = ByteBudget::new(10, 10);
         let (mut one, mut other) = (budget.permit(), budget.permit());
         assert!(one.grow(6).is_ok() && other.grow(4).is_ok());
         assert_eq!(other.grow(1).unwrap_err().code, Code::Overloaded);
@@ -119,14 +137,17 @@ mod tests {
         one.shrink_to(5);
         one.shrink_to(7);
         assert!(other.grow(1).is_ok() && other.grow(1).is_err());
-        drop((one, other));
+        let part = one.split(3);
+        assert_eq!((part.taken(), one.taken(), one.split(9).taken()), (3, 2, 2));
+        assert!(budget.permit().grow(2).is_ok() && budget.permit().grow(3).is_err());
+        drop((one, other, part));
         assert!(budget.permit().grow(10).is_ok());
     }
 
     #[test]
     fn one_account_leaves_room_for_others() {
         let (one, other) = (AccountId::generate(&System), AccountId::generate(&System));
-        let (strangers, budget) = (PromptBudget::new(8, 8), PromptBudget::new(10, 6));
+        let (strangers, budget) = (ByteBudget::new(8, 8), ByteBudget::new(10, 6));
         let mut greedy = budget.permit_of(one);
         assert!(greedy.try_grow(6) && !greedy.try_grow(1) && !budget.permit_of(one).try_grow(1));
         let mut small = strangers.permit();

@@ -1,0 +1,140 @@
+//! The memory that an answer takes of the budget that all answers share.
+//!
+//! Small answers take none of it, so that most requests never touch it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::ids::AccountId;
+use tokio::time::{Instant, sleep};
+
+use crate::byte_budget::{ByteBudget, BytePermit};
+
+/// Bytes that an answer holds without counting: an ordinary whole answer and its copy, or the event that a stream waits for.
+const UNCOUNTED_BYTES: usize = 64 << 10;
+/// Bytes that are taken at a time: the lock on accounts' shares is then taken a few times for each mebibyte.
+const STEP_BYTES: usize = 256 << 10;
+/// Longest wait of a whole answer for room, in all. It was generated and will be billed, so that it is worth to wait until others
+/// have left; the upstream waits meanwhile.
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+/// Pause between two looks for room.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What one answer holds of the budget. All is given back when it is dropped.
+pub(super) struct AnswerRoom {
+    permit: BytePermit,
+    /// Time that it may still wait for more.
+    patience: Duration,
+}
+
+/// Bytes of an answer on their way to the client, with their part of the budget.
+struct Counted {
+    bytes: Bytes,
+    _room: BytePermit,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AnswerRoom {
+    /// Nothing yet of an account's answer.
+    pub(super) fn new(budget: &ByteBudget, account: AccountId) -> Self {
+        Self { permit: budget.permit_of(account), patience: WAIT_FOR_ROOM }
+    }
+
+    /// Holds room for so many bytes, neither more nor less, and returns whether there is as much. If not, it keeps what it
+    /// has.
+    pub(super) fn hold(&mut self, bytes: usize) -> bool {
+        let wanted = if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
+        match wanted.checked_sub(self.permit.taken()) {
+            Some(0) => true,
+            Some(more) => self.permit.try_grow(more),
+            None => {
+                self.permit.shrink_to(wanted);
+                true
+            }
+        }
+    }
+
+    /// Holds room for so many bytes, and waits for it until others have given theirs back. Returns whether it came in time.
+    pub(super) async fn wait_for(&mut self, bytes: usize) -> bool {
+        if self.hold(bytes) {
+            return true;
+        }
+        let began = Instant::now();
+        let mut found = false;
+        while !found && began.elapsed() < self.patience {
+            sleep(LOOK_EVERY).await;
+            found = self.hold(bytes);
+        }
+        self.patience = self.patience.saturating_sub(began.elapsed());
+        found
+    }
+
+    /// Lets large bytes keep their room until the connection has sent them.
+    pub(super) fn leave_with(&mut self, bytes: Bytes) -> Bytes {
+        if bytes.len() <= UNCOUNTED_BYTES {
+            return bytes;
+        }
+        let room = self.permit.split(bytes.len().next_multiple_of(STEP_BYTES));
+        Bytes::from_owner(Counted { bytes, _room: room })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::System;
+
+    use super::*;
+
+    fn account() -> AccountId {
+        AccountId::generate(&System)
+    }
+
+    #[test]
+    fn small_answers_take_nothing_and_large_ones_give_all_back() {
+        let budget = ByteBudget::new(4 * STEP_BYTES, 4 * STEP_BYTES);
+        let (mut small, mut large) =
+            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+        assert!(large.hold(3 * STEP_BYTES + 1) && small.hold(UNCOUNTED_BYTES));
+        assert!(!small.hold(UNCOUNTED_BYTES + 1));
+        assert!(large.hold(3 * STEP_BYTES) && small.hold(UNCOUNTED_BYTES + 1));
+        drop(large);
+        assert!(small.hold(4 * STEP_BYTES) && !small.hold(4 * STEP_BYTES + 1));
+        assert!(small.hold(0) && AnswerRoom::new(&budget, account()).hold(4 * STEP_BYTES));
+    }
+
+    #[test]
+    fn bytes_on_their_way_keep_their_room_until_they_are_sent() {
+        let budget = ByteBudget::new(4 * STEP_BYTES, 4 * STEP_BYTES);
+        let (mut sender, mut other) =
+            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+        assert!(sender.hold(3 * STEP_BYTES));
+        let mut sent = sender.leave_with(vec![7; 2 * STEP_BYTES].into());
+        assert!(sender.hold(0) && other.hold(2 * STEP_BYTES) && !other.hold(3 * STEP_BYTES));
+        let rest = sent.split_off(9);
+        drop((sender, sent));
+        assert!(!other.hold(3 * STEP_BYTES));
+        drop(rest);
+        assert!(other.hold(4 * STEP_BYTES));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_for_room_and_not_for_ever() {
+        let budget = ByteBudget::new(2 * STEP_BYTES, 2 * STEP_BYTES);
+        let (mut first, mut second) =
+            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+        assert!(first.wait_for(2 * STEP_BYTES).await);
+        let leaves = async {
+            sleep(WAIT_FOR_ROOM / 2).await;
+            drop(first);
+        };
+        let (found, ()) = tokio::join!(second.wait_for(STEP_BYTES), leaves);
+        assert!(found && !second.wait_for(3 * STEP_BYTES).await);
+        let began = Instant::now();
+        assert!(!second.wait_for(3 * STEP_BYTES).await && began.elapsed() < LOOK_EVERY, "it waited enough");
+    }
+}
