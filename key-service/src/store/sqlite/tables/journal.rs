@@ -50,7 +50,7 @@ pub(crate) fn latest(
 }
 
 /// Entries that a search reads at most: some ten milliseconds of work.
-const MAX_READ: usize = 20_000;
+const MAX_READ: usize = 5_000;
 
 /// The latest entries behind number `floor` and before number `before` that match; newest first. Those of one key, and those
 /// that are not an exact bill, are found by an index.
@@ -84,11 +84,12 @@ pub(crate) fn find(
     let (floor, before) = (number(floor), number(before));
     // One more than is answered shows that there are more.
     let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    // They come in the order in which they are read. Asked for that order again, SQLite would read and sort all of them.
     let sql = format!(
         "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
                 number, generation, delta, used_after
          FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at BETWEEN ?6 AND ?7) AND {of_outcome}
-         ORDER BY number DESC LIMIT ?8"
+         LIMIT ?8"
     );
     let (begins, ends) = search.day.map(Day::millis).unzip();
     let params = params![account.as_bytes(), floor, before, key, search.model, begins, ends, wanted];

@@ -125,17 +125,22 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
         Order::Ascending => (">", "ASC", &[]),
         Order::Descending => ("<", "DESC", &[0xff; 17]),
     };
+    // The ids are read from an index alone: SQLite would look up every key that it goes past.
     let (index, condition) = match page.status.map(|(status, _)| status) {
         None => ("", "?4 IS NULL"),
         Some(Status::Revoked) => ("INDEXED BY keys_revoked", "revoked_at IS NOT NULL AND ?4 IS NOT NULL"),
         Some(Status::Expired) => ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND expires_at <= ?4"),
-        Some(Status::Active) => {
-            ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)")
-        }
+        Some(Status::Active) => (
+            "INDEXED BY keys_not_revoked",
+            "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)",
+        ),
     };
     let sql = format!(
-        "SELECT id, label, hint, created_at, spend_limit, used, held, expires_at, revoked_at, last_used_at
-         FROM api_keys {index} WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3"
+        "SELECT k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
+                k.last_used_at
+         FROM (SELECT id AS listed FROM api_keys {index}
+               WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3)
+         CROSS JOIN api_keys k ON k.account = ?1 AND k.id = listed ORDER BY listed {order}"
     );
     let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
     let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
