@@ -130,10 +130,9 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
         None => ("", "?4 IS NULL"),
         Some(Status::Revoked) => ("INDEXED BY keys_revoked", "revoked_at IS NOT NULL AND ?4 IS NOT NULL"),
         Some(Status::Expired) => ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND expires_at <= ?4"),
-        Some(Status::Active) => (
-            "INDEXED BY keys_not_revoked",
-            "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)",
-        ),
+        Some(Status::Active) => {
+            ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)")
+        }
     };
     let sql = format!(
         "SELECT k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
