@@ -216,7 +216,7 @@ impl Connection {
     }
 
     /// Adds this weight, here and to all connections together; too much of it closes some.
-    fn load_more(&self, mut state: MutexGuard<'_, State>, weight: usize) {
+    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
         state.load += weight;
         let trusted = state.caller.is_some();
         let too_much = state.admitted && self.admission.load(trusted, weight);
