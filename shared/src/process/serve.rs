@@ -1,6 +1,6 @@
 //! The HTTP server of every port of every program: the one place that decides how a connection is served, and when it ends.
 //!
-//! A connection that does not say what it wants, carries nothing, or takes nothing of its answers is closed in time, and every
+//! A connection that does not say what it wants, carries nothing, or takes too little of its answers is closed in time, and every
 //! new one gets a place (`admission`). What decides is the progress of requests, not of bytes.
 
 mod admission;

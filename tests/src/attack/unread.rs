@@ -1,4 +1,4 @@
-//! Streams of a paying client that reads nothing of them.
+//! Streams of a paying client that reads nothing of them, and answers that strangers leave unread.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -35,6 +35,29 @@ pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStrea
     });
     let responses = join_all(opened).await;
     UnreadStreams { responses, _sender: sender, connection }
+}
+
+/// Asks so many times for the longest answer that needs no credential, over each of so many HTTP/2 connections. The client's
+/// window takes a byte of each answer.
+pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<UnreadStreams> {
+    let opened = (0..connections).map(async |_| {
+        let stream = TcpStream::connect(address(base)).await.unwrap();
+        let mut client = http2::Builder::new(TokioExecutor::new());
+        client.initial_stream_window_size(1);
+        let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        let asked = (0..each).map(|_| {
+            let mut sender = sender.clone();
+            let request = Request::get("http://x/openapi.json").body(Full::default()).unwrap();
+            // The server may close the connection.
+            async move { sender.send_request(request).await.ok() }
+        });
+        let responses = join_all(asked).await.into_iter().flatten().collect();
+        UnreadStreams { responses, _sender: sender, connection }
+    });
+    join_all(opened).await
 }
 
 impl UnreadStreams {

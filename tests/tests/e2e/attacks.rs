@@ -13,7 +13,7 @@ use tests::{
         bodies::{Body, StalledBodies, invented_key},
         silent::{Silence, address, flood, time_to_close},
         strangers::{Stalling, connect_from},
-        unread::open_streams,
+        unread::{leave_answers, open_streams},
     },
     harness::{Deployment, Http, Options, PATIENCE, Server, Settings, Stack, raw, usd},
     upstream::Script,
@@ -144,6 +144,24 @@ async fn bodies_of_strangers_take_little_memory_and_no_place_of_a_customer() {
     let grown = stack.server().peak_memory().saturating_sub(before);
     // 390 MiB were sent.
     assert!(grown < 110 << 20, "{} MiB", grown >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_that_strangers_leave_unread_take_little_memory() {
+    let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "200".to_owned())]).await;
+    let key = stack.key().await;
+    stack.call(&key, Script::tokens(12, 5)).send().await;
+    let before = stack.server().peak_memory();
+    let unread = leave_answers(stack.server().public(), 40, 100).await;
+    for _ in 0..3 {
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "on a known connection");
+        let answer = Http::new().send_as(&key.secret, Method::GET, &stack.url("/v1/models"), None).await;
+        assert_eq!(answer.status, 200, "on a new connection");
+    }
+    assert!(unread.iter().any(|connection| connection.begun() == 100));
+    let grown = stack.server().peak_memory().saturating_sub(before);
+    // Of 4,000 answers, 46 KB each, the budget of strangers allows for a third.
+    assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -181,12 +181,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_newcomer_takes_the_place_of_the_oldest_that_carries_no_request() {
+        pause();
         let admission = admission(10, 3);
         let places = [from(&admission, 1), from(&admission, 1), from(&admission, 1)];
         for place in &places {
             place.0.note_silence();
         }
         let busy = places[0].0.begin_request(0);
+        advance(Duration::from_secs(1)).await;
         let newcomer = from(&admission, 1);
         assert!(!was_evicted(&places[0]).await && was_evicted(&places[1]).await);
         assert!(!was_evicted(&places[2]).await && !was_evicted(&newcomer).await);

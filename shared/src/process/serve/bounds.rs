@@ -41,7 +41,8 @@ pub struct ConnectionOptions {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub idle_seconds: u64,
 
-    /// Seconds for which a client may take nothing of an answer (of a stream of chat: FAREGATE_CLIENT_STALL_SECONDS)
+    /// Seconds for which a client may take nothing of an answer (of a chat's: FAREGATE_CLIENT_STALL_SECONDS), and after which it
+    /// takes 32 KiB a second of one that is not a stream
     #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub unread_seconds: u64,

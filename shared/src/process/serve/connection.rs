@@ -16,7 +16,7 @@ use super::{
     Bounds, Caller,
     admission::Admission,
     group::Network,
-    response::{ResponseState, WatchedBody},
+    response::{ResponseState, WatchedBody, WatchedBodyOptions},
 };
 
 /// Bytes of a head that weigh as much as a request does beside it: the head may stay in memory until its request is answered.
@@ -29,7 +29,7 @@ pub(super) enum Overdue {
     Head,
     /// It carries no request.
     Idle,
-    /// Its client takes nothing of an answer.
+    /// Its client takes nothing of an answer, or too little.
     Unread,
 }
 
@@ -73,7 +73,7 @@ struct ConnectionState {
     handling: usize,
     /// The weight of all requests, as the admission counts them: one each, and more for large heads.
     load: usize,
-    /// Responses whose bodies have not been taken yet.
+    /// Responses that were not written to their end yet, nor given up.
     responding: Vec<Arc<ResponseState>>,
     /// The last time that a request began, or ended.
     quiet_since: Instant,
@@ -129,9 +129,10 @@ impl Connection {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it carries no request, though all that had come was read.
-    pub(super) fn is_silent(&self) -> bool {
-        self.found_nothing.load(Ordering::Relaxed) && self.idle_since().is_some()
+    /// Returns whether it has carried no request for so long, though all that had come was read.
+    pub(super) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
+        self.found_nothing.load(Ordering::Relaxed)
+            && self.idle_since().is_some_and(|since| now.saturating_duration_since(since) >= time)
     }
 
     /// Notes whether the last write waits for the peer.
@@ -155,25 +156,29 @@ impl Connection {
     /// The next time to look at the connection, or what is overdue. Answers that are overdue are dropped on the way, so that
     /// one that a client leaves does not keep its memory, though others on the same connection go on.
     pub(super) fn look(&self, bounds: &Bounds, now: Instant) -> Result<Instant, Overdue> {
-        let mut state = self.state();
-        let mut dropped = Vec::new();
-        let mut longest = bounds.unread;
-        let mut quiet_since = state.quiet_since;
-        state.responding.retain(|response| {
-            longest = longest.max(response.unread_bound);
-            let Some(since) = response.overdue_since(now) else { return true };
-            quiet_since = quiet_since.max(since);
-            dropped.push(response.clone());
-            false
+        // Responses have locks of their own, under which their bodies are polled: they are not asked under the connection's.
+        let mut responding = self.state().responding.clone();
+        let longest =
+            responding.iter().map(|response| response.unread_bound).fold(bounds.unread, Duration::max);
+        let mut quiet_since = self.opened;
+        responding.retain(|response| {
+            let since = response.overdue_since(now);
+            quiet_since = quiet_since.max(since.unwrap_or(quiet_since));
+            since.is_some()
         });
-        state.quiet_since = quiet_since;
-        self.unload(&mut state, dropped.len());
-        let (spoke, busy) = (state.spoke, !state.is_idle());
+        let overdue = responding;
+        let mut state = self.state();
+        // They weigh until all of them that the connection has taken is gone.
+        state.responding.retain(|response| !overdue.iter().any(|other| Arc::ptr_eq(other, response)));
+        state.quiet_since = state.quiet_since.max(quiet_since);
+        let (spoke, busy, quiet_since) = (state.spoke, !state.is_idle(), state.quiet_since);
         drop(state);
-        // Effects of dropping a response's body happen outside of the lock.
-        for response in dropped {
-            tracing::info!("a client takes nothing of its answer, which is dropped");
+        for response in &overdue {
+            tracing::info!("a client takes too little of its answer, which is dropped");
             response.abandon();
+        }
+        if overdue.iter().any(|response| response.alone) {
+            return Err(Overdue::Unread);
         }
         let (deadline, overdue) = if !spoke {
             (self.opened + bounds.head, Overdue::Head)
@@ -195,15 +200,30 @@ impl Connection {
         let mut state = self.state();
         state.spoke = true;
         state.handling += 1;
-        state.load += weight;
         state.quiet_since = Instant::now();
+        self.load_more(state, weight);
+        RequestGuard { connection: self.clone(), weight, handling: true }
+    }
+
+    /// Notes that a full piece of an answer waits for its client.
+    pub(super) fn begin_piece(&self) {
+        self.load_more(self.state(), 1);
+    }
+
+    /// Notes that a full piece was written, or given up.
+    pub(super) fn end_piece(&self) {
+        self.unload(&mut self.state(), 1);
+    }
+
+    /// Adds this weight, here and to all connections together; too much of it closes some.
+    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
+        state.load += weight;
         let trusted = state.caller.is_some();
         let too_much = state.admitted && self.admission.load(trusted, weight);
         drop(state);
         if too_much {
             self.admission.relieve(trusted);
         }
-        RequestGuard { connection: self.clone(), weight, handling: true }
     }
 
     /// Takes this weight off, here and from all connections together.
@@ -221,15 +241,15 @@ impl Connection {
         state.quiet_since = Instant::now();
     }
 
-    /// Notes that a response's body was taken to its end, or dropped.
+    /// Notes that a response was written to its end, or given up with all that waited of it.
     pub(super) fn end_response(&self, response: &Arc<ResponseState>) {
         let mut state = self.state();
         let before = state.responding.len();
         state.responding.retain(|other| !Arc::ptr_eq(other, response));
         if state.responding.len() < before {
             state.quiet_since = Instant::now();
-            self.unload(&mut state, 1);
         }
+        self.unload(&mut state, 1);
     }
 
     /// The caller whose credential was accepted on it, if there was one.
@@ -273,15 +293,15 @@ pub(super) struct RequestGuard {
 impl RequestGuard {
     /// The body of its response, watched until it was taken.
     pub(super) fn respond(mut self, body: Body, watch: WatchedBodyOptions) -> WatchedBody {
-        let response = Arc::new(ResponseState::new(body, watch.unread_bound));
         let mut state = self.connection.state();
+        let response = Arc::new(ResponseState::new(body, watch, state.caller.is_some()));
         state.handling = state.handling.saturating_sub(1);
         state.responding.push(response.clone());
         // The head is gone with the handler.
         self.connection.unload(&mut state, self.weight - 1);
         drop(state);
         self.handling = false;
-        WatchedBody::new(response, self.connection.clone(), watch.small_pieces)
+        WatchedBody::new(response, self.connection.clone())
     }
 }
 
@@ -291,13 +311,4 @@ impl Drop for RequestGuard {
             self.connection.end_handling(self.weight);
         }
     }
-}
-
-/// The watch over the body of a response.
-#[derive(Clone, Copy)]
-pub(super) struct WatchedBodyOptions {
-    /// The time for which nothing of it may be taken.
-    pub(super) unread_bound: Duration,
-    /// Large pieces are copied into small ones.
-    pub(super) small_pieces: bool,
 }

@@ -6,10 +6,18 @@ use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use super::connection::Connection;
 
+/// Time that a connection may be without a request before it yields ahead of older ones: a caller may be far away, or slow.
+const HESITATION: Duration = Duration::from_secs(1);
+/// Connections that an owner has before it yields ahead of others that have fewer: a caller may open a few at once, beside
+/// strangers that have one from each of thousands of addresses.
+const FEW: usize = 4;
 /// Connections of one address that are looked through for one that carries no request.
 const LOOKED_THROUGH: usize = 256;
 /// Bits of an IPv6 address that name a subscriber's network; the rest is that network's own.
@@ -68,14 +76,16 @@ impl<O: Copy + Eq + Hash> Group<O> {
         removed
     }
 
-    /// Removes the oldest connection of the owner with the most, one that carries no request first. Of owners with as many,
-    /// the one with the oldest connection yields.
+    /// Removes the oldest connection of the owner with the most, one that is silent first. Of owners with as many, or with a
+    /// few, the one with the oldest connection yields.
     pub(super) fn take_oldest_of_most(&mut self) -> Option<Arc<Connection>> {
         let rank = |connections: &BTreeMap<u64, Arc<Connection>>| {
-            (connections.len(), connections.first_key_value().map(|(oldest, _)| Reverse(*oldest)))
+            (connections.len().max(FEW), connections.first_key_value().map(|(oldest, _)| Reverse(*oldest)))
         };
         let (owner, connections) = self.owners.iter().max_by_key(|(_, connections)| rank(connections))?;
-        let silent = connections.values().take(LOOKED_THROUGH).find(|connection| connection.is_silent());
+        let now = Instant::now();
+        let mut oldest = connections.values().take(LOOKED_THROUGH);
+        let silent = oldest.find(|connection| connection.is_silent_for(HESITATION, now));
         let number = silent.or_else(|| connections.values().next())?.number;
         self.remove(*owner, number)
     }
@@ -119,7 +129,51 @@ impl<O: Copy + Eq + Hash> Group<O> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::time::{advance, pause};
+
+    use super::{
+        super::{Bounds, admission::Admission},
+        *,
+    };
+
+    #[tokio::test]
+    async fn a_connection_that_hesitates_is_not_taken_for_a_silent_one() {
+        pause();
+        let admission = Admission::new(&Bounds::default());
+        let mut group = Group::default();
+        let places: Vec<_> = (0..3).map(|_| admission.admit(IpAddr::from([192, 0, 2, 1]))).collect();
+        for place in &places {
+            place.0.note_silence();
+            group.insert(place.0.network, place.0.clone());
+        }
+        let oldest = places[0].0.begin_request(0);
+        assert_eq!(group.take_oldest_of_most().map(|taken| taken.number), Some(places[0].0.number));
+        advance(HESITATION).await;
+        let older = places[1].0.begin_request(0);
+        assert_eq!(group.take_oldest_of_most().map(|taken| taken.number), Some(places[2].0.number));
+        drop((oldest, older));
+    }
+
+    #[tokio::test]
+    async fn a_few_connections_of_one_owner_yield_by_age_to_many_owners_with_one() {
+        let admission = Admission::new(&Bounds::default());
+        let mut group = Group::default();
+        let of = |machine: u8| admission.admit(IpAddr::from([192, 0, 2, machine]));
+        let mut places: Vec<_> = (10..20).map(of).collect();
+        places.extend((0..FEW).map(|_| of(1)));
+        places.extend((20..30).map(of));
+        for place in &places {
+            group.insert(place.0.network, place.0.clone());
+        }
+        let taken: Vec<_> = (0..10).filter_map(|_| group.take_oldest_of_most()).map(|it| it.number).collect();
+        assert_eq!(taken, places[..10].iter().map(|place| place.0.number).collect::<Vec<_>>());
+        // One more than a few, and its owner yields.
+        let more: Vec<_> = (0..=FEW).map(|_| of(2)).collect();
+        for place in &more {
+            group.insert(place.0.network, place.0.clone());
+        }
+        assert_eq!(group.take_oldest_of_most().map(|taken| taken.number), Some(more[0].0.number));
+    }
 
     #[test]
     fn a_network_is_an_address_of_version_4_or_the_first_half_of_one_of_version_6() {

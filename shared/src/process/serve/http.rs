@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Bounds, CarriedBy, PeerAddress, UnreadBound, Workers,
-    connection::{Connection, Overdue, WatchedBodyOptions},
+    connection::{Connection, Overdue},
     progress::Progress,
-    response::WatchedBody,
+    response::{WatchedBody, WatchedBodyOptions},
 };
 
 /// The time that an idle connection has to end by itself: a request that was on its way is still answered.
@@ -30,8 +30,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// 128 KiB a round trip are five megabytes a second over 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that wait in an HTTP/2 stream for their client.
-const SEND_BUFFER: usize = 64 << 10;
+/// Bytes of answers that wait in an HTTP/2 stream while the connection is written to; beyond them one more piece.
+const SEND_BUFFER: usize = 16 << 10;
 
 /// State that all connections of a port share.
 pub(super) struct Server {
@@ -156,12 +156,12 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<WatchedBody>, Infallible> {
     let begun = connection.begin_request(head_bytes(&request));
-    let small_pieces = request.version() == Version::HTTP_2;
+    let http2 = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
     let response = server.workers.answer(worker, request).await;
     let bound = response.extensions().get::<UnreadBound>().map_or(server.bounds.unread, |bound| bound.0);
-    let options = WatchedBodyOptions { unread_bound: bound, small_pieces };
+    let options = WatchedBodyOptions { unread_bound: bound, http2 };
     Ok(response.map(|body| begun.respond(body, options)))
 }
 
