@@ -36,7 +36,7 @@ async fn take(body: &mut WatchedBody) -> Piece {
 }
 
 /// A buffer that shows by its count whether it is still in memory.
-struct Buffer(Vec<u8>, #[expect(dead_code, reason = "held for its count")] Arc<()>);
+struct Buffer(Vec<u8>, Arc<()>);
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
