@@ -5,7 +5,7 @@
 use std::{
     io::Write,
     process::{Command as Program, Stdio},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
@@ -44,14 +44,17 @@ use crate::{
     },
 };
 
-const KEYS: u64 = 100_000;
-const GENERATIONS: u64 = 1_000_000;
+/// The account's size; `MEASURE_SMALLER=10` makes it a tenth of it.
+static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
+static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
 /// Days over which the generations are spread.
 const DAYS: u64 = 30;
 /// Generations billed together, as they are where a few dozen requests run at once.
 const TOGETHER: u64 = 8;
 /// Keys made, and batches billed, at once, so that stores can group them.
 const AT_ONCE: usize = 256;
+/// Words of labels.
+const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 /// Loads of each page.
 const LOADS: usize = 21;
 
@@ -76,15 +79,19 @@ const CATALOG: &str = r#"
     model = "any"
 "#;
 
+fn smaller() -> u64 {
+    std::env::var("MEASURE_SMALLER").map_or(1, |by| by.parse().expect("it is a number"))
+}
+
 /// The time of a generation: spread evenly, up to now.
 fn time_of(n: u64, end: Timestamp) -> Timestamp {
     let all = DAYS * 24 * 3_600_000;
-    end.minus(Duration::from_millis((GENERATIONS - n) * (all / GENERATIONS)))
+    end.minus(Duration::from_millis((*GENERATIONS - n) * (all / *GENERATIONS)))
 }
 
 /// The id of a key, made some minutes after the one before it.
 fn key_id(n: u64, end: Timestamp) -> KeyId {
-    KeyId::new(end.minus(Duration::from_secs((KEYS - n) * 300)), [7; 10])
+    KeyId::new(end.minus(Duration::from_secs((*KEYS - n) * 300)), [7; 10])
 }
 
 async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
@@ -93,18 +100,18 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
         let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_secs(60)));
         let key = ApiKey {
             id,
-            label: format!("Customer {n:06} {}", ["Berlin", "Lagos", "Lima", "Osaka"][n as usize % 4]),
+            label: format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]),
             hint: format!("fg_api_{:04}…{:04}", n % 9_973, n % 9_967),
             created_at: id.created_at().to_whole_seconds(),
             spend: ledger::Key { expires_at, ..ledger::Key::default() },
         };
         let digest = Digest::of(&n.to_be_bytes());
-        store.create_key(NewKey { account, key, digest, most: KEYS }, None).await.unwrap();
+        store.create_key(NewKey { account, key, digest, most: *KEYS }, None).await.unwrap();
         if n % 1_000 == 1 {
             store.revoke_key(account, id, end).await.unwrap();
         }
     };
-    stream::iter(0..KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
+    stream::iter(0..*KEYS).map(make).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
 }
 
 async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
@@ -116,7 +123,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             let mut unique = [0; 10];
             unique[..8].copy_from_slice(&n.to_be_bytes());
             // Those that begin with an expiry or a revocation are left out.
-            let key = key_id(n.wrapping_mul(7_919) % (KEYS / 10) * 10 + 2 + n % 8, end);
+            let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
             let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
             let usage = Usage { prompt: 1_000 + n % 500, cached: 0, completion: 300 };
@@ -129,7 +136,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
         });
         store.execute(account, commands.collect(), at).await.unwrap();
     };
-    let batches = stream::iter((0..GENERATIONS).step_by(TOGETHER as usize));
+    let batches = stream::iter((0..*GENERATIONS).step_by(usize::try_from(TOGETHER).unwrap()));
     batches.map(together).buffered(AT_ONCE).for_each(|()| async {}).await;
 }
 
@@ -152,7 +159,7 @@ impl Pages {
         make_keys(&*store, account, end).await;
         let keys = began.elapsed();
         bill(&*store, account, end).await;
-        eprintln!("{name}: {KEYS} keys in {keys:?}, all of it in {:?}", began.elapsed());
+        eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
         let (_, link) = management.invite(account, "owner", Role::Owner).await.unwrap();
         let session = management.sign_in_with_link(&link, "measure").await.unwrap();
         let cookie = format!("faregate={}", session.reveal().expose_secret());
@@ -184,12 +191,13 @@ impl Pages {
         times.sort();
         let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
         let (median, longest) = (ms(times[LOADS / 2]), ms(times[LOADS - 1]));
-        let rows = page.matches("<tr").count();
+        let (rows, size) = (page.matches("<tr").count(), compressed(&page));
         println!(
-            "| {} | `{path}` | {} | {median} | {longest} | {:.1} | {rows} |",
+            "| {} | `{path}` | {} | {median} | {longest} | {}.{} | {rows} |",
             self.name,
             ms(first),
-            compressed(&page) as f64 / 1e3
+            size / 1000,
+            size % 1000 / 100
         );
     }
 }
@@ -222,7 +230,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         "/dashboard/keys?order=used".into(),
         "/dashboard/keys/new".into(),
         key(4),
-        key(99_999),
+        key(*KEYS - 1),
         format!("{}/revoke", key(4)),
         "/dashboard/management-keys".into(),
         "/dashboard/activity".into(),
@@ -230,7 +238,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         "/dashboard/activity?model=Model+Max".into(),
         "/dashboard/activity?model=None".into(),
         of_key(4),
-        of_key(99_999),
+        of_key(*KEYS - 1),
         "/dashboard/activity?outcome=estimated".into(),
         "/dashboard/activity?outcome=shortfall".into(),
         "/dashboard/credit".into(),
