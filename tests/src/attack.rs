@@ -24,7 +24,7 @@ use bodies::Body;
 /// The extent of the attacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Silent sockets of the flood, and the processes that open them.
+    /// Silent sockets of the flood.
     pub sockets: usize,
     /// Processes that open them together: each may have so many files of its own.
     pub processes: usize,
