@@ -97,7 +97,7 @@ fn key_id(n: u64, end: Timestamp) -> KeyId {
 async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
     let make = async |n: u64| {
         let id = key_id(n, end);
-        let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_secs(60)));
+        let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_mins(1)));
         let key = ApiKey {
             id,
             label: format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]),

@@ -266,7 +266,7 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     // Of three days with sixty entries each, the second key has the first and the last.
     let days = [0, 1, 2].map(|n| START.plus(Duration::from_hours(24 * n)));
     for (day, numbers) in days.into_iter().zip([0..60_u8, 60..120, 120..180]) {
-        let key = |n: u8| if n % 60 == 0 || n % 60 == 59 { seldom } else { often };
+        let key = |n: u8| if n.is_multiple_of(60) || n % 60 == 59 { seldom } else { often };
         let held = numbers.clone().map(|n| hold(key(n), generation(n), 10, 7));
         let commands =
             held.chain(numbers.map(|n| capture(key(n), generation(n), if n == 130 { 200_000 } else { 10 })));

@@ -103,9 +103,9 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     for n in 0..6 {
         make_key(&**store, account, n, None).await;
     }
-    let expires = |at| KeyPatch { label: None, limit: None, expires_at: Some(at) };
+    let until = |at| KeyPatch { label: None, limit: None, expires_at: Some(at) };
     for (n, at) in [(1, after(10)), (2, after(10)), (3, after(20)), (4, after(10))] {
-        store.update_key(account, key(n), expires(Some(at))).await.unwrap();
+        store.update_key(account, key(n), until(Some(at))).await.unwrap();
     }
     for n in [0, 4] {
         store.revoke_key(account, key(n), START).await.unwrap();
@@ -122,7 +122,7 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     assert_eq!(of(active, after(10), Order::Descending).await, [5, 3].map(key));
     assert_eq!(of(expired, after(10), Order::Descending).await, [2, 1].map(key));
     // A later expiry revives a key, a revocation ends it for good.
-    store.update_key(account, key(1), expires(None)).await.unwrap();
+    store.update_key(account, key(1), until(None)).await.unwrap();
     store.revoke_key(account, key(2), after(11)).await.unwrap();
     assert_eq!(of(active, after(20), Order::Ascending).await, [1, 5].map(key));
     assert_eq!(of(expired, after(20), Order::Ascending).await, [key(3)]);

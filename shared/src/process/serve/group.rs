@@ -108,12 +108,12 @@ impl<O: Copy + Eq + Hash> Group<O> {
     /// Removes connections that carry such a load together: again and again the busiest of the owner with the largest load.
     pub(super) fn take_busiest(&mut self, load: usize) -> Vec<Arc<Connection>> {
         // Each owner's connections, the busiest last.
-        let mut owners: Vec<(usize, O, Vec<(usize, u64)>)> = Vec::new();
+        let mut owners = Vec::new();
         for (owner, connections) in &self.owners {
             let mut busy: Vec<_> =
                 connections.values().map(|connection| (connection.load(), connection.number)).collect();
             busy.sort_unstable();
-            owners.push((busy.iter().map(|(load, _)| load).sum(), *owner, busy));
+            owners.push((busy.iter().map(|(load, _)| load).sum::<usize>(), *owner, busy));
         }
         let (mut taken, mut evicted) = (0, Vec::new());
         while taken < load {

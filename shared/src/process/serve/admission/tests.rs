@@ -112,14 +112,12 @@ async fn the_busiest_of_strangers_goes_when_there_are_too_many_requests() {
     let admission = admission(10, 4);
     let (modest, greedy, idle) = (from(&admission, 1), from(&admission, 2), from(&admission, 2));
     let few: Vec<_> = (0..100).map(|_| modest.0.begin_request(0)).collect();
-    let many: Vec<_> =
-        (0..2 * 4 + REQUESTS_IN_ANY_CASE - 100).map(|_| greedy.0.begin_request(0)).collect();
+    let many: Vec<_> = (0..2 * 4 + REQUESTS_IN_ANY_CASE - 100).map(|_| greedy.0.begin_request(0)).collect();
     assert!(!was_evicted(&greedy).await);
     let one_more = modest.0.begin_request(0);
     assert!(was_evicted(&greedy).await && !was_evicted(&modest).await && !was_evicted(&idle).await);
     // A head of 64 KiB weighs as much as 17 requests without one.
-    let large: Vec<_> =
-        (0..1 + REQUESTS_IN_ANY_CASE / 17).map(|_| idle.0.begin_request(64 << 10)).collect();
+    let large: Vec<_> = (0..=REQUESTS_IN_ANY_CASE / 17).map(|_| idle.0.begin_request(64 << 10)).collect();
     assert!(was_evicted(&idle).await && !was_evicted(&modest).await);
     drop((few, many, one_more, large));
     assert_eq!(admission.untrusted.load.load(Ordering::Relaxed), 0);

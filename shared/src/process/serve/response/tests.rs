@@ -36,7 +36,7 @@ async fn take(body: &mut WatchedBody) -> Piece {
 }
 
 /// A buffer that shows by its count whether it is still in memory.
-struct Buffer(Vec<u8>, Arc<()>);
+struct Buffer(Vec<u8>, #[expect(dead_code, reason = "held for its count")] Arc<()>);
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
@@ -128,7 +128,7 @@ async fn a_whole_answer_over_http_2_gives_its_memory_back_and_leaves_others_alon
     let mut quick = respond(&place, vec![0; 10 << 20], true);
     for _ in 0..10 {
         let _ = next(&mut slow).await;
-        for _ in 0..10 * LEAST_RATE as usize / PIECE {
+        for _ in 0..10 * LEAST_RATE / PIECE as u64 {
             drop(take(&mut quick).await);
         }
         advance(Duration::from_secs(10)).await;
