@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use shared::error::{ApiError, Code};
 use tokio::time::timeout;
 
@@ -152,7 +152,10 @@ async fn read(body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
 
 async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
     let mut first: Option<Bytes> = None;
-    let (mut kept, mut length, mut not_kept) = (BytesMut::new(), 0_u64, None);
+    let (mut kept, mut length) = (BytesMut::new(), 0_u64);
+    // A length that is announced is taken at once: answers that each hold a part would wait for each other.
+    let announced = body.size_hint().exact().unwrap_or(0);
+    let mut not_kept = refuse(announced, largest, room).await;
     while let Some(piece) = next_bytes(&mut body).await {
         let piece = match piece {
             Ok(piece) => piece,
@@ -160,7 +163,7 @@ async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> R
         };
         length += piece.len() as u64;
         if not_kept.is_none() {
-            not_kept = refuse(length, largest, room).await;
+            not_kept = refuse(length.max(announced), largest, room).await;
         }
         // An answer that comes in one piece is not copied.
         if length == piece.len() as u64 {
@@ -183,7 +186,7 @@ async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> R
     }
 }
 
-/// The reason not to keep an answer that has grown to this length, if there is one.
+/// The reason not to keep an answer of this length, if there is one.
 async fn refuse(length: u64, largest: u64, room: &mut AnswerRoom) -> Option<Reason> {
     if length > largest {
         return Some(Reason::TooLarge);

@@ -191,7 +191,9 @@ fn padded(text: &str, mib: usize) -> Response<Body> {
         .chain(std::iter::repeat_n(blanks, mib))
         .chain([Bytes::copy_from_slice(&text.as_bytes()[1..])]);
     let frames = stream::iter(pieces.map(Frame::data).map(Ok));
-    respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
+    let mut response = respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync());
+    response.headers_mut().insert(header::CONTENT_LENGTH, (text.len() + (mib << 20)).into());
+    response
 }
 
 /// Cuts the connection after earlier output has left: bytes still in a buffer would be cut too.
