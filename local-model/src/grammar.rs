@@ -3,7 +3,6 @@
 //! Names of tools, argument names, types, and JSON that follows a schema are certain by it, however small the model is. An
 //! answer that reaches `max_tokens` or the end of the context is cut.
 
-mod expansion;
 mod schema;
 
 use std::{fmt::Write, sync::Arc};

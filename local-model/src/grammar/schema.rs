@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaError, SchemaPlace, expansion};
+use super::{SchemaError, SchemaPlace};
 
 /// Keyword of the library's style of JSON: one blank after commas and colons, as in training, and no `\u`, which could write
 /// half a character.
@@ -12,6 +12,9 @@ const STYLE: &str = "x-guidance";
 const MAX_PROPERTIES: usize = 500;
 /// Range of `multipleOf`: the library takes seconds for others.
 const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
+/// References and alternatives within combinations of a schema that joins any: each may double what the library makes of it,
+/// before its own limits count.
+const MAX_COMBINED: usize = 24;
 /// Characters of an e-mail address: so many may stand before the `@`, and the library counts none.
 const MAX_EMAIL: u64 = 64;
 /// Largest number that is written where the schema sets no bound: a client's double holds integers of 15 digits exactly, and
@@ -28,7 +31,10 @@ pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, Sche
             return Err(inexpressible("a schema is an object"));
         }
     };
-    check_bounds(schema).and_then(|()| expansion::check(schema)).map_err(|reason| inexpressible(&reason))?;
+    check_bounds(schema).map_err(|reason| inexpressible(&reason))?;
+    if joins(schema) && combined(schema, false) > MAX_COMBINED {
+        return Err(inexpressible("allOf joins too many references and alternatives"));
+    }
     // Two closed objects cannot be joined, as each forbids the other's properties.
     if !joins(schema) {
         close(&mut root);
@@ -142,6 +148,20 @@ fn joins(schema: &Value) -> bool {
     }
 }
 
+/// The references and alternatives within combinations of schemas.
+fn combined(schema: &Value, inside: bool) -> usize {
+    let count = |(word, part): (&String, &Value)| match word.as_str() {
+        "$ref" => usize::from(inside),
+        "allOf" | "anyOf" | "oneOf" => part.as_array().map_or(0, Vec::len) + combined(part, true),
+        _ => combined(part, inside),
+    };
+    match schema {
+        Value::Object(parts) => parts.iter().map(count).sum(),
+        Value::Array(parts) => parts.iter().map(|part| combined(part, inside)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +200,28 @@ mod tests {
         assert!(closed(&number).get("minimum").is_none());
         let own = json!({"items": {"format": "email", "maxLength": 90, "exclusiveMinimum": 0, "maximum": 1}});
         assert_eq!(closed(&own), own);
+    }
+
+    /// A schema whose definitions each lead to the next one by way of `step`.
+    fn chain(times: usize, step: impl Fn(Value) -> Value) -> Value {
+        let next = |at: usize| json!({"$ref": format!("#/$defs/d{}", at + 1)});
+        let mut defs: Map<_, _> = (0..times).map(|at| (format!("d{at}"), step(next(at)))).collect();
+        defs.insert(format!("d{times}"), json!({"type": "string", "pattern": "^a.*$"}));
+        json!({"$defs": defs, "$ref": "#/$defs/d0"})
+    }
+
+    #[test]
+    fn a_small_schema_that_would_become_a_large_one_is_refused() {
+        let both = |next: Value| json!({"allOf": [next, next]});
+        let either = |next: Value| json!({"anyOf": [next, {"allOf": [next, {"pattern": "^a"}]}]});
+        let is_refused = |schema: &Value| prepared(schema, SchemaPlace::Text).is_err();
+        assert!(!is_refused(&chain(5, both)) && is_refused(&chain(7, both)) && is_refused(&chain(7, either)));
+        let options = json!({"anyOf": [{"const": 1}, {"const": 2}, {"const": 3}]});
+        assert!(is_refused(&json!({"allOf": vec![options; 7]})));
+        let unions = json!({"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]});
+        assert!(!is_refused(
+            &json!({"$defs": {"a": {}}, "properties": {"a": unions, "b": {"prefixItems": vec![unions.clone(); 40]}}})
+        ));
     }
 
     #[test]
