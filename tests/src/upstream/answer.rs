@@ -363,7 +363,7 @@ async fn tokenize(body: &Bytes, input_tokens: bool, state: &State) -> Response<B
             let script = asked.script().unwrap_or_else(|| state.default_script());
             let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
             state.most_counting.fetch_max(at_once, Ordering::Relaxed);
-            sleep_ms(script.head_after_ms).await;
+            sleep_ms(script.count_after_ms).await;
             state.counting.fetch_sub(1, Ordering::Relaxed);
             let count = asked.prompt_tokens(&script);
             let counted = if input_tokens {

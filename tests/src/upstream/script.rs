@@ -42,7 +42,9 @@ pub struct Script {
     pub padding_mib: usize,
     /// Generates to the end regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
-    /// Milliseconds before the response's head, and before an exact count.
+    /// Milliseconds before an exact count.
+    pub count_after_ms: u64,
+    /// Milliseconds before the response's head.
     pub head_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
@@ -77,6 +79,7 @@ impl Default for Script {
             tool_bytes: 0,
             padding_mib: 0,
             ignores_max_tokens: false,
+            count_after_ms: 0,
             head_after_ms: 0,
             pace_ms: 0,
             finish_reason: None,

@@ -65,7 +65,7 @@ async fn each_kind_counts_where_it_can() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_upstream_counts_four_prompts_at_once_and_those_alone_that_could_be_paid() {
     let stack = stack("vllm").await;
-    let script = || Script { head_after_ms: 100, ..Script::tokens(12, 9) };
+    let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
     // Enough for the least that the prompt may cost, though not for its bound.
     let able = join_all((0..12).map(|_| stack.key_limited(cost_of(12, 9)))).await;
     let answers =
