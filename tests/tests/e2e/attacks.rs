@@ -128,7 +128,9 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn bodies_of_strangers_take_little_memory_and_no_place_of_a_customer() {
-    let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "400".to_owned())]).await;
+    // A busy machine takes its time to open them, while the caller's connection idles.
+    let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
+    let stack = stack(env.map(|(setting, value)| (setting, value.to_owned())).to_vec()).await;
     let key = stack.key().await;
     stack.call(&key, Script::tokens(12, 5)).send().await;
     let before = stack.server().peak_memory();

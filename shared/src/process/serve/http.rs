@@ -30,8 +30,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// 128 KiB a round trip are five megabytes a second over 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that wait in an HTTP/2 stream while the connection is written to; beyond them one more piece.
-const SEND_BUFFER: usize = 16 << 10;
+/// Bytes of answers that wait in an HTTP/2 stream for their client; beyond them one more piece. Each full piece counts as load.
+const SEND_BUFFER: usize = 64 << 10;
 
 /// State that all connections of a port share.
 pub(super) struct Server {
