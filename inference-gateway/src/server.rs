@@ -103,31 +103,28 @@ impl RunningGateway {
     /// Binds the public address and serves until [`RunningGateway::stop`].
     pub async fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen).await?;
-        let tls = parts.tls.as_ref();
-        let peers = peers(parts.key_services, tls)?;
+        let peers = peers(parts.key_services, parts.tls.as_ref())?;
         let health = Arc::new(KeyServiceHealth::new(peers.count()));
-        let management = Arc::new(management(parts.key_service_http, &health, tls)?);
+        let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref())?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
-        let prompts = ByteBudget::new(parts.sizes.prompts_bytes, parts.sizes.prompts_bytes_per_account);
-        let answers = ByteBudget::new(parts.sizes.answers_bytes, parts.sizes.answers_bytes_per_account);
-        let unauthenticated =
-            ByteBudget::new(parts.sizes.unauthenticated_bytes, parts.sizes.unauthenticated_bytes);
+        let [prompts, answers, unauthenticated] = budgets(&parts.sizes);
         let strangers = Turns::new(MAX_FRAME_CALLS);
         let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
-        let (draining, cut, close) =
-            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let [draining, cut, close] = [(); 3].map(|()| CancellationToken::new());
         let workers = (0..options.workers()).map(WorkerThread::start).collect::<io::Result<Vec<_>>>()?;
-        let mut generators = Vec::with_capacity(workers.len());
-        let mut serving = Vec::with_capacity(workers.len());
+        let (mut generators, mut serving) = (Vec::new(), Vec::new());
         for worker in &workers {
             // Tasks spawned here run on the worker.
             let _entered = worker.runtime.enter();
             let keys = connect(peers.clone(), &health, parts.clock.clone());
             let holds = Holds::new(keys.clone(), slots.clone(), spool.clone(), settling.clone());
             tokio::spawn(holds.clone().heartbeat(close.clone()));
+            if generators.is_empty() {
+                holds.settle_spooled();
+            }
             let generator = Arc::new(Generator {
                 keys,
                 holds,
@@ -158,12 +155,7 @@ impl RunningGateway {
             };
             serving.push(Worker { runtime: worker.runtime.clone(), handler: routes(Arc::new(app)) });
         }
-        let first = &generators[0];
-        {
-            let _entered = workers[0].runtime.enter();
-            first.holds.settle_spooled();
-        }
-        let (public, keys) = (listener.local_addr()?, first.keys.clone());
+        let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         let port = Port { drain: CLOSING, ..Port::new(listener, parts.sizes.bounds) };
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
         let drain = options.drain();
@@ -210,6 +202,15 @@ impl RunningGateway {
         }
         Ok(())
     }
+}
+
+/// The memory for prompts, for answers, and for bodies of callers without a credential.
+fn budgets(sizes: &Sizes) -> [ByteBudget; 3] {
+    [
+        ByteBudget::new(sizes.prompts_bytes, sizes.prompts_bytes_per_account),
+        ByteBudget::new(sizes.answers_bytes, sizes.answers_bytes_per_account),
+        ByteBudget::new(sizes.unauthenticated_bytes, sizes.unauthenticated_bytes),
+    ]
 }
 
 fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> {

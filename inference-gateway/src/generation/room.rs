@@ -28,12 +28,12 @@ pub(super) struct AnswerRoom {
 }
 
 /// Bytes of an answer on their way to the client, with their part of the budget.
-struct Counted {
+struct BytesInRoom {
     bytes: Bytes,
     _room: BytePermit,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for BytesInRoom {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -80,7 +80,7 @@ impl AnswerRoom {
             return bytes;
         }
         let room = self.permit.split(bytes.len().next_multiple_of(STEP_BYTES));
-        Bytes::from_owner(Counted { bytes, _room: room })
+        Bytes::from_owner(BytesInRoom { bytes, _room: room })
     }
 }
 

@@ -26,7 +26,7 @@ const ATTEMPTS_PER_NAME: u64 = 100;
 type Row = u16;
 
 /// The rows of an attempt that a success forgets.
-pub(super) struct Counted {
+pub(super) struct CountedAttempt {
     name_and_address: Digest,
     name: Digest,
 }
@@ -39,9 +39,9 @@ impl Management {
         account: &str,
         name: &str,
         address: &str,
-    ) -> Result<Counted, Error<MemberRefused>> {
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
         let row = |count: &str, of: &[&str]| self.attempts_row(count, of);
-        let counted = Counted {
+        let counted = CountedAttempt {
             name_and_address: row("name and address", &[account, name, address]),
             name: row("name", &[account, name]),
         };
@@ -59,7 +59,7 @@ impl Management {
     }
 
     /// Forgets the attempts with a name after one that succeeded.
-    pub(super) async fn forget_attempts(&self, counted: Counted) -> Result<(), Unavailable> {
+    pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
         self.store.forget_attempts(counted.name_and_address).await?;
         self.store.forget_attempts(counted.name).await
     }
