@@ -31,7 +31,7 @@ struct State {
 pub(crate) struct Turn(Turns);
 
 impl Turns {
-    /// So many turns at once.
+    /// Turns, of which this many run at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self(Arc::new(Mutex::new(State { free: at_once, waiting: HashMap::new(), order: VecDeque::new() })))
     }

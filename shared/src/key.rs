@@ -81,8 +81,8 @@ pub fn hint(plaintext: &str) -> String {
 /// Characters after a key's class from which on they may be a secret.
 const SECRET_CHARS: usize = 16;
 
-/// A text without the plaintexts of keys that it may contain, of whatever installation: for logs and errors, which repeat what
-/// clients put into paths and ids.
+/// A text without the plaintexts of keys that it may contain, of any installation: for logs and errors, which repeat paths and
+/// ids of clients.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(at) = secret(rest) {

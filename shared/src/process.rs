@@ -97,7 +97,7 @@ impl Process {
 
 /// A process that serves.
 pub struct Serving {
-    /// Where its probes and metrics are.
+    /// The address of its probes and metrics.
     pub admin_address: SocketAddr,
     shutdown: CancellationToken,
     admin: JoinHandle<()>,

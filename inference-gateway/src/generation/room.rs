@@ -20,7 +20,7 @@ const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 /// Pause between two looks for room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What one answer holds of the budget. All is given back when it is dropped.
+/// The part of the budget that one answer holds, given back when it is dropped.
 pub(super) struct AnswerRoom {
     permit: BytePermit,
     /// Time that it may still wait for more.

@@ -48,8 +48,8 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form for which the budget of callers without authentication need not have room, so that people can sign in whoever
-/// has taken it: the bound on requests of such callers is enough for so few.
+/// Bytes of a form that are read without room in the budget of callers without authentication, so that people can sign in while
+/// others have taken it: the bound on requests of such callers is enough for so few.
 const SMALL_FORM: usize = 4 << 10;
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.

@@ -67,15 +67,18 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Sessions" {
             table {
                 thead { tr {
-                    th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" }
-                    th scope="col" { span.hidden { "End" } }
+                    th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
+                    th.wide-only scope="col" { "Last used" } th scope="col" { span.hidden { "End" } }
                 } }
                 tbody {
                     @for session in sessions.iter().rev() {
                         tr {
-                            th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) } }
-                            td { (time(session.created_at)) }
-                            td { (time(session.seen_at)) }
+                            th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
+                                p.narrow-only { "since " (time(session.created_at)) }
+                                p.narrow-only { "last used " (time(session.seen_at)) }
+                            }
+                            td.wide-only { (time(session.created_at)) }
+                            td.wide-only { (time(session.seen_at)) }
                             td.act {
                                 @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
                                 @else {

@@ -1,6 +1,6 @@
 //! Spend of the last days: by day and model, which the store adds up, and of the keys that spent most.
 //!
-//! An account with many keys has a million counters a month, so nobody waits for a sum over all keys. The keys that spent most
+//! An account with many keys has a million counters a month, so no page waits for a sum over all keys. The keys that spent most
 //! are found in the background, and a page shows those that were found last. Counters of days that are over do not change any
 //! more: their sums are kept, so that only those of today are read again.
 
@@ -47,7 +47,7 @@ pub type TopKeys = Vec<(KeyId, NanoUsd)>;
 #[derive(Debug, Default)]
 pub(super) struct TopKeysCache(Mutex<HashMap<AccountId, Arc<Kept>>>);
 
-/// What is kept of an account.
+/// Sums and searches kept of an account.
 #[derive(Debug)]
 struct Kept {
     search: Mutex<Search>,
@@ -115,7 +115,7 @@ impl Management {
             tokio::spawn(self.clone().find_top_keys(account, kept.clone()));
         }
         if kept.search.lock().is_running {
-            // What was found before serves as well.
+            // The result of the last search serves as well.
             let _ = timeout(PATIENCE, found.changed()).await;
         }
         found.borrow().clone()

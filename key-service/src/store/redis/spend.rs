@@ -48,7 +48,7 @@ impl Redis {
         Ok(lines)
     }
 
-    /// What the ledger has added up.
+    /// Spend as the ledger's script has added it up.
     async fn added_up(&self, account: AccountId, days: RangeInclusive<Day>) -> RedisResult<Vec<DaySpend>> {
         let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
         let mut read = pipe();
