@@ -52,7 +52,7 @@ const DAYS: u64 = 30;
 /// Generations billed together, as they are where a few dozen requests run at once.
 const TOGETHER: u64 = 8;
 /// Keys made, and batches billed, at once, so that stores can group them.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 32;
 /// Words of labels.
 const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 /// Loads of each page.
