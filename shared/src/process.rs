@@ -59,7 +59,7 @@ where
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // Where standard error is closed, only the status reports the failure.
+            // If standard error is closed, the exit status alone reports the failure.
             let _ = writeln!(io::stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }

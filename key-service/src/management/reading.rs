@@ -141,7 +141,7 @@ impl Management {
         let (mut found, mut read) = (Vec::new(), 0);
         let mut after = search.after.and_then(KeyCursor::key);
         let status = search.status.map(|status| (status, self.clock.now()));
-        // Where all of them match, one more than is shown says that there are more.
+        // Without a text to search for, all of them match: one more than is shown is read, to see whether there are more.
         let limit = if search.text.is_empty() { search.limit + 1 } else { READ_AT_ONCE };
         loop {
             let keys = self.store.keys(account, Page { after, order, status, limit }).await?;
