@@ -76,8 +76,7 @@ impl Decoder {
             return Err(EventTooLong);
         }
         let Some(end) = end else {
-            self.partial.extend_from_slice(&self.input);
-            self.input.clear();
+            self.partial.extend_from_slice(&std::mem::take(&mut self.input));
             return Ok(None);
         };
         let mut line = self.input.split_to(end);
@@ -106,6 +105,10 @@ impl Decoder {
                 Some(_) => {}
                 None => self.after_carriage_return = true,
             }
+        }
+        if self.input.is_empty() {
+            // An empty slice would keep the whole piece in memory, and the connection from using its buffer again.
+            self.input = Bytes::new();
         }
     }
 
@@ -149,6 +152,18 @@ mod tests {
             }
         }
         found
+    }
+
+    #[test]
+    fn a_piece_that_was_read_to_its_end_is_not_kept() {
+        for ending in ["\n\n", "\r\n\r\n", "\n\ndata: 2"] {
+            let piece = Bytes::from(format!("data: 1{ending}"));
+            let mut decoder = Decoder::default();
+            decoder.push(piece.clone());
+            assert_eq!(decoder.next_data(), Some(Ok(Bytes::from_static(b"1"))));
+            assert_eq!(decoder.next_data(), None);
+            assert!(piece.is_unique(), "{ending:?}");
+        }
     }
 
     #[test]

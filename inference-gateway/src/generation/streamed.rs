@@ -101,7 +101,7 @@ pub(super) fn start(
     let room = AnswerRoom::new(&generator.answers, hold.account());
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
-        let stream = Stream {
+        let mut stream = Stream {
             generator: generator.clone(),
             job,
             hold,
@@ -116,7 +116,12 @@ pub(super) fn start(
             written_at: now,
             finished_at: None,
         };
-        stream.run(body)
+        async move {
+            let end = stream.carry(body).await;
+            // The upstream's connection is closed by now: it stops generating. The end needs memory of its own, which every
+            // open stream would keep otherwise.
+            Box::pin(stream.end(end)).await;
+        }
     });
     let stall = body.stall_watch(generator.client_stall);
     watch.set(move |now| stall.check(now));
@@ -124,12 +129,6 @@ pub(super) fn start(
 }
 
 impl Stream {
-    async fn run(mut self, upstream: Incoming) {
-        let end = self.carry(upstream).await;
-        // The upstream's connection is closed by now: it stops generating.
-        self.end(end).await;
-    }
-
     /// Carries the stream until something ends it.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());

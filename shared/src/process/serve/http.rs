@@ -88,7 +88,8 @@ pub(super) async fn serve_connection(
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => serve_http(server, stream, peer, connection, worker).await,
+        // Apart, so that connections without TLS do not keep memory for it.
+        Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
