@@ -123,18 +123,19 @@ pub(crate) fn audit(
     Ok(())
 }
 
+/// Without the hint SQLite scans the account's entries from the last one on, which saves it a sort.
+const SETTLEMENT: &str = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
+    FROM journal INDEXED BY journal_by_generation
+    WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
+
 /// The bill of a generation: its last entry.
 pub(crate) fn settlement(
     connection: &Connection,
     account: AccountId,
     id: GenerationId,
 ) -> rusqlite::Result<Option<Settlement>> {
-    // Without the hint SQLite scans the account's entries from the last one on, which saves it a sort.
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
-               FROM journal INDEXED BY journal_by_generation
-               WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
     let params = [account.as_bytes(), id.as_bytes()];
-    connection.prepare_cached(sql)?.query_row(params, settlement_from).optional()
+    connection.prepare_cached(SETTLEMENT)?.query_row(params, settlement_from).optional()
 }
 
 /// Appends an entry.
@@ -201,3 +202,23 @@ fn settlement_from(row: &Row<'_>) -> rusqlite::Result<Settlement> {
 
 const CAPTURED: &str = "captured";
 const EXPIRED: &str = "expired";
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::{super::super::file, *};
+    use crate::domain::ledger::histories::{account, generation};
+
+    #[test]
+    fn a_statement_is_not_prepared_again_for_other_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = file::open(&folder.path().join("store.db")).unwrap();
+        for n in 0..3 {
+            assert_eq!(settlement(&connection, account(0), generation(n)).unwrap(), None);
+        }
+        let statement = connection.prepare_cached(SETTLEMENT).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::Run), 3);
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+}
