@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod http;
+mod idle_memory;
 mod limits;
 pub mod probe;
 pub mod serve;
@@ -77,9 +78,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Raises the limits of the process, starts to collect metrics, and listens for probes.
+    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
     pub async fn start(options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
         let limits = options.raise();
+        idle_memory::return_regularly();
         let metrics = telemetry::metrics().map_err(io::Error::other)?;
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
