@@ -60,8 +60,8 @@ impl RunningKeyService {
     ) -> io::Result<Self> {
         let KeyServiceParts { bounds, installation, catalog, internal_token, tls } = parts;
         let Installation { store, clock, credentials, management, .. } = installation;
-        let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen).await?;
-        let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen).await?;
+        let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen)?;
+        let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
         let lease = options.hold_lease();

@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
     // Listened for from the beginning, so that a signal right after the first line drains as well.
     let stop = stop_signal();
-    let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen).await?;
+    let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;
     let limits = arguments.limits.raise();
     // Its callers need no credential: a gateway is one.

@@ -83,7 +83,7 @@ impl Process {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = telemetry::metrics().map_err(io::Error::other)?;
-        let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen).await?;
+        let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         Ok(Self { limits, shutdown: CancellationToken::new(), metrics, admin })
     }

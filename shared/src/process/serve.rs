@@ -29,7 +29,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     runtime::Handle,
     time::{sleep, timeout},
 };
@@ -51,11 +51,20 @@ use http::{Server, serve_connection};
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that the system keeps until they are accepted, where `net.core.somaxconn` allows it. Beyond them it ignores new
+/// ones, whose clients try again after a second.
+const BACKLOG: u32 = 4096;
 
 /// A listener on this address, or an error that names the setting.
-pub async fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
+pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A server that is started again need not wait for connections of the one before.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
 /// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
