@@ -98,7 +98,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         return installation.run(command, &public_url(gateway.listen)).await;
     }
 
-    let process = Process::start(&limits, admin_listen).await?;
+    let process = Process::start(&limits, admin_listen)?;
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;
     let catalog = Arc::new(common.catalog()?);
     let builtin = start_builtin(&catalog, &clock, &process.limits).await?;
@@ -123,7 +123,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         sizes,
         data_dir: Some(key_service.data_dir),
     };
-    let gateway = RunningGateway::start(&gateway, parts).await?;
+    let gateway = RunningGateway::start(&gateway, parts)?;
     let process = process.serve(ready)?;
     let first = FirstRun::prepare(installation.management()).await?;
     let addresses = welcome::Addresses {

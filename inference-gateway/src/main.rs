@@ -98,7 +98,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let process = Process::start(&arguments.limits, arguments.admin_listen).await?;
+    let process = Process::start(&arguments.limits, arguments.admin_listen)?;
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;
     let internal_token = common
         .internal_token()?
@@ -114,7 +114,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<()> {
         sizes,
         data_dir: arguments.data_dir,
     };
-    let gateway = RunningGateway::start(options, parts).await?;
+    let gateway = RunningGateway::start(options, parts)?;
     let process = process.serve(gateway.readiness())?;
     let (public, admin) = (gateway.public, process.admin_address);
     let announce = |out: &mut StdoutLock<'_>| {

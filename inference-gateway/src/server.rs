@@ -101,7 +101,7 @@ pub struct RunningGateway {
 
 impl RunningGateway {
     /// Binds the public address and serves until [`RunningGateway::stop`].
-    pub async fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
+    pub fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen)?;
         let peers = peers(parts.key_services, parts.tls.as_ref())?;
         let health = Arc::new(KeyServiceHealth::new(peers.count()));

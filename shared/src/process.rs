@@ -79,7 +79,7 @@ pub struct Process {
 
 impl Process {
     /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes.
-    pub async fn start(options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
+    pub fn start(options: &LimitOptions, admin_listen: SocketAddr) -> io::Result<Self> {
         let limits = options.raise();
         idle_memory::return_regularly();
         let metrics = telemetry::metrics().map_err(io::Error::other)?;

@@ -55,7 +55,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// ones, whose clients try again after a second.
 const BACKLOG: u32 = 4096;
 
-/// A listener on this address, or an error that names the setting.
+/// A listener on this address, or an error that names the setting. Works inside a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
