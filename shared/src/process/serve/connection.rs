@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Bytes of a head that weigh as much as a request does beside it: the head may stay in memory until its request is answered.
-const HEAD_BYTES_OF_A_REQUEST: usize = 4 << 10;
+const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// Step that a connection did not do in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
