@@ -1,7 +1,10 @@
 //! A streamed answer: metered and rewritten as it comes, its hold extended ahead of need, billed before its end leaves.
 
+mod deadlines;
+mod end;
+mod extension;
+
 use std::{
-    future::{Future, pending},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -9,54 +12,25 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use shared::{
-    error::{ApiError, Code},
-    refusal::Refusal,
-    rpc::{Extended, Extension},
-};
+use shared::error::{ApiError, Code};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{
-    AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
-    room::AnswerRoom,
-};
+use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, room::AnswerRoom};
 use crate::{
     client::{Client, Pipe, StreamBody},
     domain::{
         answer::Rewriter,
         metering::{GrantedTokens, StreamEnd, StreamMeter, UsageCounter},
-        routing::AttemptOutcome,
-        upstream_error::UpstreamError,
     },
     hold::{HoldStatus, OpenHold},
-    keys::Unavailable,
-    upstream::{Failure, Running, next_bytes, of_event},
+    upstream::{Running, next_bytes},
 };
+use deadlines::Deadlines;
+use end::End;
+use extension::{Extending, in_flight};
 
-/// Silence towards the client is bridged this often, so that proxies on the way do not give up.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The time that an upstream may take to end a stream whose choices are finished: with its usage reported, and before.
-const LINGER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
-/// The time that a stream that needs an extension waits for a key-service that is away.
-const EXTENSION_BOUND: Duration = Duration::from_secs(5);
-/// The pause before an extension that failed is tried again.
-const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 /// After a hold was lost: how long the upstream may be silent, and how long it is read in all, to count what it had generated.
 const COUNT_REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The time that the last bytes may wait for a client that does not read; its charge is captured by then.
-const LAST_WRITE: Duration = Duration::from_secs(30);
-
-/// The end of a stream as its client sees it.
-enum End {
-    Complete,
-    GrantUsedUp,
-    ClientGone,
-    Failed(ApiError),
-}
-
-/// An extension in flight: the tokens asked for, and the answer.
-type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
-
 /// A stream that runs.
 struct Stream {
     generator: Arc<Generator>,
@@ -69,12 +43,7 @@ struct Stream {
     /// Memory for an event that is large, or does not end.
     room: AnswerRoom,
     extending: Option<Extending>,
-    /// Since when the stream stands still for want of tokens or of a lease.
-    waiting_since: Option<Instant>,
-    /// When the upstream last sent something, and the client was last written to.
-    read_at: Instant,
-    written_at: Instant,
-    finished_at: Option<Instant>,
+    deadlines: Deadlines,
 }
 
 /// Begins the answer with the stream.
@@ -111,10 +80,7 @@ pub(super) fn start(
             pipe,
             room,
             extending: None,
-            waiting_since: None,
-            read_at: now,
-            written_at: now,
-            finished_at: None,
+            deadlines: Deadlines::new(generator.upstream_silence, now),
         };
         async move {
             let end = stream.carry(body).await;
@@ -137,12 +103,12 @@ impl Stream {
         let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
         let mut changed = pin!(self.hold.changed());
         loop {
-            let lapsed = self.wait_if_blocked();
+            let lapsed = self.stand_still_if_blocked();
             if !lapsed && self.pipe.is_writable() {
                 self.write();
             }
             let writing = self.meter.has_output() && !lapsed;
-            let flowing = !self.meter.has_output() && self.waiting_since.is_none();
+            let flowing = !self.meter.has_output() && !self.deadlines.is_blocked();
             let due = self.next_deadline();
             if due < alarm.deadline() {
                 alarm.as_mut().reset(due);
@@ -179,7 +145,7 @@ impl Stream {
         if self.meter.has_output() {
             self.pipe.put(self.room.leave_with(self.meter.take_output()));
             self.room.hold(self.meter.held_bytes());
-            self.written_at = Instant::now();
+            self.deadlines.wrote(Instant::now());
         }
     }
 
@@ -204,7 +170,7 @@ impl Stream {
         };
         // Comments alone, and pieces of an event without end, are silence.
         if self.meter.events() > events {
-            self.read_at = Instant::now();
+            self.deadlines.read(Instant::now());
         }
         self.metered(end).or_else(|| self.keep_within_budget())
     }
@@ -234,88 +200,10 @@ impl Stream {
             return Some(self.understand(end));
         }
         if self.meter.is_finished() {
-            self.finished_at.get_or_insert(self.read_at);
+            self.deadlines.finished();
         }
         self.ask();
         None
-    }
-
-    fn understand(&self, end: StreamEnd) -> End {
-        match end {
-            StreamEnd::Complete => End::Complete,
-            StreamEnd::GrantUsedUp => End::GrantUsedUp,
-            StreamEnd::Complained(error) => self.complained(&error),
-            StreamEnd::Broken(reason) => broken(&reason),
-        }
-    }
-
-    /// Before the first word an upstream's error may be the request's fault, which some servers find only once they have
-    /// begun to answer. Its text may quote the prompt, and is kept out of the log.
-    fn complained(&self, error: &UpstreamError) -> End {
-        match of_event(error, &self.running.upstream().model) {
-            Failure::Refused(error) if !self.meter.has_begun() => End::Failed(error),
-            failure => broken(&format!("it reported an error ({})", failure.kind())),
-        }
-    }
-
-    /// Stands still while an event waits for tokens, or the lease may have run out. Whether it may have.
-    fn wait_if_blocked(&mut self) -> bool {
-        let now = Instant::now();
-        let lapsed = self.hold.is_lapsed(now);
-        if self.meter.is_blocked() || lapsed {
-            self.waiting_since.get_or_insert(now);
-        } else {
-            self.waiting_since = None;
-        }
-        lapsed
-    }
-
-    /// Asks for more where it is due, unless an extension is in flight.
-    fn ask(&mut self) {
-        let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
-        let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
-        let extending = self.hold.extend(prompt, total);
-        self.extending = Some(Box::pin(async move { (total, extending.await) }));
-    }
-
-    fn extended(&mut self, asked: u64, answer: &Result<Extended, Unavailable>) -> Option<End> {
-        match answer {
-            Ok(Extended::Open(Extension { revoked: true, .. })) => {
-                Some(End::Failed(Refusal::InvalidApiKey.into()))
-            }
-            Ok(Extended::Open(Extension { output_tokens, revoked: false, .. })) => {
-                let end = self.meter.extended(*output_tokens, asked);
-                self.metered(end)
-            }
-            Ok(Extended::Gone) => Some(gone()),
-            Err(e) => {
-                tracing::warn!(generation = %self.job.id, error = %e, "a hold was not extended; trying again");
-                None
-            }
-        }
-    }
-
-    /// The heartbeat brought news of the hold.
-    fn standing_changed(&mut self) -> Option<End> {
-        match self.hold.standing() {
-            HoldStatus::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
-            HoldStatus::Gone => Some(gone()),
-            HoldStatus::Open => None,
-        }
-    }
-
-    /// The next time at which something is due if nothing happens before.
-    fn next_deadline(&self) -> Instant {
-        if self.waiting_since.is_some() && self.extending.is_none() {
-            return Instant::now() + EXTENSION_PAUSE;
-        }
-        self.upstream_deadline().min(self.written_at + KEEP_ALIVE)
-    }
-
-    /// The time by which the upstream has to send something, or to end.
-    fn upstream_deadline(&self) -> Instant {
-        let linger = if self.meter.is_reported() { LINGER.0 } else { LINGER.1 };
-        self.finished_at.map_or(self.read_at + self.generator.upstream_silence, |at| at + linger)
     }
 
     /// Looks at the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
@@ -323,16 +211,15 @@ impl Stream {
         let now = Instant::now();
         if !flowing {
             // Silence is counted only while the upstream is listened to.
-            self.read_at = now;
-        } else if now >= self.upstream_deadline() {
-            let silent = || End::Failed(ApiError::new(Code::UpstreamTimeout, "The model fell silent."));
-            return Some(self.finished_at.map_or_else(silent, |_| End::Complete));
+            self.deadlines.read(now);
+        } else if self.deadlines.upstream_is_overdue(self.meter.is_reported(), now) {
+            let silent = ApiError::new(Code::UpstreamTimeout, "The model fell silent.");
+            return Some(if self.deadlines.is_finished() { End::Complete } else { End::Failed(silent) });
         }
-        if now.duration_since(self.written_at) >= KEEP_ALIVE && !self.meter.has_output() {
+        if self.deadlines.keep_alive_is_due(now) && !self.meter.has_output() {
             self.meter.keep_alive();
         }
-        let waited = self.waiting_since.map(|since| now.duration_since(since));
-        if waited.is_some_and(|waited| waited >= EXTENSION_BOUND) && self.extending.is_none() {
+        if self.deadlines.extension_is_overdue(now) && self.extending.is_none() {
             return Some(End::Failed(ApiError::service_unavailable()));
         }
         self.ask();
@@ -340,91 +227,16 @@ impl Stream {
         None
     }
 
-    /// Settles the stream and writes its end.
-    async fn end(mut self, end: End) {
-        if !matches!(end, End::Failed(_)) {
-            self.count_prompt().await;
-        }
-        match &end {
-            End::Complete => self.running.note(AttemptOutcome::Served),
-            End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
-                self.running.note(AttemptOutcome::Failed);
-            }
-            End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
-        }
-        let (usage, estimated) = self.meter.usage();
-        if self.meter.is_reported() {
-            self.job.check_report(usage, &self.running);
-        }
-        let Self { generator, job, hold, mut meter, running, mut log, pipe, mut room, .. } = self;
-        meter.forget_incomplete();
-        room.hold(meter.held_bytes());
-        drop(running);
-        let free = matches!(end, End::Failed(_)) && !meter.has_begun();
-        if free {
-            hold.release().await;
-        } else {
-            log.usage = usage;
-            log.charge = hold.capture(usage, estimated).await;
-        }
-        log.outcome = match &end {
-            End::Complete => OK,
-            End::GrantUsedUp => "grant_used_up",
-            End::ClientGone => "client_gone",
-            End::Failed(error) => error.code.as_str(),
-        };
-        match &end {
-            End::ClientGone => metrics::counter!("gateway_client_disconnects_total").increment(1),
-            End::Complete | End::GrantUsedUp => {
-                meter.cut();
-                meter.finish(log.charge.map(|charge| charge.charged));
-            }
-            End::Failed(error) => meter.fail(error),
-        }
-        log.write(&job.model, &generator.metrics);
-        if !matches!(end, End::ClientGone) {
-            write_last(&generator, &pipe, room.leave_with(meter.take_output())).await;
-        }
+    fn next_deadline(&self) -> Instant {
+        self.deadlines.next(self.meter.is_reported(), self.extending.is_some(), Instant::now())
     }
 
-    /// Replaces an estimate of the prompt where the upstream can count it.
-    async fn count_prompt(&mut self) {
-        if self.meter.reported_prompt().is_none()
-            && let Some(exact) = self.generator.count_exactly(&self.running, &self.job).await
-        {
-            self.meter.set_prompt(exact);
-        }
+    /// Notes whether the stream stands still: while an event waits for tokens, or the lease may have run out. Returns whether
+    /// the lease may have.
+    fn stand_still_if_blocked(&mut self) -> bool {
+        let now = Instant::now();
+        let lapsed = self.hold.is_lapsed(now);
+        self.deadlines.set_blocked(self.meter.is_blocked() || lapsed, now);
+        lapsed
     }
-}
-
-/// The extension in flight; never returns, if there is none.
-async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
-    match extending {
-        Some(extending) => extending.await,
-        None => pending().await,
-    }
-}
-
-/// A client that does not read, or has gone, misses the end; it was charged for what it got.
-async fn write_last(generator: &Generator, pipe: &Pipe, output: Bytes) {
-    tokio::select! {
-        written = timeout(LAST_WRITE, pipe.writable()) => {
-            if written.is_ok() {
-                pipe.put(output);
-            }
-        }
-        () = pipe.left() => {}
-        () = generator.cut.cancelled() => {}
-    }
-}
-
-fn gone() -> End {
-    tracing::warn!("a stream's hold expired");
-    End::Failed(ApiError::service_unavailable())
-}
-
-fn broken(reason: &str) -> End {
-    tracing::warn!(reason, "an upstream failed during generation");
-    metrics::counter!("gateway_upstream_errors_total", "kind" => "mid_stream").increment(1);
-    End::Failed(ApiError::new(Code::UpstreamError, "The model failed during generation."))
 }

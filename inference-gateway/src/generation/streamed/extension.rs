@@ -1,0 +1,65 @@
+//! Extensions of a stream's hold: asked for ahead of need, one at a time, and tried again while the stream may wait.
+
+use std::{
+    future::{Future, pending},
+    pin::Pin,
+};
+
+use shared::{
+    refusal::Refusal,
+    rpc::{Extended, Extension},
+};
+
+use super::{
+    Stream,
+    end::{End, gone},
+};
+use crate::{hold::HoldStatus, keys::Unavailable};
+
+/// Extension in flight: the tokens asked for, and the answer.
+pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
+
+/// Returns the answer to the extension in flight; never returns if there is none.
+pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
+    match extending {
+        Some(extending) => extending.await,
+        None => pending().await,
+    }
+}
+
+impl Stream {
+    /// Asks for more tokens where that is due, unless an extension is in flight.
+    pub(super) fn ask(&mut self) {
+        let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
+        let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
+        let extending = self.hold.extend(prompt, total);
+        self.extending = Some(Box::pin(async move { (total, extending.await) }));
+    }
+
+    /// Takes the answer to an extension.
+    pub(super) fn extended(&mut self, asked: u64, answer: &Result<Extended, Unavailable>) -> Option<End> {
+        match answer {
+            Ok(Extended::Open(Extension { revoked: true, .. })) => {
+                Some(End::Failed(Refusal::InvalidApiKey.into()))
+            }
+            Ok(Extended::Open(Extension { output_tokens, revoked: false, .. })) => {
+                let end = self.meter.extended(*output_tokens, asked);
+                self.metered(end)
+            }
+            Ok(Extended::Gone) => Some(gone()),
+            Err(e) => {
+                tracing::warn!(generation = %self.job.id, error = %e, "a hold was not extended; trying again");
+                None
+            }
+        }
+    }
+
+    /// Takes what the heartbeat reported about the hold.
+    pub(super) fn standing_changed(&mut self) -> Option<End> {
+        match self.hold.standing() {
+            HoldStatus::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
+            HoldStatus::Gone => Some(gone()),
+            HoldStatus::Open => None,
+        }
+    }
+}
