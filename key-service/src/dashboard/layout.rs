@@ -124,11 +124,13 @@ fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
+                // First painted once it is whole, so that nothing moves while a slow line brings the rest.
+                link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
                 script src=(SCRIPT.path) defer {}
             }
-            body { (body) }
+            body { (body) span #end hidden {} }
         }
     };
     Html(markup.into_string()).into_response()

@@ -22,7 +22,7 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
                 } }
                 label { "Temperature" input name="temperature" inputmode="decimal" placeholder="default"; }
             }
-            div.talk role="log" aria-label="Conversation" aria-live="polite" {}
+            div.talk role="log" tabindex="0" aria-label="Conversation" aria-live="polite" {}
             div.stack.wide {
                 label { "Message" textarea name="message" required {} }
                 (hinted("image", "Image", "Optional: PNG, JPEG, WebP or GIF.", &html! {

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import axe from 'axe-core';
 import puppeteer from 'puppeteer-core';
 
@@ -59,7 +60,12 @@ export class Person {
       if (['error', 'warn'].includes(message.type())) this.problems.push(message.text());
     });
     this.page.on('pageerror', (error) => this.problems.push(`${error}`));
-    this.page.on('requestfailed', (request) => this.problems.push(`${request.url()}: ${request.failure().errorText}`));
+    this.page.on('request', (request) => this.pending.add(request));
+    this.page.on('requestfinished', (request) => this.pending.delete(request));
+    this.page.on('requestfailed', (request) => {
+      this.pending.delete(request);
+      this.problems.push(`${request.url()}: ${request.failure().errorText}`);
+    });
     this.page.on('response', (response) => this.responses.push(response));
     this.page.on('dialog', (dialog) => {
       this.asked.push(dialog.type());
@@ -76,7 +82,7 @@ export class Person {
   }
 
   forget() {
-    Object.assign(this, { problems: [], responses: [] });
+    Object.assign(this, { problems: [], responses: [], pending: new Set() });
   }
 
   /** Makes the window so wide, and the system light or dark; colours change at once where motion is unwanted. */
@@ -105,9 +111,21 @@ export class Person {
     return this;
   }
 
+  /**
+   * Waits until every request has an answer: puppeteer may report one after the page has loaded. The icon is left out, which
+   * the browser may give up without a report.
+   */
+  async #settled() {
+    const left = () => [...this.pending].filter((request) => request.resourceType() !== 'other').map((request) => request.url());
+    for (const began = Date.now(); left().length > 0; await sleep(10)) {
+      assert.ok(Date.now() - began < PATIENCE_MS, `never answered: ${left()}`);
+    }
+  }
+
   /** Asserts what holds of every page, whatever is on it. */
   async #sound(status) {
     const at = `${this.page.url()} at ${this.width}`;
+    await this.#settled();
     const documents = this.responses.filter((r) => r.request().isNavigationRequest() && ![302, 303].includes(r.status()));
     assert.deepEqual(documents.map((r) => r.status()), [status], `${at}: one document`);
     // The browser itself calls a page with another status an error.

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { launch, Person } from './browser.js';
 import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsMembers } from './dashboard_acts.js';
 import { addCopying, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
-import { addWatch } from './dashboard_watch.js';
+import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, run, setting } from './facts.js';
 
 const { origin } = new URL(setting('BASE_URL'));
@@ -171,6 +171,7 @@ for (const scripts of [false, true]) {
   });
 }
 
+addSlowLine(browser, owner, SECTIONS.map(([, path]) => path), WIDTHS);
 addCopying(owner);
 addOverview(owner);
 addTryIt(viewer, SCENES, examineOnce);

@@ -101,8 +101,12 @@ export function addTryIt(viewer, scenes, examineOnce) {
       await viewer.reads('pixel.png');
       await ask(viewer, { completion_tokens: 2, tool_calls: 1 });
       await viewer.reads('Tool: ');
+      const place = async () => (await viewer.the('button', 'Stop')).evaluate((e) => e.offsetTop);
+      const before = await place();
       await ask(viewer, { completion_tokens: 100_000, pace_ms: 20 });
       await viewer.page.waitForFunction(() => document.querySelector('[role="log"]').lastElementChild.matches('.assistant:not(:empty)'));
+      await viewer.page.waitForFunction(() => document.querySelector('[role="log"]').lastElementChild.textContent.length > 300);
+      assert.equal(await place(), before, 'what grows does not move the buttons');
       await press(viewer, 'button', 'Stop');
       await viewer.reads('Stopped');
       await examineOnce(viewer, 'try-it-answered');

@@ -1,8 +1,10 @@
-/** The watch over pages notices what it is there to notice. */
+/** The watch over pages notices what it is there to notice, and what it sees of pages that come slowly. */
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { connect, createServer as createTcpServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Person } from './browser.js';
 import { fact } from './facts.js';
 
@@ -49,6 +51,60 @@ export function addWatch(browser) {
     } finally {
       server.close();
       server.closeAllConnections();
+    }
+  });
+}
+
+/** Bytes of a page that a slow line brings at once, and the pause before the next. */
+const SLICE = 200;
+const PAUSE_MS = 25;
+
+/** Passes on everything that comes, in slices. */
+async function inSlices(from, to) {
+  for await (const bytes of from) {
+    for (let at = 0; at < bytes.length; at += SLICE) {
+      to.write(bytes.subarray(at, at + SLICE));
+      await sleep(PAUSE_MS);
+    }
+  }
+  to.end();
+}
+
+/** A slow line to the address, and the function that ends it. */
+async function slowLineTo({ hostname, port }) {
+  const open = new Set();
+  const line = createTcpServer({ noDelay: true }, (client) => {
+    const server = connect({ host: hostname, port, noDelay: true });
+    const ends = [client, server];
+    for (const end of ends) {
+      open.add(end);
+      end.on('error', () => ends.forEach((other) => other.destroy())).on('close', () => open.delete(end));
+    }
+    client.pipe(server);
+    inSlices(server, client).catch(() => client.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(line, 'listening');
+  const end = () => {
+    line.close();
+    open.forEach((socket) => socket.destroy());
+  };
+  return [`http://127.0.0.1:${line.address().port}`, end];
+}
+
+/** Facts about pages on a slow line. */
+export function addSlowLine(browser, owner, paths, widths) {
+  fact('nothing moves while a slow line brings a page', async () => {
+    const [origin, end] = await slowLineTo(new URL(owner.origin));
+    try {
+      const person = await Person.at(browser, origin);
+      await person.context.setCookie(...await owner.context.cookies());
+      for (const width of widths) {
+        await person.look(width, 'light');
+        for (const path of paths) await person.visit(path);
+      }
+      await person.context.close();
+    } finally {
+      end();
     }
   });
 }

@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tests::{
     },
     upstream::{Generation, Script},
 };
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{io::AsyncReadExt, time::timeout};
 
 /// Longest time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
@@ -323,13 +323,20 @@ pub(super) fn client(script: &str) -> Command {
 }
 
 /// Runs a command to its end and asserts success.
-pub(super) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
-    // A command that exceeds its time ends when its server does.
-    let ran = timeout(patience, spawn_blocking(move || command.output())).await;
-    let ran = ran.unwrap_or_else(|_| panic!("{script} does not end")).unwrap();
-    let ran = ran.unwrap_or_else(|e| {
+pub(super) async fn succeeds(script: &str, command: Command, patience: Duration) {
+    let mut command = tokio::process::Command::from(command);
+    let ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn();
+    let mut ran = ran.unwrap_or_else(|e| {
         panic!("cannot run {script} ({e}); tests/tools/install.sh installs what it needs")
     });
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    let (mut out, mut err) = (ran.stdout.take().unwrap(), ran.stderr.take().unwrap());
+    let (mut printed, mut warned) = (Vec::new(), Vec::new());
+    let ended = timeout(patience, async {
+        let read = tokio::join!(out.read_to_end(&mut printed), err.read_to_end(&mut warned));
+        read.0.and(read.1).unwrap();
+        ran.wait().await.unwrap()
+    });
+    let status = ended.await.map_err(|_| "it does not end");
+    let printed = [printed, warned].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+    assert!(status.is_ok_and(|status| status.success()), "{script}, {status:?}:\n{printed}");
 }

@@ -57,11 +57,17 @@ if (form) {
   let messages = [];
   let running = null;
 
+  // Changes the conversation, and shows its end unless the reader has scrolled away from it.
+  const show = (change) => {
+    const atEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40;
+    change();
+    if (atEnd) talk.scrollTop = talk.scrollHeight;
+  };
   const say = (kind, text) => {
     const line = document.createElement('div');
     line.className = kind;
     line.textContent = text;
-    talk.append(line);
+    show(() => talk.append(line));
     return line;
   };
   const read = (file) => new Promise((resolve, reject) => {
@@ -113,11 +119,11 @@ if (form) {
       for await (const [source, event] of events(answer.body)) {
         if (event.error) say('problem', explained('', event.error));
         const delta = event.choices?.[0]?.delta;
-        if (delta?.content) { content += delta.content; line.textContent = content; }
+        if (delta?.content) { content += delta.content; show(() => { line.textContent = content; }); }
         for (const call of delta?.tool_calls ?? []) {
           if (call.function?.name) say('tool', `Tool: ${call.function.name}`);
         }
-        if (event.usage) line.append(billed(event.usage, source));
+        if (event.usage) show(() => line.append(billed(event.usage, source)));
       }
     } finally {
       if (content !== '') conversation.push({ role: 'assistant', content });
