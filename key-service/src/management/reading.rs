@@ -95,16 +95,17 @@ impl fmt::Display for KeyCursor {
 }
 
 impl KeySearch {
-    fn has_words(&self, key: &ApiKey) -> bool {
-        let text = self.text.to_lowercase();
-        text.is_empty()
-            || key.label.to_lowercase().contains(&text)
-            || key.hint.to_lowercase().contains(&text)
-            || key.id.to_string().contains(&text)
+    /// Returns whether a key has the text, which `lowercase` is.
+    fn has_words(key: &ApiKey, lowercase: &str) -> bool {
+        lowercase.is_empty()
+            || key.label.to_lowercase().contains(lowercase)
+            || key.hint.to_lowercase().contains(lowercase)
+            || key.id.to_string().contains(lowercase)
     }
 
     fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
-        self.status.is_none_or(|status| key.status(now) == status) && self.has_words(key)
+        self.status.is_none_or(|status| key.status(now) == status)
+            && Self::has_words(key, &self.text.to_lowercase())
     }
 }
 
@@ -143,6 +144,7 @@ impl Management {
         let status = search.status.map(|status| (status, self.clock.now()));
         // Without a text to search for, all of them match: one more than is shown is read, to see whether there are more.
         let limit = if search.text.is_empty() { search.limit + 1 } else { READ_AT_ONCE };
+        let text = search.text.to_lowercase();
         loop {
             let keys = self.store.keys(account, Page { after, order, status, limit }).await?;
             let was_last = keys.len() < limit;
@@ -152,7 +154,7 @@ impl Management {
                     return Ok(Found { found, next: after.map(KeyCursor::Key) });
                 }
                 after = Some(key.id);
-                if search.has_words(&key) {
+                if KeySearch::has_words(&key, &text) {
                     found.push(key);
                 }
             }

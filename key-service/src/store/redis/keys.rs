@@ -9,7 +9,7 @@ use shared::{
 
 use super::{
     Redis,
-    records::{self, Fields, amount, damaged, double},
+    records::{self, KEY_TEXTS, KeyTexts, amount, damaged, double},
     script::Arguments,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A key in Redis: its balances, then its texts.
-type Found = (Option<Vec<u8>>, Fields);
+type Found = (Option<Vec<u8>>, KeyTexts);
 
 /// Keys read in one round trip of a listing: some hundred kilobytes, a millisecond of Redis.
 const READ_AT_ONCE: usize = 500;
@@ -70,9 +70,9 @@ impl Redis {
     pub(super) async fn read_key(&self, account: AccountId, id: KeyId) -> RedisResult<Option<ApiKey>> {
         let mut read = pipe();
         read.cmd("HGET").arg(self.key_space.account(account)).arg(id.as_bytes());
-        read.cmd("HGETALL").arg(self.key_space.key(account, id));
-        let (spend, fields): Found = self.client.ask_all(&read).await?;
-        records::read_key(id, &fields, spend.as_deref())
+        read.cmd("HMGET").arg(self.key_space.key(account, id)).arg(&KEY_TEXTS);
+        let (spend, texts): Found = self.client.ask_all(&read).await?;
+        records::read_key(id, texts, spend.as_deref())
     }
 
     /// Reads a page in parts; each part of the index and of the keys takes one round trip.
@@ -93,14 +93,14 @@ impl Redis {
             balances.arg(self.key_space.account(account));
             for id in &ids {
                 balances.arg(id.as_bytes());
-                read.cmd("HGETALL").arg(self.key_space.key(account, *id));
+                read.cmd("HMGET").arg(self.key_space.key(account, *id)).arg(&KEY_TEXTS);
             }
             read.add_command(balances);
             let mut all: Vec<Value> = self.client.ask_all(&read).await?;
             let balances: Vec<Option<Vec<u8>>> =
                 redis::from_redis_value(all.pop().ok_or_else(|| damaged("a list of keys"))?)?;
-            for ((id, fields), spend) in ids.iter().zip(all).zip(balances) {
-                let key = records::read_key(*id, &redis::from_redis_value(fields)?, spend.as_deref())?;
+            for ((id, texts), spend) in ids.iter().zip(all).zip(balances) {
+                let key = records::read_key(*id, redis::from_redis_value(texts)?, spend.as_deref())?;
                 keys.extend(key.filter(is_wanted));
             }
             after = ids.last().copied();
@@ -151,8 +151,8 @@ impl Redis {
             Value::SimpleString(_) => Ok(Updated::Revoked),
             answer => {
                 self.confirm_account(account).await?;
-                let (spend, fields): Found = redis::from_redis_value(answer)?;
-                let key = records::read_key(id, &fields, spend.as_deref())?;
+                let (spend, texts): Found = redis::from_redis_value(answer)?;
+                let key = records::read_key(id, texts, spend.as_deref())?;
                 Ok(key.map_or(Updated::NotFound, Updated::Key))
             }
         }
@@ -166,9 +166,9 @@ impl Redis {
     ) -> RedisResult<Option<ApiKey>> {
         let arguments = self.key_arguments(account, id).with(double(now.millis()));
         let found: Option<Found> = self.client.run(&self.scripts.revoke_key, &arguments).await?;
-        let Some((spend, fields)) = found else { return Ok(None) };
+        let Some((spend, texts)) = found else { return Ok(None) };
         self.confirm_account(account).await?;
-        records::read_key(id, &fields, spend.as_deref())
+        records::read_key(id, texts, spend.as_deref())
     }
 
     fn key_arguments(&self, account: AccountId, id: KeyId) -> Arguments {

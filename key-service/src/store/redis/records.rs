@@ -274,11 +274,17 @@ pub(super) fn write_key(arguments: &mut Arguments, key: &ApiKey) {
     );
 }
 
-/// A key from its texts and its balances; `None` without texts, which means that the key does not exist.
-pub(super) fn read_key(id: KeyId, fields: &Fields, spend: Option<&[u8]>) -> RedisResult<Option<ApiKey>> {
+/// Names of a key's texts, in the order of [`KeyTexts`].
+pub(super) const KEY_TEXTS: [&str; 3] = ["label", "hint", "created_at"];
+
+/// Values of [`KEY_TEXTS`].
+pub(super) type KeyTexts = (Option<String>, Option<String>, Option<i64>);
+
+/// A key from its texts and its balances; `None` without balances, which means that the key does not exist.
+pub(super) fn read_key(id: KeyId, texts: KeyTexts, spend: Option<&[u8]>) -> RedisResult<Option<ApiKey>> {
     let Some(spend) = spend else { return Ok(None) };
-    let created_at = Timestamp::from_millis(required(fields, "created_at")?);
-    let (label, hint) = (text(fields, "label")?, text(fields, "hint")?);
+    let (Some(label), Some(hint), Some(created_at)) = texts else { return Err(damaged("a key")) };
+    let created_at = Timestamp::from_millis(created_at);
     Ok(Some(ApiKey { id, label, hint, created_at, spend: read_spend(spend)? }))
 }
 

@@ -13,4 +13,4 @@ if revoked_at == math.huge then
   for _, other in ipairs({ KEYS[3], KEYS[4], KEYS[6] }) do redis.call('ZREM', other, ARGV[2]) end
   redis.call('ZADD', KEYS[5], '0', ARGV[2])
 end
-return { record, redis.call('HGETALL', KEYS[2]) }
+return { record, redis.call('HMGET', KEYS[2], 'label', 'hint', 'created_at') }

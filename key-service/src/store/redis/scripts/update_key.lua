@@ -20,4 +20,4 @@ else
   redis.call('ZREM', KEYS[6], ARGV[2])
 end
 if ARGV[5] then redis.call('HSET', KEYS[2], 'label', ARGV[5]) end
-return { record, redis.call('HGETALL', KEYS[2]) }
+return { record, redis.call('HMGET', KEYS[2], 'label', 'hint', 'created_at') }
