@@ -5,7 +5,7 @@
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a
 #        minute, PROFILE=release for binaries that build quickly
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
-#        ATTACK="--only bodies,flood" for a part
+#        ATTACK="--only bodies,flood" for a part, PROFILE=release for binaries that build quickly
 
 .PHONY: run check test deny bench attack
 
@@ -28,11 +28,11 @@ test:
 deny:
 	tests/tools/deny.sh
 
-bench: PROFILE ?= dist
+bench attack: PROFILE ?= dist
 bench:
 	cargo build --profile $(PROFILE) --workspace --bins
 	target/$(PROFILE)/bench $(BENCH)
 
 attack:
-	cargo build --release --workspace --bins
-	target/release/attack $(ATTACK)
+	cargo build --profile $(PROFILE) --workspace --bins
+	target/$(PROFILE)/attack $(ATTACK)
