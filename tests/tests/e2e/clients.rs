@@ -2,8 +2,9 @@
 //! `tests/clients`, and the requests that reached the model are asserted here.
 
 use std::{
+    io::{Read, Seek},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
@@ -16,10 +17,13 @@ use tests::{
     },
     upstream::{Generation, Script},
 };
-use tokio::{io::AsyncReadExt, time::timeout};
+use tokio::time::{sleep, timeout};
 
 /// Longest time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
+
+/// Pause between two looks at whether a client has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Number of keys for the tests of pagination.
 const KEYS: usize = 7;
@@ -322,21 +326,27 @@ pub(super) fn client(script: &str) -> Command {
     command
 }
 
-/// Runs a command to its end and asserts success.
-pub(super) async fn succeeds(script: &str, command: Command, patience: Duration) {
-    let mut command = tokio::process::Command::from(command);
-    let ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn();
+/// Runs a command to its end and asserts success. Shows everything that it printed where it fails or exceeds its time.
+pub(super) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
+    let mut printed = tempfile::tempfile().unwrap();
+    let ran = command.stdout(printed.try_clone().unwrap()).stderr(printed.try_clone().unwrap()).spawn();
     let mut ran = ran.unwrap_or_else(|e| {
         panic!("cannot run {script} ({e}); tests/tools/install.sh installs what it needs")
     });
-    let (mut out, mut err) = (ran.stdout.take().unwrap(), ran.stderr.take().unwrap());
-    let (mut printed, mut warned) = (Vec::new(), Vec::new());
     let ended = timeout(patience, async {
-        let read = tokio::join!(out.read_to_end(&mut printed), err.read_to_end(&mut warned));
-        read.0.and(read.1).unwrap();
-        ran.wait().await.unwrap()
+        loop {
+            match ran.try_wait().unwrap() {
+                Some(status) => return status,
+                None => sleep(LOOK_EVERY).await,
+            }
+        }
     });
     let status = ended.await.map_err(|_| "it does not end");
-    let printed = [printed, warned].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
-    assert!(status.is_ok_and(|status| status.success()), "{script}, {status:?}:\n{printed}");
+    if status.is_err() {
+        ran.kill().unwrap();
+    }
+    let mut said = String::new();
+    printed.rewind().unwrap();
+    printed.read_to_string(&mut said).unwrap();
+    assert!(status.is_ok_and(|status| status.success()), "{script}, {status:?}:\n{said}");
 }
