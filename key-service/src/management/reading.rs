@@ -95,7 +95,7 @@ impl fmt::Display for KeyCursor {
 }
 
 impl KeySearch {
-    /// Returns whether a key has the text, which `lowercase` is.
+    /// Returns whether a key's label, hint or id contains the text `lowercase`, in any case.
     fn has_words(key: &ApiKey, lowercase: &str) -> bool {
         lowercase.is_empty()
             || key.label.to_lowercase().contains(lowercase)
