@@ -30,7 +30,7 @@ mod render;
 mod request;
 mod script;
 
-pub use record::{End, Generation};
+pub use record::{End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{CallIds, Fault, ReasoningField, Script, Shape, Style, Told, Usage, text};
 
 /// Interval at which the records are polled.

@@ -14,6 +14,9 @@ use super::script::{Script, Usage};
 /// Largest number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
+/// Tokens that a stream may generate after the gateway ended it and before the upstream notices.
+pub const TOKENS_IN_TRANSIT: u64 = 5;
+
 /// A chat request and its outcome.
 #[derive(Clone, Debug)]
 pub struct Generation {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
     harness::{ApiKey, Deployment, FLASH, Options, PATIENCE, Stack, billed, cost_of, nanos, usd},
-    upstream::{End, Generation, Script},
+    upstream::{End, Generation, Script, TOKENS_IN_TRANSIT},
 };
 use tokio::time::{sleep, timeout};
 
@@ -36,8 +36,6 @@ const LIMIT: &str = "0.0005";
 /// request.
 const FEWEST: u64 = 10;
 const MOST: u64 = 2_000;
-/// Tokens that an upstream may generate after the gateway ended a stream and before the upstream notices.
-const ON_THEIR_WAY: u64 = 5;
 const CUT: &str = "cut, with tokens on their way";
 /// Longest time that a client waits for an answer.
 const GIVEN_UP: Duration = Duration::from_secs(20);
@@ -305,7 +303,7 @@ fn reason(
         Some("estimated")
     } else if meanwhile(Fault::HangGateway(sent.gateway)) && !generation.ended_by(End::Finished) {
         Some("its gateway was frozen")
-    } else if entry.is_some_and(|entry| on_their_way(generation, entry) <= ON_THEIR_WAY) {
+    } else if entry.is_some_and(|entry| on_their_way(generation, entry) <= TOKENS_IN_TRANSIT) {
         Some(CUT)
     } else {
         None
