@@ -81,10 +81,10 @@ pub(super) struct Load {
 
 impl Load {
     /// Adds the figures of another load to this one.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.pieces += other.pieces;
         self.failed += other.failed;
-        self.waits.extend(other.waits);
+        self.waits.extend(&other.waits);
     }
 
     /// The wait that was not exceeded by `percent` of the answers.
@@ -148,7 +148,7 @@ pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load
     };
     let mut all = Load::default();
     for done in join_all(workers).await {
-        all.add(done.expect("no request fails"));
+        all.add(&done.expect("no request fails"));
     }
     all
 }

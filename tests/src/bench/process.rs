@@ -63,6 +63,30 @@ pub(super) fn cpu(pid: u32) -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
 }
 
+/// CPU time of the machine since it started, in ticks.
+pub(super) struct MachineTime {
+    all: u64,
+    stolen: u64,
+}
+
+impl MachineTime {
+    pub(super) fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").expect("CPU times are read from Linux's /proc");
+        let line = stat.lines().next().expect("the first line adds up all cores");
+        // User, nice, system, idle, waiting, two kinds of interrupts, stolen; guests' time is part of the first two.
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap()).collect();
+        Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or_default() }
+    }
+
+    /// The share of it that other machines on the host took since then.
+    #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+    pub(super) fn stolen_since(&self) -> f64 {
+        let now = Self::now();
+        (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
+    }
+}
+
 /// Resident memory of a process, in bytes.
 pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS:")

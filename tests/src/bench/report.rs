@@ -26,6 +26,8 @@ pub struct Report {
     cells: Vec<Cell>,
     pub(super) held: Vec<(&'static str, HeldOpen)>,
     pub(super) memory: Option<Wear>,
+    /// By round, the share of the machine's CPU time that other machines on its host took.
+    pub(super) stolen: Vec<f64>,
 }
 
 /// The measurements of one system at one kind of work.
@@ -34,22 +36,44 @@ struct Cell {
     work: Work,
     /// Names of the system's processes.
     parts: Vec<&'static str>,
-    measured: Measured,
+    rounds: Vec<Measured>,
+}
+
+/// A figure of several rounds.
+#[derive(Clone, Copy)]
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        Some(Self { least, median: sorted[sorted.len() / 2], most })
+    }
+
+    /// A figure that was measured once.
+    fn once(figure: f64) -> Self {
+        Self { least: figure, median: figure, most: figure }
+    }
 }
 
 impl Report {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None }
+        Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None, stolen: Vec::new() }
     }
 
     /// Adds a measurement to those of its kind.
     pub(super) fn add(&mut self, system: &System, work: Work, measured: Measured) {
         if let Some(cell) = self.cells.iter_mut().find(|cell| cell.system == system.name && cell.work == work)
         {
-            cell.measured.add(measured);
+            cell.rounds.push(measured);
         } else {
             let parts = system.parts.iter().map(|part| part.name).collect();
-            self.cells.push(Cell { system: system.name, work, parts, measured });
+            self.cells.push(Cell { system: system.name, work, parts, rounds: vec![measured] });
         }
     }
 
@@ -57,22 +81,26 @@ impl Report {
         self.cells.iter().find(|cell| cell.system == system && cell.work == work)
     }
 
-    /// CPU as a multiple of the bare proxy's: at the same work, or at the same number of concurrent whole requests.
-    fn ratio(&self, system: &str, work: Work) -> Option<f64> {
-        Some(self.cell(system, work)?.measured.micros() / self.base(work)?)
+    /// CPU as a multiple of the bare proxy's in the same round: at the same work, or at the same number of concurrent whole
+    /// requests.
+    fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
+        self.compare(system, work, Measured::micros)
     }
 
     /// CPU of one kind of process as a multiple of the bare proxy's.
-    fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<f64> {
-        Some(self.cell(system, work)?.micros_of(part) / self.base(work)?)
+    fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<Spread> {
+        let parts = &self.cell(system, work)?.parts;
+        self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
-    fn base(&self, work: Work) -> Option<f64> {
-        let work = match work {
+    fn compare(&self, system: &str, work: Work, micros: impl Fn(&Measured) -> f64) -> Option<Spread> {
+        let base = match work {
             Work::Shared { at_once, .. } => Work::Whole { at_once },
             Work::Whole { .. } | Work::Streamed { .. } => work,
         };
-        Some(self.cell(BARE, work)?.measured.micros())
+        let (cell, base) = (self.cell(system, work)?, self.cell(BARE, base)?);
+        let rounds = cell.rounds.iter().zip(&base.rounds);
+        Spread::of(rounds.map(|(measured, base)| micros(measured) / base.micros()))
     }
 
     fn streamed(&self) -> Work {
@@ -84,16 +112,15 @@ impl Report {
     }
 
     /// Latency added to the bare proxy's, with one request at a time, in milliseconds.
-    fn added_latency(&self, system: &str) -> Option<f64> {
-        let median = |system| {
-            let cell = self.cell(system, Work::Whole { at_once: 1 })?;
-            Some(cell.measured.load.percentile(50).as_secs_f64() * 1e3)
-        };
-        Some(median(system)? - median(BARE)?)
+    fn added_latency(&self, system: &str) -> Option<Spread> {
+        let one = Work::Whole { at_once: 1 };
+        let median = |measured: &Measured| measured.load.percentile(50).as_secs_f64() * 1e3;
+        let rounds = self.cell(system, one)?.rounds.iter().zip(&self.cell(BARE, one)?.rounds);
+        Spread::of(rounds.map(|(measured, base)| median(measured) - median(base)))
     }
 
     /// All figures that have a target: name, figure, and target.
-    fn targets(&self) -> Vec<(String, Option<f64>, f64)> {
+    fn targets(&self) -> Vec<(String, Option<Spread>, f64)> {
         let mut rows = Vec::new();
         for system in [SERVICES, TWO] {
             for (at_once, target) in [(64, 2.5), (16, 4.5), (1, 10.0)] {
@@ -118,11 +145,11 @@ impl Report {
         let held = self.held(SERVICES);
         rows.push((
             format!("{} slow streams (ms/s)", self.plan.held),
-            held.map(|held| held.ms_per_second),
+            held.map(|held| Spread::once(held.ms_per_second)),
             15.0,
         ));
-        rows.push(("memory of each (kB)".into(), held.map(HeldOpen::kilobytes_each), 36.0));
-        let wear = self.memory.as_ref().map(Wear::ratio);
+        rows.push(("memory of each (kB)".into(), held.map(|held| Spread::once(held.kilobytes_each())), 36.0));
+        let wear = self.memory.as_ref().map(|wear| Spread::once(wear.ratio()));
         rows.push(("memory of the gateway, idle again (×)".into(), wear, 1.3));
         rows
     }
@@ -133,19 +160,33 @@ impl Display for Report {
         let Plan { seconds, rounds, .. } = self.plan;
         writeln!(
             f,
-            "CPU is user + system of the system's processes, without load generator and upstream;\n{rounds} rounds of \
-             {seconds} s each, alternating; requests of {} bytes, answers of some 0.7 kB.\n",
+            "CPU is user + system of the system's processes, without load generator and upstream; medians of {rounds} \
+             rounds\nof {seconds} s, which alternate between the systems; requests of {} bytes, answers of some 0.7 kB.",
             load::request_bytes()
         )?;
+        if let Some(stolen) = Spread::of(self.stolen.iter().map(|share| share * 100.0)) {
+            let Spread { least, median, most } = stolen;
+            writeln!(
+                f,
+                "Other machines on the host took {median:.1} % of the CPU time ({least:.1} to {most:.1}).\n"
+            )?;
+        }
         let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
         works.extend(SHARED.map(|connections| Work::Shared { at_once: MANY, connections }));
         works.push(self.streamed());
         works.iter().try_for_each(|work| self.section(f, *work))?;
         self.memory(f)?;
-        writeln!(f, "{:<48} {:>9} {:>9}", "× is CPU beside the bare proxy's", "measured", "target")?;
+        writeln!(
+            f,
+            "{:<48} {:>9} {:>15} {:>9}",
+            "× is CPU beside the bare proxy's", "measured", "by round", "target"
+        )?;
         for (name, measured, target) in self.targets() {
-            let measured = measured.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"));
-            writeln!(f, "{name:<48} {measured:>9} {:>9}", format!("≤ {target}"))?;
+            let (figure, range) = measured.map_or_else(
+                || ("-".to_owned(), String::new()),
+                |Spread { least, median, most }| (format!("{median:.2}"), format!("{least:.2} to {most:.2}")),
+            );
+            writeln!(f, "{name:<48} {figure:>9} {range:>15} {:>9}", format!("≤ {target}"))?;
         }
         Ok(())
     }
@@ -156,30 +197,36 @@ impl Report {
     fn section(&self, f: &mut Formatter<'_>, work: Work) -> fmt::Result {
         writeln!(
             f,
-            "{:<34} {:>8} {:>7} {:>9} {:>8} {:>8}",
+            "{:<34} {:>8} {:>7} {:>15} {:>9} {:>8} {:>8}",
             work.to_string(),
             "CPU µs",
             "×",
+            "by round",
             "a second",
             "p50 ms",
             "p99 ms"
         )?;
         for cell in self.cells.iter().filter(|cell| cell.work == work) {
-            let measured = &cell.measured;
-            let (median, slowest) = (measured.load.percentile(50), measured.load.percentile(99));
+            let (Some(micros), Some(ratio)) =
+                (Spread::of(cell.rounds.iter().map(Measured::micros)), self.ratio(cell.system, work))
+            else {
+                continue;
+            };
+            let all = cell.sum();
             writeln!(
                 f,
-                "  {:<32} {:>8.1} {:>7.2} {:>9.0} {:>8.2} {:>8.2}  {}",
+                "  {:<32} {:>8.1} {:>7.2} {:>15} {:>9.0} {:>8.2} {:>8.2}  {}",
                 cell.system,
-                measured.micros(),
-                self.ratio(cell.system, work).unwrap_or_default(),
-                measured.per_second(),
-                median.as_secs_f64() * 1e3,
-                slowest.as_secs_f64() * 1e3,
-                cell.anatomy(),
+                micros.median,
+                ratio.median,
+                format!("{:.2} to {:.2}", ratio.least, ratio.most),
+                all.per_second(),
+                all.load.percentile(50).as_secs_f64() * 1e3,
+                all.load.percentile(99).as_secs_f64() * 1e3,
+                cell.anatomy(&all),
             )?;
-            if measured.load.failed > 0 {
-                writeln!(f, "  {:<32} {:>8} failed", "", measured.load.failed)?;
+            if all.load.failed > 0 {
+                writeln!(f, "  {:<32} {:>8} failed", "", all.load.failed)?;
             }
         }
         writeln!(f)
@@ -208,26 +255,24 @@ impl Report {
 }
 
 impl Cell {
-    /// CPU microseconds per piece of work, of all processes with this name.
-    fn micros_of(&self, part: &str) -> f64 {
-        let of_name = self.parts.iter().zip(&self.measured.cpu).filter(|(name, _)| **name == part);
-        let sum: f64 = of_name.map(|(_, cpu)| cpu.as_secs_f64() * 1e6).sum();
-        self.measured.per_piece(sum)
+    fn sum(&self) -> Measured {
+        let mut sum = Measured::default();
+        self.rounds.iter().for_each(|round| sum.add(round));
+        sum
     }
 
-    /// The shares of the system's processes, and the scripts of its Redis.
-    fn anatomy(&self) -> String {
+    /// The mean shares of the system's processes, and the scripts of its Redis.
+    fn anatomy(&self, all: &Measured) -> String {
         let mut names = self.parts.clone();
         names.dedup();
         if names.len() == 1 {
             return String::new();
         }
         let shares: Vec<String> =
-            names.iter().map(|part| format!("{part} {:.1}", self.micros_of(part))).collect();
+            names.iter().map(|part| format!("{part} {:.1}", all.micros_of(part, &self.parts))).collect();
         let shares = shares.join(" · ");
-        let Some(redis) = &self.measured.redis else { return shares };
-        let scripts = self.measured.per_piece(redis.scripts);
-        let micros = self.measured.per_piece(redis.micros);
+        let Some(redis) = &all.redis else { return shares };
+        let (scripts, micros) = (all.per_piece(redis.scripts), all.per_piece(redis.micros));
         format!("{shares}; {scripts:.2} scripts and {micros:.1} µs of script a piece")
     }
 }

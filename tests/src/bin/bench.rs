@@ -15,7 +15,7 @@ struct Flags {
     /// Seconds of each measurement
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
-    /// Measurements of each kind, in turn; their sums are reported
+    /// Measurements of each kind, in turn; their medians are reported
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: Option<u32>,
     /// Requests that a gateway serves before its memory is looked at
