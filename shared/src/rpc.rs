@@ -22,11 +22,11 @@ use crate::{
     tokens::Usage,
 };
 
-/// Messages and stubs generated from `proto/keyservice/v1`; their documentation is the `.proto` file.
+/// Messages and stubs generated from `proto/keyservice/v1`; their documentation is the `.proto` file. They are committed, as
+/// to generate them takes longer than to compile them. `tests/generated.rs` writes them anew.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
-pub mod v1 {
-    tonic::include_proto!("keyservice.v1");
-}
+#[rustfmt::skip]
+pub mod v1;
 
 /// Largest number of calls in one frame of a session: enough for the traffic of the busiest gateway, and few enough
 /// that a frame never delays the next one for long.
