@@ -65,11 +65,25 @@ fn products<const N: usize>(panel: &[[f32; LANES]], rows: [&[f32]; N]) -> [[f32;
     let mut sums = [[0.0; LANES]; N];
     for (input, weights) in panel.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(rows) {
-            let input = row[input];
-            *sums = std::array::from_fn(|lane| sums[lane] + input * weights[lane]);
+            add_product(sums, weights, row[input]);
         }
     }
     sums
+}
+
+/// Adds `numbers`, multiplied by `factor`.
+#[inline]
+fn add_product(sums: &mut [f32; LANES], numbers: &[f32; LANES], factor: f32) {
+    add_products(sums, numbers, &[factor; LANES]);
+}
+
+/// Adds the products of two numbers each. A loop over the index is fast in every profile; iterators are three times slower in
+/// `release`, where nothing is inlined across the parts of a crate.
+#[inline]
+fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANES]) {
+    for lane in 0..LANES {
+        sums[lane] += left[lane] * right[lane];
+    }
 }
 
 /// Normalises each row to a root mean square of one and multiplies it by `weight`.
@@ -103,7 +117,7 @@ pub(crate) fn swiglu(gates: &mut [f32], values: &[f32]) {
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];
     for (left, right) in left.as_chunks::<LANES>().0.iter().zip(right.as_chunks::<LANES>().0) {
-        sums = std::array::from_fn(|lane| sums[lane] + left[lane] * right[lane]);
+        add_products(&mut sums, left, right);
     }
     sums.iter().sum()
 }
@@ -118,8 +132,7 @@ pub(crate) fn weighted_sum<'a>(
     for (index, lanes) in sums.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let mut sum = [0.0; LANES];
         for (row, &weight) in rows.clone().zip(weights) {
-            let part = &row[index * LANES..][..LANES];
-            sum = std::array::from_fn(|lane| sum[lane] + part[lane] * weight);
+            add_product(&mut sum, &row.as_chunks().0[index], weight);
         }
         *lanes = sum;
     }
