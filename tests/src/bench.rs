@@ -33,6 +33,10 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const TOKENS: u32 = 75;
 /// Streams take longer than whole answers and vary less, so they are measured each third round.
 const STREAMED_EACH: u32 = 3;
+/// Largest share of the CPU time that other machines on the host may take in a measurement that is disturbed by nobody.
+const QUIET: f64 = 0.03;
+/// Number of quiet rounds from which the others are left out.
+const ENOUGH_QUIET: usize = 3;
 /// Time between two tokens of a stream.
 const PACE: Duration = Duration::from_millis(20);
 /// Time between two tokens of a slow stream.
@@ -147,14 +151,12 @@ pub async fn run(plan: &Plan) -> Report {
         report.held.push((system.name, hold(system, plan).await));
     }
     for round in 0..plan.rounds {
-        let before = MachineTime::now();
         for (system, work) in &cells {
             if matches!(work, Work::Streamed { .. }) && round % STREAMED_EACH != 0 {
                 continue;
             }
             report.add(system, *work, measure(system, *work, Duration::from_secs(plan.seconds.into())).await);
         }
-        report.stolen.push(before.stolen_since());
     }
     report.memory = Some(wear(&services, before, plan).await);
     report
@@ -169,13 +171,14 @@ async fn upstream() -> Process {
 
 async fn measure(system: &System, work: Work, duration: Duration) -> Measured {
     load::run(&system.target, work.warming_up(), WARM_UP).await;
+    let machine = MachineTime::now();
     let (cpu, redis) = (system.cpu(), system.redis.as_ref().map(redis::Teller::ask));
     let started = Instant::now();
     let load = load::run(&system.target, work, duration).await;
     let elapsed = started.elapsed();
     let cpu = system.cpu().into_iter().zip(cpu).map(|(after, before)| after.saturating_sub(before)).collect();
     let redis = system.redis.as_ref().zip(redis).map(|(teller, before)| teller.ask().since(before));
-    Measured { load, cpu, elapsed, redis }
+    Measured { load, cpu, elapsed, redis, stolen: machine.stolen_since() }
 }
 
 /// Opens slow streams and measures CPU and memory while they are open.
@@ -236,6 +239,8 @@ struct Measured {
     cpu: Vec<Duration>,
     elapsed: Duration,
     redis: Option<Counters>,
+    /// Share of the machine's CPU time that other machines on its host took meanwhile.
+    stolen: f64,
 }
 
 impl Measured {
@@ -249,6 +254,10 @@ impl Measured {
         if let Some(counters) = other.redis {
             self.redis.get_or_insert_default().add(counters);
         }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.stolen <= QUIET
     }
 
     /// CPU microseconds per piece of work.

@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    CONCURRENCIES, HeldOpen, MANY, Measured, PACE, Plan, SHARED, SLOW_PACE, System, Wear,
+    CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, PACE, Plan, QUIET, SHARED, SLOW_PACE, System,
+    Wear,
     load::{self, Work},
 };
 
@@ -26,8 +27,6 @@ pub struct Report {
     cells: Vec<Cell>,
     pub(super) held: Vec<(&'static str, HeldOpen)>,
     pub(super) memory: Option<Wear>,
-    /// By round, the share of the machine's CPU time that other machines on its host took.
-    pub(super) stolen: Vec<f64>,
 }
 
 /// The measurements of one system at one kind of work.
@@ -39,31 +38,37 @@ struct Cell {
     rounds: Vec<Measured>,
 }
 
-/// A figure of several rounds.
+/// A figure of several rounds: of the quiet ones, if there are enough of these.
 #[derive(Clone, Copy)]
 struct Spread {
     least: f64,
     median: f64,
     most: f64,
+    rounds: usize,
 }
 
 impl Spread {
-    fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = figures.collect();
+    /// Of figures and whether their measurements were quiet.
+    fn of(figures: impl Iterator<Item = (f64, bool)> + Clone) -> Option<Self> {
+        let mut sorted: Vec<f64> =
+            figures.clone().filter(|(_, quiet)| *quiet).map(|(figure, _)| figure).collect();
+        if sorted.len() < ENOUGH_QUIET {
+            sorted = figures.map(|(figure, _)| figure).collect();
+        }
         sorted.sort_by(f64::total_cmp);
-        let (least, most) = (*sorted.first()?, *sorted.last()?);
-        Some(Self { least, median: sorted[sorted.len() / 2], most })
+        let (least, most, rounds) = (*sorted.first()?, *sorted.last()?, sorted.len());
+        Some(Self { least, median: sorted[rounds / 2], most, rounds })
     }
 
     /// A figure that was measured once.
     fn once(figure: f64) -> Self {
-        Self { least: figure, median: figure, most: figure }
+        Self { least: figure, median: figure, most: figure, rounds: 1 }
     }
 }
 
 impl Report {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None, stolen: Vec::new() }
+        Self { plan: *plan, cells: Vec::new(), held: Vec::new(), memory: None }
     }
 
     /// Adds a measurement to those of its kind.
@@ -100,7 +105,10 @@ impl Report {
         };
         let (cell, base) = (self.cell(system, work)?, self.cell(BARE, base)?);
         let rounds = cell.rounds.iter().zip(&base.rounds);
-        Spread::of(rounds.map(|(measured, base)| micros(measured) / base.micros()))
+        let ratio = |(measured, base): (&Measured, &Measured)| {
+            (micros(measured) / base.micros(), measured.is_quiet() && base.is_quiet())
+        };
+        Spread::of(rounds.map(ratio))
     }
 
     fn streamed(&self) -> Work {
@@ -116,7 +124,9 @@ impl Report {
         let one = Work::Whole { at_once: 1 };
         let median = |measured: &Measured| measured.load.percentile(50).as_secs_f64() * 1e3;
         let rounds = self.cell(system, one)?.rounds.iter().zip(&self.cell(BARE, one)?.rounds);
-        Spread::of(rounds.map(|(measured, base)| median(measured) - median(base)))
+        Spread::of(rounds.map(|(measured, base)| {
+            (median(measured) - median(base), measured.is_quiet() && base.is_quiet())
+        }))
     }
 
     /// All figures that have a target: name, figure, and target.
@@ -158,19 +168,20 @@ impl Report {
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Plan { seconds, rounds, .. } = self.plan;
+        let stolen = self.cells.iter().flat_map(|cell| cell.rounds.iter().map(|round| round.stolen * 100.0));
+        let most = stolen.clone().fold(0.0, f64::max);
+        let count = self.cells.iter().map(|cell| cell.rounds.len()).sum::<usize>().max(1);
+        #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+        let mean = stolen.sum::<f64>() / count as f64;
         writeln!(
             f,
             "CPU is user + system of the system's processes, without load generator and upstream; medians of {rounds} \
-             rounds\nof {seconds} s, which alternate between the systems; requests of {} bytes, answers of some 0.7 kB.",
-            load::request_bytes()
+             rounds\nof {seconds} s, which alternate between the systems; requests of {} bytes, answers of some 0.7 \
+             kB.\nOther machines on the host took {mean:.1} % of the CPU time, {most:.1} % at most. Where {ENOUGH_QUIET} \
+             measurements lost no more\nthan {:.0} %, the others are left out.\n",
+            load::request_bytes(),
+            QUIET * 100.0
         )?;
-        if let Some(stolen) = Spread::of(self.stolen.iter().map(|share| share * 100.0)) {
-            let Spread { least, median, most } = stolen;
-            writeln!(
-                f,
-                "Other machines on the host took {median:.1} % of the CPU time ({least:.1} to {most:.1}).\n"
-            )?;
-        }
         let mut works: Vec<Work> = CONCURRENCIES.map(|at_once| Work::Whole { at_once }).into();
         works.extend(SHARED.map(|connections| Work::Shared { at_once: MANY, connections }));
         works.push(self.streamed());
@@ -179,14 +190,12 @@ impl Display for Report {
         writeln!(
             f,
             "{:<48} {:>9} {:>15} {:>9}",
-            "× is CPU beside the bare proxy's", "measured", "by round", "target"
+            "× is CPU beside the bare proxy's", "measured", "range, rounds", "target"
         )?;
         for (name, measured, target) in self.targets() {
-            let (figure, range) = measured.map_or_else(
-                || ("-".to_owned(), String::new()),
-                |Spread { least, median, most }| (format!("{median:.2}"), format!("{least:.2} to {most:.2}")),
-            );
-            writeln!(f, "{name:<48} {figure:>9} {range:>15} {:>9}", format!("≤ {target}"))?;
+            let figure = measured.map_or_else(|| "-".to_owned(), |spread| format!("{:.2}", spread.median));
+            let range = measured.map_or_else(String::new, |spread| spread.to_string());
+            writeln!(f, "{name:<48} {figure:>9} {range:>21} {:>9}", format!("≤ {target}"))?;
         }
         Ok(())
     }
@@ -197,29 +206,30 @@ impl Report {
     fn section(&self, f: &mut Formatter<'_>, work: Work) -> fmt::Result {
         writeln!(
             f,
-            "{:<34} {:>8} {:>7} {:>15} {:>9} {:>8} {:>8}",
+            "{:<34} {:>8} {:>7} {:>21} {:>9} {:>8} {:>8}",
             work.to_string(),
             "CPU µs",
             "×",
-            "by round",
+            "range, rounds",
             "a second",
             "p50 ms",
             "p99 ms"
         )?;
         for cell in self.cells.iter().filter(|cell| cell.work == work) {
-            let (Some(micros), Some(ratio)) =
-                (Spread::of(cell.rounds.iter().map(Measured::micros)), self.ratio(cell.system, work))
-            else {
+            let (Some(micros), Some(ratio)) = (
+                Spread::of(cell.rounds.iter().map(|round| (round.micros(), round.is_quiet()))),
+                self.ratio(cell.system, work),
+            ) else {
                 continue;
             };
             let all = cell.sum();
             writeln!(
                 f,
-                "  {:<32} {:>8.1} {:>7.2} {:>15} {:>9.0} {:>8.2} {:>8.2}  {}",
+                "  {:<32} {:>8.1} {:>7.2} {:>21} {:>9.0} {:>8.2} {:>8.2}  {}",
                 cell.system,
                 micros.median,
                 ratio.median,
-                format!("{:.2} to {:.2}", ratio.least, ratio.most),
+                ratio.to_string(),
                 all.per_second(),
                 all.load.percentile(50).as_secs_f64() * 1e3,
                 all.load.percentile(99).as_secs_f64() * 1e3,
@@ -254,10 +264,19 @@ impl Report {
     }
 }
 
+impl Display for Spread {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { least, most, rounds, .. } = self;
+        if *rounds > 1 { write!(f, "{least:.2} to {most:.2}, {rounds}") } else { Ok(()) }
+    }
+}
+
 impl Cell {
+    /// Sum of the quiet rounds, or of all, as for a [`Spread`].
     fn sum(&self) -> Measured {
+        let all = self.rounds.iter().filter(|round| round.is_quiet()).count() < ENOUGH_QUIET;
         let mut sum = Measured::default();
-        self.rounds.iter().for_each(|round| sum.add(round));
+        self.rounds.iter().filter(|round| all || round.is_quiet()).for_each(|round| sum.add(round));
         sum
     }
 

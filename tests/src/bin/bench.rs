@@ -32,7 +32,7 @@ enum Part {
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
-        /// Where the requests go
+        /// Address to which the requests go
         upstream: SocketAddr,
         /// Hash keys, read models and usage, and add up tokens
         #[arg(long)]

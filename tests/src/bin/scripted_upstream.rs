@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 /// A model server that answers what it is told to, without any model.
 #[derive(Parser)]
 struct Flags {
-    /// Where to listen; port 0 takes a free one and prints it.
+    /// Address to listen at; port 0 takes a free one and prints it.
     #[arg(long, default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
     /// Tokens that each answer has, unless the request tells a script.
