@@ -62,7 +62,7 @@ struct FaregateArguments {
     #[command(flatten)]
     limits: LimitOptions,
 
-    /// Where metrics and probes are served; never publish it
+    /// Address for metrics and probes; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
 

@@ -8,7 +8,7 @@ use std::{
 use key_service::first_run::FirstRun;
 use shared::catalog::{Catalog, UpstreamKind};
 
-/// Where the process listens.
+/// Addresses at which the process listens.
 pub(crate) struct Addresses {
     pub(crate) public: SocketAddr,
     pub(crate) admin: SocketAddr,

@@ -47,7 +47,7 @@ struct GatewayArguments {
     #[command(flatten)]
     limits: LimitOptions,
 
-    /// Where key-services speak gRPC; all of them are used, the first ones before others
+    /// Addresses of the key-services' gRPC; all of them are used, the first ones before others
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_URL",
@@ -57,7 +57,7 @@ struct GatewayArguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Where key-services speak HTTP, in the order of --key-service-url
+    /// Addresses of the key-services' HTTP, in the order of --key-service-url
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",
@@ -67,7 +67,7 @@ struct GatewayArguments {
     )]
     key_service_http_url: Vec<Uri>,
 
-    /// Where a `local-model` serves, with /v1: what the catalogue calls builtin is asked there
+    /// URL of a `local-model`, with /v1: it serves the models that the catalogue calls builtin
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 
@@ -76,7 +76,7 @@ struct GatewayArguments {
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 
-    /// Where metrics and probes are served; never publish it
+    /// Address for metrics and probes; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin_listen: SocketAddr,
 }

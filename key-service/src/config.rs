@@ -30,15 +30,15 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[group(id = "key-service")] // `faregate` has both services' options
 pub struct Options {
-    /// Where the key-service serves the management API and the dashboard
+    /// Address of the management API and the dashboard
     #[arg(long, env = "FAREGATE_KEY_HTTP_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub key_http_listen: SocketAddr,
 
-    /// Where the key-service serves gRPC
+    /// Address of the key-service's gRPC
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 
-    /// Where keys and money are kept: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
+    /// Store of keys and money: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
     /// [default: faregate.db in the data directory]
     #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true, value_parser = parse_secret)]
     pub store: Option<SecretString>,

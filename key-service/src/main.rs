@@ -55,11 +55,11 @@ struct KeyServiceArguments {
     #[command(flatten)]
     limits: LimitOptions,
 
-    /// Where metrics and probes are served; never publish it
+    /// Address for metrics and probes; never publish it
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
     admin_listen: SocketAddr,
 
-    /// Where there is no account yet, make one with credit and a management key, and print how to use them
+    /// If there is no account yet, make one with credit and a management key, and print how to use them
     #[arg(long, env = "FAREGATE_FIRST_RUN")]
     first_run: bool,
 

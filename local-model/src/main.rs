@@ -25,7 +25,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 #[derive(Parser)]
 #[command(name = "local-model", version)]
 struct LocalModelArguments {
-    /// Where it serves
+    /// Address at which it serves
     #[arg(
         long,
         env = "FAREGATE_LOCAL_MODEL_LISTEN",

@@ -44,7 +44,7 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub internal_token_file: Option<PathBuf>,
 
-    /// What every key starts with: 1 to 16 characters a-z0-9
+    /// Prefix of every key: 1 to 16 characters a-z0-9
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
 
@@ -56,11 +56,11 @@ pub struct Common {
 /// Settings of every program.
 #[derive(Args, Clone, Debug)]
 pub struct Basics {
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, env = "FAREGATE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 
-    /// What is logged, in the syntax of RUST_LOG
+    /// Filter of log lines, in the syntax of RUST_LOG
     #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 

@@ -69,7 +69,7 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
 
 /// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
-    /// Where connections come in.
+    /// Listener of the connections.
     pub listener: TcpListener,
     /// The bounds on each, and on all together.
     pub bounds: Bounds,
