@@ -27,6 +27,7 @@ mod client;
 mod deployment;
 mod door;
 mod events;
+mod ports;
 mod redis;
 mod server;
 mod wall_clock;

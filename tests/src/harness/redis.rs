@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{LOOK_EVERY, PATIENCE, ports};
 use node::Node;
 
 mod cluster;
@@ -36,7 +36,7 @@ impl Redis {
         let nodes = match form {
             Form::Alone => vec![Node::on_a_socket(folder)],
             Form::AsInstalled => {
-                vec![Node::on_a_port(folder, node::free_port(), &["--appendfsync", "everysec"])]
+                vec![Node::on_a_port(folder, ports::free_port(), &["--appendfsync", "everysec"])]
             }
             Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
             Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY};
+use super::{LOOK_EVERY, PATIENCE, UPSTREAM_KEY, ports::free_port};
 
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
@@ -30,9 +30,6 @@ const LISTENERS: [(&str, &str); 4] = [
 
 /// Time in which a supervised server has to start.
 const SUPERVISED: Duration = Duration::from_mins(2);
-
-/// First address of a listener: a free port on the loopback.
-const ANYWHERE: &str = "127.0.0.1:0";
 
 /// Settings of a process.
 #[derive(Clone)]
@@ -55,7 +52,7 @@ impl Settings {
         let mut command = Command::new(binary(self.program));
         // The environment of the test run must not affect the process.
         command.env_clear().current_dir(&self.data);
-        command.envs(LISTENERS.map(|(_, variable)| (variable, ANYWHERE)));
+        command.envs(LISTENERS.map(|(_, variable)| (variable, format!("127.0.0.1:{}", free_port()))));
         command.env("FAREGATE_DATA_DIR", self.data.join("data")).env("UPSTREAM_KEY", UPSTREAM_KEY);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());

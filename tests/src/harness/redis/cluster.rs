@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use super::{
-    node::{Node, free_ports},
-    until,
-};
+use super::{node::Node, until};
+use crate::harness::ports::free_port;
 
 /// Number of masters that share the slots.
 pub(super) const MASTERS: usize = 3;
@@ -18,15 +16,12 @@ const NODE_TIMEOUT: &str = "1000";
 
 /// Starts this many nodes, each in a folder of its own and not yet joined.
 pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
-    let ports = free_ports(2 * count);
-    let (ports, buses) = ports.split_at(count);
-    let pairs = ports.iter().zip(buses).enumerate();
-    pairs
-        .map(|(number, (port, bus))| {
-            let bus = bus.to_string();
+    (0..count)
+        .map(|number| {
+            let bus = free_port().to_string();
             let options =
                 ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", NODE_TIMEOUT];
-            Node::on_a_port(&folder.join(format!("node-{number}")), *port, &options)
+            Node::on_a_port(&folder.join(format!("node-{number}")), free_port(), &options)
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -147,16 +147,4 @@ fn answer(mut stream: impl Read + Write, command: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
-}
-
-/// A port that is free at this moment.
-pub(super) fn free_port() -> u16 {
-    free_ports(1)[0]
-}
-
-/// Free ports. All are taken at once, so that no two are the same.
-pub(super) fn free_ports(count: usize) -> Vec<u16> {
-    let taken: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports")).collect();
-    taken.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
