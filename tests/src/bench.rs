@@ -33,7 +33,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const TOKENS: u32 = 75;
 /// Streams take longer than whole answers and vary less, so they are measured each third round.
 const STREAMED_EACH: u32 = 3;
-/// Largest share of the CPU time that other machines on the host may take in a measurement that is disturbed by nobody.
+/// A measurement is quiet if other machines on the host took no larger share of the CPU time.
 const QUIET: f64 = 0.03;
 /// Number of quiet rounds from which the others are left out.
 const ENOUGH_QUIET: usize = 3;
