@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Call, Deployment, Options, PATIENCE, Server, Stack, cost_of, nanos},
+    harness::{Answer, Call, Deployment, Options, PATIENCE, Server, Stack, cost_of, nanos},
     upstream::{End, Script, TOKENS_IN_TRANSIT},
 };
 use tokio::time::sleep;
@@ -61,22 +61,27 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
         outcome
     };
     let competing = async {
+        let mut received = 0;
         // By then all four are authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
             if let Ok(answer) = call.with("max_tokens", COMPLETION).try_send().await {
                 assert!(matches!(answer.status, 200 | 402 | 429 | 503), "{answer}");
+                received += completion_tokens(&answer);
             }
             sleep(Duration::from_millis(100)).await;
         }
+        received
     };
     let outage = async {
         sleep(Duration::from_millis(1_500)).await;
         outage.await;
     };
-    let ((ended, answers), (), ()) = tokio::join!(running, competing, outage);
+    let ((ended, answers), mut received, ()) = tokio::join!(running, competing, outage);
     stack.released(PATIENCE).await;
+    received += ended.iter().map(|ended| ended.tokens() as u64).sum::<u64>();
+    received += answers.iter().flatten().map(completion_tokens).sum::<u64>();
     if !at_risk {
         for ended in &ended {
             assert_eq!(ended.assert_done().tokens() as u64, COMPLETION, "no stream is cut: {ended:?}");
@@ -91,18 +96,26 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     let shortfall = entries.iter().map(|entry: &Value| nanos(&entry["shortfall"]).nanos()).sum::<i64>();
     println!("{served} served, {used} billed, {shortfall} n$ recorded as shortfall, of {limit}");
     assert!(used <= limit, "{used} of {limit} is billed");
+    let recorded: u64 = entries.iter().filter_map(|entry| entry["completion_tokens"].as_u64()).sum();
+    assert!(received <= recorded, "clients received {received} tokens, {recorded} are recorded");
     if at_risk {
         let generations = stack.served(&key);
-        let cut = generations.iter().filter(|generation| generation.ended_by(End::ClientLeft)).count() as u64;
+        let cut =
+            generations.iter().filter(|one| one.streamed && one.ended_by(End::ClientLeft)).count() as u64;
         let in_transit = cost_of(0, cut * TOKENS_IN_TRANSIT).nanos();
         let beyond = served.nanos() - limit.nanos();
         assert!(
             beyond <= shortfall + in_transit,
-            "{beyond} n$ beyond the limit are served, {shortfall} recorded, at most {in_transit} in transit in {cut} cut answers"
+            "{beyond} n$ beyond the limit are served, {shortfall} recorded, at most {in_transit} in transit in {cut} cut streams"
         );
     } else {
         assert_eq!((used, shortfall), (served, 0), "the served tokens are billed");
     }
+}
+
+/// Tokens of a whole answer; none of a refusal.
+fn completion_tokens(answer: &Answer) -> u64 {
+    answer.json()["usage"]["completion_tokens"].as_u64().unwrap_or(0)
 }
 
 async fn services(gateways: usize, key_services: usize) -> Stack {
