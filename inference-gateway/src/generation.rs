@@ -23,6 +23,7 @@ use shared::{
         serve::{Caller, ConnectionTrust, Network},
     },
     refusal::Refusal,
+    text::shown,
     tokens::Usage,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,7 +31,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     byte_budget::{ByteBudget, BytePermit},
     client::{Client, StreamBody},
-    domain::{answer, chat::Forward},
+    domain::{
+        answer::{self, Reported},
+        chat::Forward,
+        metering::{UsageBounds, UsageCounter},
+    },
     hold::{HoldStatus, Holds, OpenHold, Slot},
     keys::Keys,
     upstream::{Failure, Pools, Running, UpstreamClient},
@@ -39,6 +44,9 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
+
+/// Characters of an upstream's finish reason that are logged.
+const MAX_SHOWN_REASON: usize = 40;
 
 /// Makes generations; one a worker.
 pub(crate) struct Generator {
@@ -128,13 +136,32 @@ impl Job {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
 
-    /// Checks a reported usage against the assumptions of this request: it is billed as reported in any case.
-    fn check_report(&self, usage: Usage, running: &Running) {
-        running.upstream().observe_prompt(usage.prompt, self.forward.prompt_bound);
-        let bounds = self.forward.bounds;
-        if usage.prompt > bounds.prompt || usage.completion > bounds.completion {
+    /// A counter of the tokens that this upstream generates, limited to `max_tokens` of each choice.
+    fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
+        let Forward { prompt_estimate, n, bounds, .. } = self.forward;
+        let bounds = UsageBounds { prompt_estimate, max_tokens, choices: n, catalogue: bounds };
+        UsageCounter::new(bounds, running.upstream().usage_scope())
+    }
+
+    /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs those that fall out of
+    /// them.
+    fn check_answer(&self, counter: &UsageCounter, unknown_finish: Option<&str>, running: &Running) {
+        let (reported, false_counts, bounds) =
+            (counter.reported(), counter.disbelieved(), self.forward.bounds);
+        if let Some(prompt) = reported.prompt {
+            running.upstream().observe_prompt(prompt, self.forward.prompt_bound);
+        }
+        if reported.prompt > Some(bounds.prompt) || reported.completion > Some(bounds.completion) {
             metrics::counter!("gateway_usage_beyond_catalogue_total").increment(1);
-            tracing::warn!(generation = %self.id, ?usage, ?bounds, "the upstream reported more than the catalogue allows; billed as reported");
+            tracing::warn!(generation = %self.id, ?reported, ?bounds, "the upstream reported more than the catalogue allows; billed as reported");
+        }
+        if *false_counts != Reported::default() {
+            metrics::counter!("gateway_usage_false_reports_total").increment(1);
+            tracing::warn!(generation = %self.id, ?false_counts, ?bounds, "the upstream reported impossible usage; it is not billed");
+        }
+        if let Some(reason) = unknown_finish {
+            let reason = shown(reason, MAX_SHOWN_REASON);
+            tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client reads \"stop\"");
         }
     }
 }

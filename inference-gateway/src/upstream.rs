@@ -25,6 +25,7 @@ use crate::{
     domain::{
         affinity,
         chat::{Forward, ProgressReports, UpstreamParams},
+        metering::UsageScope,
     },
     http_client::{ClientSettings, HttpClient, http_client},
 };
@@ -140,9 +141,9 @@ impl Upstream {
         self.dialect.progress != ProgressReports::None || self.streams_every_token
     }
 
-    /// Returns whether the usage of a whole answer with several choices counts only the first of them.
-    pub(crate) const fn reports_usage_of_first_choice(&self) -> bool {
-        self.dialect.usage_of_first_choice
+    /// Output that its reports of usage count, where an answer has several choices.
+    pub(crate) const fn usage_scope(&self) -> UsageScope {
+        self.dialect.usage
     }
 
     /// Bound on the tokens that its template adds to a prompt beyond the usual.
