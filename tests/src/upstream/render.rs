@@ -229,7 +229,8 @@ fn message(script: &Script, length: u64) -> Value {
 
 /// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
 pub(super) fn report(usage: Usage, script: &Script, in_chunk: bool) -> String {
-    let (told, timings) = (usage_json(usage, script), timings_json(usage));
+    let cached = !script.style.no_cached_tokens && !(in_chunk && script.style.cached_tokens_at_end);
+    let (told, timings) = (usage_json(usage, script, cached), timings_json(usage));
     match (script.style.timings, in_chunk) {
         (true, true) => format!(r#""timings":{timings}"#),
         (true, false) => format!(r#""usage":{told},"timings":{timings}"#),
@@ -244,15 +245,14 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-/// The object `usage`.
-fn usage_json(usage: Usage, script: &Script) -> String {
+/// The object `usage`, with or without the cached tokens.
+fn usage_json(usage: Usage, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
-    let style = script.style;
     let mut details = String::new();
-    if !style.no_cached_tokens {
+    if with_cached {
         details = format!(r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#);
     }
-    let beside = if style.reasoning_beside { script.reasoning_tokens.min(completion) } else { 0 };
+    let beside = if script.style.reasoning_beside { script.reasoning_tokens.min(completion) } else { 0 };
     if beside > 0 {
         // Writing to a string cannot fail.
         let _ = write!(details, r#","completion_tokens_details":{{"reasoning_tokens":{beside}}}"#);

@@ -76,7 +76,8 @@ enum Step {
 /// All steps of a stream, faults included.
 fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
     let (lengths, script, fault) = (plan.lengths.clone(), &plan.script, plan.script.fault);
-    let (style, apart) = (script.style, !script.lengths.is_empty());
+    let style = script.style;
+    let apart = !script.lengths.is_empty() && !style.finishes_at_end;
     let choices = lengths.len() as u64;
     let usage = plan.reports_at_end() && fault != Fault::CutBeforeUsage;
     let end_of = move |choice, length| {
@@ -156,7 +157,7 @@ impl Streaming {
             Step::Token { choice, index } => Some(Ok(self.token(choice, index).await)),
             Step::Fault => self.fault().await,
             Step::Finish { choice } => {
-                let report = self.report_in_chunk(choice);
+                let report = self.report_in_chunk(choice).filter(|_| !self.plan.script.style.finishes_at_end);
                 Some(Ok(self.events.finish(choice, self.plan.finish(choice), report.as_deref())))
             }
             Step::Usage { choice } => {

@@ -26,12 +26,16 @@ pub struct Style {
     pub no_role: bool,
     /// Name of the member for reasoning.
     pub reasoning: ReasoningField,
-    /// Puts the last token on the finish chunk, as vLLM may.
+    /// Puts the last token on the finish chunk, as vLLM.
     pub text_on_finish: bool,
     /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
     pub reasoning_beside: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
+    /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang.
+    pub cached_tokens_at_end: bool,
+    /// Sends all finish chunks after the last token of the longest choice, and without usage, as SGLang.
+    pub finishes_at_end: bool,
     /// Sends a comment before every token.
     pub comments: bool,
     /// Puts line breaks between the members of log probabilities.
@@ -48,12 +52,18 @@ impl Style {
 
     /// Style of vLLM with `--enable-prompt-tokens-details`.
     pub fn vllm() -> Self {
-        Self { usage_by_choice: true, reasoning: ReasoningField::Reasoning, ..Self::default() }
+        Self {
+            usage_by_choice: true,
+            cached_tokens_at_end: true,
+            text_on_finish: true,
+            reasoning: ReasoningField::Reasoning,
+            ..Self::default()
+        }
     }
 
     /// Style of SGLang with `--enable-cache-report`.
     pub fn sglang() -> Self {
-        Self { usage_by_choice: true, ..Self::default() }
+        Self { usage_by_choice: true, cached_tokens_at_end: true, finishes_at_end: true, ..Self::default() }
     }
 
     /// Style of llama.cpp's server.

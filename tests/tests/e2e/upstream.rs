@@ -103,13 +103,25 @@ async fn it_counts_by_choice_as_vllm_does_and_choices_finish_apart() {
     };
     let told: Vec<_> = data(&events).into_iter().map(told).collect();
     let (first, second) = (Some(0), Some(1));
-    let tokens = [(first, 1, false), (first, 1, true), (second, 1, false), (second, 2, false)];
-    let ends = [(second, 3, false), (second, 3, true), (None, 4, false)];
-    assert_eq!(told, [&[(first, 0, false), (second, 0, false)][..], &tokens, &ends].concat());
+    let tokens = [(first, 1, true), (second, 1, false), (second, 2, false), (second, 3, true)];
+    assert_eq!(told, [&[(first, 0, false), (second, 0, false)][..], &tokens, &[(None, 4, false)]].concat());
     let answer = whole(&upstream, &script, json!({"n": 2, "max_tokens": 2})).await.unwrap().json();
     assert_eq!(answer["usage"]["completion_tokens"], 3);
     let reasons = [&answer["choices"][0]["finish_reason"], &answer["choices"][1]["finish_reason"]];
     assert_eq!(reasons, ["stop", "length"]);
+}
+
+#[tokio::test]
+async fn it_finishes_all_choices_at_the_end_as_sglang_does() {
+    let upstream = Upstream::start();
+    let script = Script { cached_tokens: 4, style: Style::sglang(), ..Script::choices(12, &[1, 3]) };
+    let events = stream(&upstream, &script, all_usage(2)).await;
+    let chunks = data(&events);
+    let (last, finishes) = (chunks[chunks.len() - 1], &chunks[chunks.len() - 3..chunks.len() - 1]);
+    assert!(finishes.iter().all(|chunk| chunk["choices"][0]["finish_reason"] == "stop"), "{finishes:?}");
+    assert!(finishes.iter().all(|chunk| chunk.get("usage").is_none()), "{finishes:?}");
+    let cached = |chunk: &Value| chunk["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert_eq!((cached(last), chunks.iter().filter_map(|chunk| cached(chunk)).count()), (Some(4), 1));
 }
 
 #[tokio::test]
