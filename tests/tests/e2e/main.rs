@@ -27,4 +27,5 @@ mod services;
 mod sizes;
 mod structure;
 mod upstream;
+mod usage;
 mod wire;
