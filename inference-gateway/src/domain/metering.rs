@@ -97,8 +97,8 @@ impl StreamMeter {
 
     fn count_event(&mut self, data: &[u8]) {
         match Event::read(data) {
-            Ok(Event::Chunk(chunk)) => self.counter = self.counter.with_chunk(&chunk),
-            Ok(Event::Failed(_, chunk)) => self.counter = self.counter.with_report_of(&chunk),
+            Ok(Event::Chunk(chunk)) => self.counter = self.counter.clone().with_chunk(&chunk),
+            Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
             Ok(Event::Done) | Err(_) => {}
         }
     }
@@ -152,7 +152,7 @@ impl StreamMeter {
 
     /// Replaces the estimate of the prompt by an exact count.
     pub(crate) fn set_prompt(&mut self, exact: u64) {
-        self.counter = self.counter.with_prompt(exact);
+        self.counter = self.counter.clone().with_prompt(exact);
     }
 
     /// The count of its tokens.
@@ -240,12 +240,12 @@ impl StreamMeter {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
             Ok(Event::Failed(error, chunk)) => {
-                self.counter = self.counter.with_report_of(&chunk);
+                self.counter = self.counter.clone().with_report_of(&chunk);
                 return Step::Ended(StreamEnd::Complained(error));
             }
             Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
         };
-        let counter = self.counter.with_chunk(&chunk);
+        let counter = self.counter.clone().with_chunk(&chunk);
         if self.covers(&counter) || self.ends_generation(&chunk) {
             self.deliver(&chunk, counter);
             return Step::Delivered;

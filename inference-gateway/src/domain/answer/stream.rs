@@ -14,7 +14,7 @@ use crate::domain::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 pub(crate) enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
-    /// The upstream failed, with the error that it sent, in this chunk. Its text is no answer; usage that it reports is.
+    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage counts.
     Failed(UpstreamError, Chunk<'a>),
     /// The upstream has nothing more to say.
     Done,

@@ -60,7 +60,7 @@ impl UsageBounds {
 }
 
 /// Counts the tokens of one answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
@@ -196,18 +196,18 @@ impl UsageCounter {
         Usage { prompt, cached, completion: self.completion() }
     }
 
-    /// The same usage, as a client reads it.
+    /// The usage to bill, as a client reads it.
     pub(crate) fn answer_usage(&self) -> AnswerUsage {
         let tokens = self.usage();
         AnswerUsage { tokens, reasoning: self.reported.reasoning.unwrap_or(0).min(tokens.completion) }
     }
 
-    /// Returns whether that usage is an estimate.
+    /// Returns whether the usage to bill is an estimate.
     pub(crate) const fn is_estimate(&self) -> bool {
         self.prompt_is_estimate || self.completion_is_estimate
     }
 
-    /// Returns whether its output is an estimate.
+    /// Returns whether the output to bill is an estimate.
     pub(crate) const fn completion_is_estimate(&self) -> bool {
         self.completion_is_estimate
     }
@@ -217,7 +217,7 @@ impl UsageCounter {
         self.scope != UsageScope::Choice || self.bounds.choices == 1
     }
 
-    /// Takes in a report: of one choice's output, or of that of all.
+    /// Takes in a report of usage, with the output of this choice, or of all.
     fn learn(&mut self, report: Reported, choice: Option<usize>) {
         if report == Reported::default() {
             return;

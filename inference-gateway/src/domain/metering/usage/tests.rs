@@ -68,112 +68,126 @@ fn answer(lengths: &[usize], usage: &Value) -> Value {
     json!({"choices": lengths.iter().map(choice).collect::<Vec<_>>(), "usage": usage})
 }
 
-#[test]
-fn every_kind_is_counted_as_it_reports() {
-    use UsageScope::{Answer, Choice, ChunkChoice};
-    let both = json!({"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]});
-    let cases: [(&str, UsageScope, Vec<Value>, Usage, bool); 12] = [
-        ("openai: nothing before the end", Answer, vec![text(0), text(1)], usage(100, 0, 4), true),
-        ("openai: at the end", Answer, vec![text(0), text(1), last(tokens(12, 9))], usage(12, 0, 9), false),
-        (
-            "openai, in every chunk: of all",
-            Answer,
-            vec![with(text(0), "usage", tokens(12, 3)), with(text(1), "usage", tokens(12, 7))],
-            usage(12, 0, 7),
-            false,
-        ),
-        (
-            "vllm: by choice",
-            ChunkChoice,
-            vec![
-                with(text(0), "usage", tokens(12, 2)),
-                with(text(1), "usage", tokens(12, 2)),
-                with(text(0), "usage", tokens(12, 4)),
-            ],
-            usage(12, 0, 6),
-            false,
-        ),
-        (
-            "vllm: by choice, then of all",
-            ChunkChoice,
-            vec![
-                with(text(0), "usage", tokens(12, 2)),
-                with(text(1), "usage", tokens(12, 2)),
-                last(tokens(12, 5)),
-            ],
-            usage(12, 0, 5),
-            false,
-        ),
-        (
-            "vllm: a last report of less takes nothing back",
-            ChunkChoice,
-            vec![
-                with(text(0), "usage", tokens(12, 3)),
-                with(text(1), "usage", tokens(12, 3)),
-                last(tokens(12, 3)),
-            ],
-            usage(12, 0, 6),
-            false,
-        ),
-        (
-            "vllm: a chunk of several choices counts all",
-            ChunkChoice,
-            vec![with(both, "usage", tokens(12, 7))],
-            usage(12, 0, 7),
-            false,
-        ),
-        (
-            "vllm: behind its text",
-            ChunkChoice,
-            vec![with(text(0), "usage", tokens(12, 3)), text(1)],
-            usage(12, 0, 5),
-            true,
-        ),
-        (
-            "llama_cpp: timings by choice",
-            Choice,
-            vec![with(text(0), "timings", timings(12, 3)), with(text(1), "timings", timings(12, 2))],
-            usage(12, 4, 5),
-            false,
-        ),
-        (
-            "llama_cpp: each choice's usage follows its end",
-            Choice,
-            vec![
-                with(text(0), "timings", timings(12, 3)),
-                with(text(1), "timings", timings(12, 2)),
-                finish(0),
-                with(last(tokens(12, 4)), "timings", timings(12, 4)),
-                finish(1),
-                with(last(tokens(12, 3)), "timings", timings(12, 3)),
-            ],
-            usage(12, 4, 7),
-            false,
-        ),
-        (
-            "ollama: with the finish reason",
-            Answer,
-            vec![text(0), with(finish(0), "usage", tokens(12, 9))],
-            usage(12, 0, 9),
-            false,
-        ),
-        (
-            "input and output tokens, in chunks of their own",
-            Answer,
-            vec![
-                last(json!({"input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}})),
-                text(0),
-                last(json!({"output_tokens": "9.0"})),
-            ],
-            usage(12, 8, 9),
-            false,
-        ),
-    ];
-    for (case, scope, chunks, expected, estimate) in cases {
+/// Asserts the usage of streams of two choices, and whether it is an estimate.
+fn assert_counted<const N: usize>(scope: UsageScope, streams: [(&str, Vec<Value>, Usage, bool); N]) {
+    for (case, chunks, expected, estimate) in streams {
         let counted = after(counter(scope, 2), &chunks);
         assert_eq!((counted.usage(), counted.is_estimate()), (expected, estimate), "{case}");
-        assert_eq!(*counted.disbelieved(), Reported::default(), "{case}");
+        assert_eq!(counted.disbelieved, Reported::default(), "{case}");
     }
+}
+
+#[test]
+fn reports_of_the_whole_answer_count_as_they_are() {
+    assert_counted(
+        UsageScope::Answer,
+        [
+            ("openai: nothing before the end", vec![text(0), text(1)], usage(100, 0, 4), true),
+            ("openai: at the end", vec![text(0), text(1), last(tokens(12, 9))], usage(12, 0, 9), false),
+            (
+                "openai, in every chunk: of all",
+                vec![with(text(0), "usage", tokens(12, 3)), with(text(1), "usage", tokens(12, 7))],
+                usage(12, 0, 7),
+                false,
+            ),
+            (
+                "ollama: with the finish reason",
+                vec![text(0), with(finish(0), "usage", tokens(12, 9))],
+                usage(12, 0, 9),
+                false,
+            ),
+            (
+                "input and output tokens, in chunks of their own",
+                vec![
+                    last(json!({"input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}})),
+                    text(0),
+                    last(json!({"output_tokens": "9.0"})),
+                ],
+                usage(12, 8, 9),
+                false,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn reports_of_a_chunks_choice_are_added_up() {
+    let both = json!({"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]});
+    assert_counted(
+        UsageScope::ChunkChoice,
+        [
+            (
+                "vllm: by choice",
+                vec![
+                    with(text(0), "usage", tokens(12, 2)),
+                    with(text(1), "usage", tokens(12, 2)),
+                    with(text(0), "usage", tokens(12, 4)),
+                ],
+                usage(12, 0, 6),
+                false,
+            ),
+            (
+                "vllm: by choice, then of all",
+                vec![
+                    with(text(0), "usage", tokens(12, 2)),
+                    with(text(1), "usage", tokens(12, 2)),
+                    last(tokens(12, 5)),
+                ],
+                usage(12, 0, 5),
+                false,
+            ),
+            (
+                "vllm: a last report of less takes nothing back",
+                vec![
+                    with(text(0), "usage", tokens(12, 3)),
+                    with(text(1), "usage", tokens(12, 3)),
+                    last(tokens(12, 3)),
+                ],
+                usage(12, 0, 6),
+                false,
+            ),
+            (
+                "vllm: a chunk of several choices counts all",
+                vec![with(both, "usage", tokens(12, 7))],
+                usage(12, 0, 7),
+                false,
+            ),
+            (
+                "vllm: behind its text",
+                vec![with(text(0), "usage", tokens(12, 3)), text(1)],
+                usage(12, 0, 5),
+                true,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn reports_that_are_always_of_one_choice_are_added_up() {
+    assert_counted(
+        UsageScope::Choice,
+        [
+            (
+                "llama_cpp: timings by choice",
+                vec![with(text(0), "timings", timings(12, 3)), with(text(1), "timings", timings(12, 2))],
+                usage(12, 4, 5),
+                false,
+            ),
+            (
+                "llama_cpp: each choice's usage follows its end",
+                vec![
+                    with(text(0), "timings", timings(12, 3)),
+                    with(text(1), "timings", timings(12, 2)),
+                    finish(0),
+                    with(last(tokens(12, 4)), "timings", timings(12, 4)),
+                    finish(1),
+                    with(last(tokens(12, 3)), "timings", timings(12, 3)),
+                ],
+                usage(12, 4, 7),
+                false,
+            ),
+        ],
+    );
 }
 
 #[test]
