@@ -17,7 +17,7 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::{AccountId, GenerationId, RequestId},
     process::{
         http::ClientRequestId,
         serve::{Caller, ConnectionTrust, Network},
@@ -70,7 +70,7 @@ pub(crate) struct Generator {
 
 /// A checked request.
 pub(crate) struct Job {
-    /// The generation.
+    /// The generation: a new one whenever the request is authorized anew.
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
@@ -88,6 +88,8 @@ pub(crate) struct Job {
     pub(crate) permit: BytePermit,
     /// The trust in its connection.
     pub(crate) trust: ConnectionTrust,
+    /// The account that pays, once it is known.
+    pub(crate) payer: Option<AccountId>,
 }
 
 /// A generation whose answer begins.
@@ -112,6 +114,12 @@ impl Job {
         self.forward.max_tokens.saturating_mul(self.forward.n)
     }
 
+    /// Notes the account that pays, which its connection is trusted for.
+    fn is_paid_by(&mut self, account: AccountId) {
+        self.payer = Some(account);
+        self.trust.grant(Caller::Account(account));
+    }
+
     /// Frees the prompt: an upstream has read it, and it need not be counted.
     fn forget_prompt(&mut self) {
         self.forward.forget_prompt();
@@ -130,7 +138,9 @@ impl Job {
 
     /// Checks a reported usage against the assumptions of this request: it is billed as reported in any case.
     fn check_report(&self, usage: Usage, running: &Running) {
-        running.upstream().observe_prompt(usage.prompt, self.forward.prompt_bound);
+        if self.forward.is_plain {
+            running.observe_prompt(usage.prompt, self.forward.prompt_bound);
+        }
         let bounds = self.forward.bounds;
         if usage.prompt > bounds.prompt || usage.completion > bounds.completion {
             metrics::counter!("gateway_usage_beyond_catalogue_total").increment(1);
@@ -145,17 +155,18 @@ impl Generator {
         self.holds.reserve(stranger).await
     }
 
-    /// Runs a generation until its answer begins: until its end, where the answer is whole.
+    /// Runs a generation until its answer begins: until its end, where the answer is whole. The id is that of the hold that
+    /// pays.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
         slot: Slot,
         client: Client,
-    ) -> Result<Started, ApiError> {
+    ) -> Result<(GenerationId, Started), ApiError> {
         let mut log = GenerationLog::begin(&job);
         let started = match self.begin(&mut job, slot, &client, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
-                return Ok(streamed::start(&self, job, hold, reached, client, log));
+                return Ok((job.id, streamed::start(&self, job, hold, reached, client, log)));
             }
             Ok((hold, reached)) => {
                 job.forget_prompt();
@@ -170,7 +181,7 @@ impl Generator {
             log.outcome = error.code.as_str();
         }
         log.write(&job.model, &self.metrics);
-        started
+        started.map(|started| (job.id, started))
     }
 
     /// Authorizes the generation and brings it to an upstream.
@@ -184,8 +195,9 @@ impl Generator {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
         let mut route = Route { counted_by, asked: None };
+        log.generation = hold.generation();
         log.key = Some(hold.key());
-        job.trust.grant(Caller::Account(hold.account()));
+        job.is_paid_by(hold.account());
         if let Err(overloaded) = self.count_against(job, &mut hold) {
             hold.release().await;
             return Err(overloaded);
