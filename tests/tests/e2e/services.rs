@@ -17,6 +17,7 @@ use crate::caps;
 
 mod clocks;
 mod cluster;
+mod late_releases;
 mod outages;
 mod random_faults;
 mod secured;
