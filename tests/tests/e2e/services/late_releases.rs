@@ -11,9 +11,10 @@ use tests::{
 use tokio::time::sleep;
 
 /// Time of a count, in which Redis falls silent.
-const COUNT: Duration = Duration::from_secs(1);
-/// Time after which the gateway has given up to extend and to release the hold of the count, and asks for another one.
-const SILENCE: Duration = Duration::from_millis(5_500);
+const COUNT: Duration = Duration::from_millis(500);
+/// Time of the silence. The gateway tries to extend the hold of the count for 5 s and to release it for 2 s. Then it asks for another
+/// one, for 3 s.
+const SILENCE: Duration = Duration::from_millis(8_500);
 /// Time in which the release that was given up is delivered after all.
 const DELIVERY: Duration = Duration::from_secs(2);
 
