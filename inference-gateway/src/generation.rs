@@ -17,7 +17,7 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::{AccountId, GenerationId, RequestId},
     process::{
         http::ClientRequestId,
         serve::{Caller, ConnectionTrust, Network},
@@ -78,7 +78,7 @@ pub(crate) struct Generator {
 
 /// A checked request.
 pub(crate) struct Job {
-    /// The generation.
+    /// The generation: a new one whenever the request is authorized anew.
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
@@ -96,6 +96,8 @@ pub(crate) struct Job {
     pub(crate) permit: BytePermit,
     /// The trust in its connection.
     pub(crate) trust: ConnectionTrust,
+    /// The account that pays, once it is known.
+    pub(crate) payer: Option<AccountId>,
 }
 
 /// A generation whose answer begins.
@@ -118,6 +120,12 @@ impl Job {
     /// Output tokens wanted of all choices together.
     fn wanted(&self) -> u64 {
         self.forward.max_tokens.saturating_mul(self.forward.n)
+    }
+
+    /// Notes the account that pays, which its connection is trusted for.
+    fn is_paid_by(&mut self, account: AccountId) {
+        self.payer = Some(account);
+        self.trust.grant(Caller::Account(account));
     }
 
     /// Frees the prompt: an upstream has read it, and it need not be counted.
@@ -148,8 +156,8 @@ impl Job {
     fn check_answer(&self, counter: &UsageCounter, unknown_finish: Option<&str>, running: &Running) {
         let (reported, false_counts, bounds) =
             (counter.reported(), counter.disbelieved(), self.forward.bounds);
-        if let Some(prompt) = reported.prompt {
-            running.upstream().observe_prompt(prompt, self.forward.prompt_bound);
+        if let Some(prompt) = reported.prompt.filter(|_| self.forward.is_plain) {
+            running.observe_prompt(prompt, self.forward.prompt_bound);
         }
         if reported.prompt > Some(bounds.prompt) || reported.completion > Some(bounds.completion) {
             metrics::counter!("gateway_usage_beyond_catalogue_total").increment(1);
@@ -172,17 +180,18 @@ impl Generator {
         self.holds.reserve(stranger).await
     }
 
-    /// Runs a generation until its answer begins: until its end, where the answer is whole.
+    /// Runs a generation until its answer begins: until its end, where the answer is whole. The id is that of the hold that
+    /// pays.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
         slot: Slot,
         client: Client,
-    ) -> Result<Started, ApiError> {
+    ) -> Result<(GenerationId, Started), ApiError> {
         let mut log = GenerationLog::begin(&job);
         let started = match self.begin(&mut job, slot, &client, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
-                return Ok(streamed::start(&self, job, hold, reached, client, log));
+                return Ok((job.id, streamed::start(&self, job, hold, reached, client, log)));
             }
             Ok((hold, reached)) => {
                 job.forget_prompt();
@@ -197,7 +206,7 @@ impl Generator {
             log.outcome = error.code.as_str();
         }
         log.write(&job.model, &self.metrics);
-        started
+        started.map(|started| (job.id, started))
     }
 
     /// Authorizes the generation and brings it to an upstream.
@@ -211,8 +220,9 @@ impl Generator {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
         let mut route = Route { counted_by, asked: None };
+        log.generation = hold.generation();
         log.key = Some(hold.key());
-        job.trust.grant(Caller::Account(hold.account()));
+        job.is_paid_by(hold.account());
         if let Err(overloaded) = self.count_against(job, &mut hold) {
             hold.release().await;
             return Err(overloaded);

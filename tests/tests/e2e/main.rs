@@ -8,6 +8,7 @@ mod bad_input;
 mod caps;
 mod clients;
 mod containers;
+mod counting;
 mod crashes;
 mod credentials;
 mod dashboard;

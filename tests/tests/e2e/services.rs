@@ -18,6 +18,7 @@ use crate::caps;
 mod bills;
 mod clocks;
 mod cluster;
+mod late_releases;
 mod outages;
 mod random_faults;
 mod rolling;

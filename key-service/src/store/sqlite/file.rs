@@ -1,14 +1,17 @@
 //! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+
+use crate::store::Unavailable;
 
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
@@ -82,6 +85,44 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     };
     let connection = connect(path, OpenFlags::empty()).and_then(|c| read_only(&c).map(|()| c));
     connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
+/// The file that a path led to when it was opened. While connections are open, a removed or replaced file is still written,
+/// and lost at the end.
+pub(super) struct FileIdentity {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+    /// The path led to no file, or to another one, when it was last checked.
+    gone: AtomicBool,
+}
+
+impl FileIdentity {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let device_and_inode = (found.dev(), found.ino());
+        Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
+    }
+
+    /// Fails if the file was removed or replaced: nothing that is written into it would be found again.
+    pub(super) fn check(&self) -> Result<(), Unavailable> {
+        let gone = match fs::metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
+            // A folder that cannot be read at the moment says nothing of the file.
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        };
+        if self.gone.swap(gone, Ordering::Relaxed) != gone {
+            metrics::gauge!("keyservice_store_file_gone").set(if gone { 1.0 } else { 0.0 });
+            if gone {
+                tracing::error!(file = %self.path.display(), "the store's file was removed or replaced while it is in use; nothing is written any more: move it back, or stop, restore it, and start again");
+            } else {
+                tracing::info!(file = %self.path.display(), "the store's file is back");
+            }
+        }
+        if gone {
+            return Err(Unavailable(format!("{} was removed or replaced", self.path.display())));
+        }
+        Ok(())
+    }
 }
 
 /// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
