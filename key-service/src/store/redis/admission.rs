@@ -90,7 +90,7 @@ async fn slowest_fsync(connection: &mut Connection) -> Fsync {
 }
 
 /// Field of a server's `INFO`; empty if it is missing.
-fn field<'a>(info: &'a str, name: &str) -> &'a str {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim_end()
 }
