@@ -222,7 +222,7 @@ async fn management_keys(
     match command {
         ManagementKeys::Create { account, name } => {
             let id = management.account(&account).await.map_err(operator_error)?;
-            let plaintext = management.create_management_key(id, &name).await?;
+            let plaintext = management.create_management_key(id, &name).await.map_err(operator_error)?;
             writeln!(out, "{}", plaintext.expose_secret())?;
         }
         ManagementKeys::List { account, json: true } => {
@@ -263,7 +263,8 @@ fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
 const fn flag(refused: AccountRefused) -> &'static str {
     match refused {
         AccountRefused::NameTaken => "--name",
-        AccountRefused::NotFound => "--account",
+        AccountRefused::NotFound | AccountRefused::TooManyManagementKeys => "--account",
+        AccountRefused::StoreFull => "--store",
         AccountRefused::ManagementKeyNotFound => "--id",
         AccountRefused::BadAmount => "--amount",
     }

@@ -37,9 +37,10 @@ pub mod reading;
 pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
+mod turns;
 
-/// API keys that an account may have unless configured otherwise: some 500 MB in Redis.
-pub const MAX_KEYS_PER_ACCOUNT: u64 = 1_000_000;
+/// API keys that an account may have unless configured otherwise: some 50 MB in Redis.
+pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
 pub use listing::{KeyPage, Listing};
 
@@ -55,6 +56,7 @@ pub struct Management {
     max_keys: u64,
     passwords: members::Passwords,
     top_keys: spend::TopKeysCache,
+    turns: turns::ReadingTurns,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
 }
@@ -86,6 +88,8 @@ pub enum KeyRefused {
     },
     /// The idempotency key was used with another request.
     IdempotencyKeyReused,
+    /// The store is nearly full.
+    StoreFull,
 }
 
 /// The owner's settings for a new key.
@@ -118,7 +122,8 @@ impl Management {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let (passwords, top_keys) = (members::Passwords::new(), spend::TopKeysCache::default());
-        Self { store, clock, credentials, max_keys, passwords, top_keys, last_id }
+        let turns = turns::ReadingTurns::default();
+        Self { store, clock, credentials, max_keys, passwords, top_keys, turns, last_id }
     }
 
     /// The same, where accounts may have this many API keys.
@@ -147,9 +152,12 @@ impl Management {
         draft: KeyDraft,
         idempotency_key: Option<String>,
     ) -> Result<Created, Error<KeyRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(KeyRefused::StoreFull));
+        }
         let now = self.clock.now();
         let idempotency = idempotency_key.map(|key| Idempotency {
-            key,
+            key: Digest::of(key.as_bytes()),
             request: draft.digest(),
             now,
             expires_at: now.plus(IDEMPOTENCY_TTL),

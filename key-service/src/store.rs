@@ -32,9 +32,9 @@ use crate::{
 /// The complete store. Every method of these traits is atomic: it takes effect completely or not at all, and concurrent
 /// calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine (the memory
 /// store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books {}
+pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity {}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Members + Books> Store for S {}
+impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Store for S {}
 
 /// The money of accounts and keys, and the holds on it.
 #[async_trait]
@@ -122,11 +122,14 @@ pub trait Accounts: Send + Sync + 'static {
     /// All accounts, oldest first.
     async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable>;
 
+    /// The account of this name, found by an index.
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable>;
+
     /// The name and the money of an account. `None` where there is none.
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable>;
 
-    /// Makes a management key of an existing account.
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable>;
+    /// Makes a management key of an existing account; again is the same. `false` where the account has as many as it may.
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable>;
 
     /// The account's management keys, oldest first.
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable>;
@@ -150,11 +153,19 @@ pub trait Accounts: Send + Sync + 'static {
 /// digests of their tokens, passwords as hashes.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
-    /// Makes a member of an existing account; again is the same. `false` where another member has the name.
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable>;
+    /// Makes a member of an existing account that has fewer than `most`; again is the same.
+    async fn create_member(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+    ) -> Result<MemberCreated, Unavailable>;
 
     /// The account's members, oldest first.
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable>;
+
+    /// The account's member of this name, found by an index.
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable>;
 
     /// Changes a member's role or password. `false` where the account has no such member.
     async fn update_member(
@@ -269,6 +280,14 @@ pub trait Books: Send + Sync + 'static {
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
 }
 
+/// The space that is left.
+#[async_trait]
+pub trait Capacity: Send + Sync + 'static {
+    /// Returns whether so little space is left that it is kept for holds and captures. The answer may be a second old. Always
+    /// `false` where the store has no bound that it can see.
+    async fn is_nearly_full(&self) -> Result<bool, Unavailable>;
+}
+
 /// One answer per command, in the order of the commands.
 pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
@@ -372,6 +391,8 @@ pub struct NewManagementKey {
     pub key: ManagementKey,
     /// The digest of its plaintext.
     pub digest: Digest,
+    /// Management keys that the account may have, revoked ones included.
+    pub most: u64,
 }
 
 /// A management key.
@@ -392,8 +413,9 @@ pub struct ManagementKey {
 /// Request to make a key only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
-    /// The client's name for the attempt; unique in its account while it lives.
-    pub key: String,
+    /// Digest of the client's name for the attempt, which is unique in its account while it lives. Digests are equally long,
+    /// however long the names are.
+    pub key: Digest,
     /// Digest of the request. The same key with another request is refused.
     pub request: Digest,
     /// Time of the attempt.
@@ -412,6 +434,17 @@ pub enum Created {
     /// The idempotency key was used with another request.
     Reused,
     /// The account has as many keys as it may.
+    TooMany,
+}
+
+/// Answer to the creation of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberCreated {
+    /// The member exists, made by this call or by an earlier one of the same caller.
+    Made,
+    /// Another member has the name.
+    NameTaken,
+    /// The account has as many members as it may.
     TooMany,
 }
 

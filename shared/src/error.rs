@@ -97,7 +97,7 @@ codes! {
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
-    /// The account has as many API keys as it may.
+    /// The account has as many keys of this class as it may.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
@@ -105,6 +105,8 @@ codes! {
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// Too many requests in flight in this gateway.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
+    /// The store is nearly full, and what is left of it is kept for holds and captures.
+    StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
     /// A bug of ours.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
     /// The upstream failed, sent an invalid answer, or refused our credential.

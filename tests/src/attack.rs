@@ -13,6 +13,7 @@ use crate::harness::{Deployment, Options, Stack};
 pub mod bodies;
 mod customers;
 mod demo;
+pub mod filling;
 mod paying;
 mod ports;
 pub mod silent;
@@ -51,6 +52,8 @@ pub enum Part {
     Unscraped,
     /// Streams of a customer that reads nothing.
     Slots,
+    /// What one owner may fill and read, and what strangers that guess at accounts make the store read.
+    Filling,
     /// The demo model's own port.
     Demo,
 }
@@ -123,6 +126,11 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         }
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
+        Part::Filling => {
+            let mut rows = filling::owner().await;
+            rows.push(filling::guesses().await);
+            rows
+        }
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

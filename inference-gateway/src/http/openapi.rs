@@ -203,8 +203,8 @@ fn create(schemas: &mut SchemaGenerator) -> Value {
         201,
         &["Location", "Cache-Control", "Idempotent-Replayed"],
     );
-    let codes =
-        [&BODY[..], &FIELDS, &[Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys]].concat();
+    let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
+    let codes = [&BODY[..], &FIELDS, &own].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn sign_in_link(
     let account = management.account(&account).await.map_err(operator_error)?;
     let named = management.member_named(account, name.as_deref().unwrap_or(OWNER)).await;
     let token = match (named, name) {
-        (Ok(member), _) => management.sign_in_link(account, member.id).await?,
+        (Ok(member), _) => management.sign_in_link(account, member.id).await.map_err(refused)?,
         (Err(Error::Refused(MemberRefused::NotFound)), None) => {
             management.invite(account, OWNER, Role::Owner).await.map_err(refused)?.1
         }

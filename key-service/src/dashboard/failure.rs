@@ -25,6 +25,8 @@ pub(super) enum Failure {
     NotFound,
     /// The request is none that our pages make.
     BadRequest(String),
+    /// The store is nearly full, and takes nothing new.
+    StoreFull,
     /// The store is away.
     Unavailable(Unavailable),
 }
@@ -46,6 +48,7 @@ impl From<Error<KeyRefused>> for Failure {
             Error::Refused(KeyRefused::IdempotencyKeyReused) => {
                 Self::BadRequest("This form was used before. Open it again.".into())
             }
+            Error::Refused(KeyRefused::StoreFull) => Self::StoreFull,
             Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
         }
     }
@@ -54,6 +57,10 @@ impl From<Error<KeyRefused>> for Failure {
 impl From<Error<AccountRefused>> for Failure {
     fn from(error: Error<AccountRefused>) -> Self {
         match error {
+            Error::Refused(refused @ AccountRefused::TooManyManagementKeys) => {
+                Self::BadRequest(sentence(&refused.to_string()))
+            }
+            Error::Refused(AccountRefused::StoreFull) => Self::StoreFull,
             Error::Refused(_) => Self::NotFound,
             Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
         }
@@ -64,6 +71,7 @@ impl From<Error<MemberRefused>> for Failure {
     fn from(error: Error<MemberRefused>) -> Self {
         match error {
             Error::Refused(MemberRefused::NotFound) => Self::NotFound,
+            Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
             Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
             Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
         }
@@ -104,6 +112,12 @@ impl IntoResponse for Failure {
                 "The address is wrong, or what it named is gone.".into(),
             ),
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
+            Self::StoreFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The store is nearly full",
+                "Nothing new can be made until its operator enlarges it. What there is goes on working."
+                    .into(),
+            ),
             Self::Unavailable(cause) => {
                 tracing::error!(error = %cause, "a page of the dashboard failed");
                 let message = "The store does not answer. Look whether it was done before you try again.";

@@ -46,6 +46,18 @@ impl Fields {
         self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
     }
 
+    /// The form's own name for an attempt to make something, which stays the same when the form is sent again: the 64 hexadecimal
+    /// digits that the page wrote into it.
+    pub(super) fn attempt(&self) -> Result<&str, Failure> {
+        let attempt = self.get("attempt");
+        let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_ours {
+            Ok(attempt)
+        } else {
+            Err(Failure::BadRequest("This is no form of the dashboard.".into()))
+        }
+    }
+
     /// A field without the blanks around it; `None` where nothing is left.
     pub(super) fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())

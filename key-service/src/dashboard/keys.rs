@@ -181,7 +181,7 @@ pub(super) async fn create(
         }
     };
     let draft = KeyDraft { label, limit, expires_at };
-    let attempt = form.filled("attempt").map(|attempt| format!("dashboard-{attempt}"));
+    let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
     match desk.management.create(account, draft, attempt).await? {
         Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),

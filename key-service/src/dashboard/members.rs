@@ -108,7 +108,9 @@ pub(super) async fn invite(
     let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
     match desk.management.invite(viewer.signed_in.account, name, role).await {
         Ok((member, token)) => Ok(link_page(&viewer, &member, &token)),
-        Err(Error::Refused(refused @ (MemberRefused::BadName | MemberRefused::NameTaken))) => {
+        Err(Error::Refused(
+            refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
+        )) => {
             let again = whole(&desk, &viewer, name, Some(&sentence(&refused.to_string()))).await?;
             Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
         }

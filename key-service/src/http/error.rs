@@ -24,6 +24,10 @@ impl From<KeyRefused> for ApiError {
                 Code::IdempotencyKeyReuse,
                 "This Idempotency-Key was used with another request; choose a new one.",
             ),
+            KeyRefused::StoreFull => Self::new(
+                Code::StoreFull,
+                "The store is nearly full; no keys can be made until its operator enlarges it.",
+            ),
         }
     }
 }

@@ -14,6 +14,10 @@ use crate::{
     store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable},
 };
 
+/// Management keys that an account may have, revoked ones included: a page of them stays a page, and a key a month lasts for
+/// eight years.
+pub const MAX_MANAGEMENT_KEYS: u64 = 100;
+
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountRefused {
@@ -26,6 +30,14 @@ pub enum AccountRefused {
     /// No management key has this id.
     #[error("there is no such management key")]
     ManagementKeyNotFound,
+    /// The account has as many management keys as it may.
+    #[error(
+        "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
+    )]
+    TooManyManagementKeys,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
     BadAmount,
@@ -60,10 +72,7 @@ impl Management {
 
     /// The account of this name.
     pub async fn account(&self, name: &str) -> Result<AccountId, Error<AccountRefused>> {
-        // An operator looks up names rarely, so no store needs an index for them.
-        let accounts = self.store.accounts().await?;
-        let named = accounts.iter().find(|account| account.name == name);
-        named.map(|account| account.id).ok_or(Error::Refused(AccountRefused::NotFound))
+        self.store.account_named(name).await?.ok_or(Error::Refused(AccountRefused::NotFound))
     }
 
     /// The name and the money of an account. `None` where there is none.
@@ -98,7 +107,10 @@ impl Management {
         &self,
         account: AccountId,
         name: &str,
-    ) -> Result<SecretString, Unavailable> {
+    ) -> Result<SecretString, Error<AccountRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(AccountRefused::StoreFull));
+        }
         let now = self.clock.now();
         let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
         let key = ManagementKey {
@@ -108,12 +120,16 @@ impl Management {
             created_at: now.to_whole_seconds(),
             revoked_at: None,
         };
-        self.store.create_management_key(NewManagementKey { account, key, digest }).await?;
+        let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
+        if !self.store.create_management_key(new).await? {
+            return Err(Error::Refused(AccountRefused::TooManyManagementKeys));
+        }
         Ok(plaintext)
     }
 
     /// The account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+        let _turn = self.turns.take(account).await?;
         self.store.management_keys(account).await
     }
 

@@ -15,10 +15,12 @@ use super::{Error, Management};
 use crate::{
     digest::Digest,
     domain::member::{Link, Member, MemberChange, Role, Session},
-    store::Unavailable,
+    store::{MemberCreated, Unavailable},
 };
 
 mod attempts;
+#[cfg(test)]
+mod bounds;
 mod password;
 mod sign_in;
 
@@ -32,6 +34,9 @@ pub const OWNER: &str = "owner";
 /// Most characters of a member's name: the longest e-mail address there is.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
+/// Members that an account may have: a page of them, and a sum over them, stay small.
+pub const MAX_MEMBERS: u64 = 100;
+
 /// Time within which a sign-in link works.
 pub const LINK_TTL: Duration = Duration::from_mins(15);
 
@@ -43,6 +48,9 @@ const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
 /// Use of a session that is not noted: a write for each page would serve no one.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
+
+/// Sessions that a member may have: more browsers than a person uses. One more ends the oldest.
+const MAX_SESSIONS: usize = 50;
 
 /// Most characters of a browser's description that are kept.
 const MAX_AGENT_CHARS: usize = 200;
@@ -56,6 +64,12 @@ pub enum MemberRefused {
     /// Another member has the name.
     #[error("there is a member of this name already")]
     NameTaken,
+    /// The account has as many members as it may.
+    #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
+    TooMany,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
     /// The name is empty, too long, or has blanks around it or control characters.
     #[error("a name has 1 to {MAX_MEMBER_NAME_CHARS} characters, without blanks around them")]
     BadName,
@@ -129,13 +143,13 @@ const SESSION: &str = "session";
 impl Management {
     /// The account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+        let _turn = self.turns.take(account).await?;
         self.store.members(account).await
     }
 
     /// The account's member of this name.
     pub async fn member_named(&self, account: AccountId, name: &str) -> Result<Member, Error<MemberRefused>> {
-        let members = self.store.members(account).await?;
-        let named = members.into_iter().find(|member| member.name == name);
+        let named = self.store.member_named(account, name).await?;
         named.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
@@ -149,19 +163,31 @@ impl Management {
         if !is_name(name) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
         let now = self.clock.now();
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let created_at = now.to_whole_seconds();
         let member = Member { id, name: name.to_owned(), role, password: None, created_at };
-        if !self.store.create_member(account, member.clone()).await? {
-            return Err(Error::Refused(MemberRefused::NameTaken));
+        match self.store.create_member(account, member.clone(), MAX_MEMBERS).await? {
+            MemberCreated::Made => {}
+            MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
+            MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
         }
         let token = self.sign_in_link(account, id).await?;
         Ok((member, token))
     }
 
     /// Makes a link that signs a member in once, within [`LINK_TTL`].
-    pub async fn sign_in_link(&self, account: AccountId, member: MemberId) -> Result<Token, Unavailable> {
+    pub async fn sign_in_link(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<Token, Error<MemberRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
         let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
         let link = Link { digest: token.digest(LINK), member, expires_at: now.plus(LINK_TTL) };
         self.store.create_link(account, link, now).await?;
@@ -215,6 +241,10 @@ impl Management {
         agent: &str,
     ) -> Result<Token, Unavailable> {
         let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
+        let sessions = self.store.sessions(account, member, now).await?;
+        for oldest in sessions.iter().take((sessions.len() + 1).saturating_sub(MAX_SESSIONS)) {
+            self.store.end_session(account, oldest.digest).await?;
+        }
         let session = Session {
             digest: token.digest(SESSION),
             id: SessionId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),

@@ -15,8 +15,8 @@ use shared::{
 
 use self::book::{AccountBook, Promise, Shelf};
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHold, DueHolds, Funds,
-    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
+    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
 use crate::{
@@ -60,6 +60,11 @@ impl Memory {
     /// Writes directly, without the ledger.
     pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
         self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
+    }
+
+    /// From now on the store says that it is nearly full, or that it is not.
+    pub(crate) fn set_nearly_full(&self, is_nearly_full: bool) {
+        self.books().unwrap().is_nearly_full = is_nearly_full;
     }
 }
 
@@ -235,6 +240,10 @@ impl Accounts for Memory {
         Ok(self.books()?.accounts.iter().map(summary).collect())
     }
 
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+        Ok(self.books()?.accounts.iter().find(|(_, book)| book.name == name).map(|(id, _)| *id))
+    }
+
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
         let funds = |book: &AccountBook| Funds {
             name: book.name.clone(),
@@ -244,12 +253,15 @@ impl Accounts for Memory {
         Ok(self.books()?.accounts.get(&account).map(funds))
     }
 
-    async fn create_management_key(&self, new: NewManagementKey) -> Result<(), Unavailable> {
+    async fn create_management_key(&self, new: NewManagementKey) -> Result<bool, Unavailable> {
         let mut books = self.books()?;
-        let id = new.key.id;
-        books.account(new.account)?.management_keys.entry(id).or_insert(new.key);
+        let (id, keys) = (new.key.id, &mut books.account(new.account)?.management_keys);
+        if keys.len() as u64 >= new.most && !keys.contains_key(&id) {
+            return Ok(false);
+        }
+        keys.entry(id).or_insert(new.key);
         books.credentials.insert(new.digest, Principal::ManagementKey(new.account, id));
-        Ok(())
+        Ok(true)
     }
 
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
@@ -277,6 +289,13 @@ impl Accounts for Memory {
             key.revoked_at.get_or_insert(now);
             key.clone()
         }))
+    }
+}
+
+#[async_trait]
+impl Capacity for Memory {
+    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+        Ok(self.books()?.is_nearly_full)
     }
 }
 

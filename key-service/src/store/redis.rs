@@ -14,6 +14,7 @@ mod accounts;
 mod admission;
 mod audit;
 mod batch;
+mod capacity;
 mod client;
 mod connection;
 mod durability;
@@ -51,6 +52,7 @@ use tokio::{task::JoinHandle, time::interval};
 pub(super) use self::script::LEDGER;
 use self::{
     batch::{Batch, Kept},
+    capacity::MemoryWatch,
     client::Client,
     connection::Source,
     durability::DurabilityWait,
@@ -64,9 +66,9 @@ pub(crate) use self::{
     tls::Certificates,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, Funds, HoldIndex,
-    Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount, NewManagementKey,
-    Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Funds,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
 use crate::{
     digest::Digest,
@@ -89,6 +91,7 @@ pub(crate) struct Redis {
     scripts: Scripts,
     index: AccountIndex,
     durability: DurabilityWait,
+    memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     kept: Kept,
     marking: JoinHandle<()>,
@@ -132,6 +135,7 @@ impl Redis {
             scripts: Scripts::new(),
             index: AccountIndex::new(Arc::clone(&clock)),
             durability: DurabilityWait::new(),
+            memory: MemoryWatch::default(),
             clock,
             kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
         })
@@ -304,12 +308,16 @@ impl Accounts for Redis {
         Ok(self.all_accounts().await?)
     }
 
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+        Ok(self.find_account(name).await?)
+    }
+
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
         Ok(self.read_funds(account).await?)
     }
 
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable> {
-        if self.make_management_key(&key).await? { Ok(()) } else { Err(no_account(key.account)) }
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable> {
+        self.make_management_key(&key).await?.ok_or_else(|| no_account(key.account))
     }
 
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
@@ -330,6 +338,13 @@ impl Accounts for Redis {
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, Unavailable> {
         Ok(self.end_management_key(id, now).await?)
+    }
+}
+
+#[async_trait]
+impl Capacity for Redis {
+    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+        Ok(self.memory.is_nearly_full(&self.client).await?)
     }
 }
 

@@ -39,8 +39,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries, Funds,
-    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries,
+    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine, search::numbers,
 };
 use crate::{
@@ -183,11 +183,16 @@ impl Accounts for Sqlite {
         self.readers.read(accounts::list).await
     }
 
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+        let name = name.to_owned();
+        self.readers.read(move |connection| accounts::named(connection, &name)).await
+    }
+
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
         self.readers.read(move |connection| accounts::funds(connection, account)).await
     }
 
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<(), Unavailable> {
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable> {
         self.writer.write(move |connection| management_keys::create(connection, &key)).await
     }
 
@@ -209,6 +214,15 @@ impl Accounts for Sqlite {
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, Unavailable> {
         self.writer.write(move |connection| management_keys::revoke(connection, id, now)).await
+    }
+}
+
+#[async_trait]
+impl Capacity for Sqlite {
+    /// The file has no bound but that of its disk, whose free space the standard library does not tell. A full disk refuses
+    /// what needs room, and changes nothing.
+    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+        Ok(false)
     }
 }
 

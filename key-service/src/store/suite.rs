@@ -44,10 +44,12 @@ macro_rules! contract {
             contract! { @cases $subject:
                 accounts::{
                     a_name_is_taken_once,
+                    an_account_is_found_by_its_name,
                     accounts_are_listed_oldest_first_with_their_money_and_keys,
                     a_credential_is_found_for_good,
                     management_keys_are_listed_oldest_first_each_with_its_account,
                     a_management_key_is_revoked_once,
+                    an_account_has_no_more_management_keys_than_it_may,
                     what_belongs_to_no_account_is_refused,
                 }
                 books::{
@@ -62,6 +64,9 @@ macro_rules! contract {
                 }
                 members::{
                     members_are_listed_oldest_first_each_in_its_account,
+                    a_member_is_found_by_its_name,
+                    an_account_has_no_more_members_than_it_may,
+                    members_at_once_are_no_more_than_there_may_be,
                     a_change_of_a_member_changes_what_it_names,
                     a_removed_member_takes_its_links_and_sessions_along,
                     a_link_signs_in_once_and_before_it_expires,

@@ -1,6 +1,7 @@
 //! The dashboard, through the gateway's address as browsers reach it.
 
 mod attacks;
+mod bounds;
 mod browser;
 mod first_use;
 mod management_keys;

@@ -97,15 +97,36 @@ pub(super) fn csv(out: &mut String, entry: &JournalEntry, label: &str) {
     );
 }
 
-/// A text in a cell. Spreadsheets take what begins so for a formula, and a quotation mark before it for a text.
+/// Characters that spreadsheets take for the beginning of a formula.
+const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+
+/// Characters behind which a cell may begin: separators, quotes and line breaks of any spreadsheet's settings.
+const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
+
+/// A text in a cell. A spreadsheet takes a formula with an apostrophe before it for a text. Where another separator is set than
+/// the comma, it finds cells within the text, so that formulas are marked at every place where a cell may begin.
 fn cell(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
-    let quote = if is_formula { "'" } else { "" };
-    format!("\"{quote}{}\"", text.replace('"', "\"\""))
+    let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
+    cell.push('"');
+    for c in text.chars() {
+        if may_begin && FORMULA.contains(&c) {
+            cell.push('\'');
+        }
+        if c == '"' {
+            cell.push('"');
+        }
+        cell.push(c);
+        // Blanks before a formula are passed over.
+        may_begin = CELL_ENDS.contains(&c) || (may_begin && c.is_whitespace());
+    }
+    cell.push('"');
+    cell
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,8 +138,42 @@ mod tests {
             ("-1", "\"'-1\""),
             ("@SUM(A1)", "\"'@SUM(A1)\""),
             ("a\",\"b", "\"a\"\",\"\"b\""),
+            ("a;=1+1;b-c", "\"a;'=1+1;b-c\""),
+            ("a;\"=LEN(\")+1;b", "\"a;\"\"'=LEN(\"\")+1;b\""),
+            ("a,@x\t+1", "\"a,'@x\t'+1\""),
+            ("a\n=1\r\n-2", "\"a\n'=1\r\n'-2\""),
+            ("a;  ＝1", "\"a;  '＝1\""),
+            ("2026-11-20", "\"2026-11-20\""),
         ] {
             assert_eq!(cell(text), written);
+        }
+    }
+
+    /// The cells of a line as a program reads them that separates by `separator`, with or without regard to quotes.
+    fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
+        let (mut cells, mut is_quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '"' if minds_quotes => is_quoted = !is_quoted,
+                '"' => {}
+                c if !is_quoted && (c == separator || c == '\n') => cells.push(String::new()),
+                c => cells.last_mut().unwrap().push(c),
+            }
+        }
+        cells
+    }
+
+    proptest! {
+        #[test]
+        fn no_program_finds_a_formula_in_a_text(text in "[=+@;,\"' \t\r\na-]{0,12}") {
+            let line = format!("1,{},2", cell(&text));
+            for (separator, minds_quotes) in
+                [(',', true), (',', false), (';', true), (';', false), ('\t', true), ('\t', false)]
+            {
+                for cell in cells(&line, separator, minds_quotes) {
+                    prop_assert!(!cell.trim_start().starts_with(FORMULA), "{:?} in {:?}", cell, line);
+                }
+            }
         }
     }
 }

@@ -185,3 +185,19 @@ async fn an_account_with_as_many_keys_as_it_may_have_is_refused_another_one() {
     assert!(refused.text.contains("2 API keys"), "{}", refused.text);
     assert_eq!(desk.everything().await, before);
 }
+
+#[tokio::test]
+async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it_has() {
+    let desk = Desk::open().await;
+    let id = desk.created_id("{}").await;
+    let before = desk.everything().await;
+    desk.office.store.set_nearly_full(true);
+    let refused = desk.create("{}").await;
+    refused.is_error(503, "store_full", None);
+    desk.create_once("once", "{}").await.is_error(503, "store_full", None);
+    assert_eq!(desk.everything().await, before);
+    assert_eq!(desk.patch(&id, r#"{"limit":5}"#).await.status, 200);
+    assert_eq!(desk.delete(&id).await.status, 200);
+    desk.office.store.set_nearly_full(false);
+    assert_eq!(desk.create_once("once", "{}").await.status, 201);
+}

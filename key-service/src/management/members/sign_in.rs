@@ -54,8 +54,7 @@ impl Management {
             Err(Error::Refused(other)) => return Err(Unavailable(other.to_string())),
             Err(Error::Unavailable(unavailable)) => return Err(unavailable),
         };
-        let members = self.store.members(account).await?;
-        Ok(members.into_iter().find(|member| member.name == name).map(|member| (account, member)))
+        Ok(self.store.member_named(account, name).await?.map(|member| (account, member)))
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Shelf {
     pub(super) credentials: HashMap<Digest, Principal>,
     /// Attempts under a name, and when they are forgotten.
     pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
+    /// Set by tests: memory has no bound of its own.
+    pub(super) is_nearly_full: bool,
 }
 
 /// Records of one account.
@@ -49,7 +51,7 @@ pub(super) struct AccountBook {
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, KeyId, String), Counts>,
-    pub(super) idempotency: HashMap<String, Promise>,
+    pub(super) idempotency: HashMap<Digest, Promise>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) links: HashMap<Digest, Link>,
     pub(super) sessions: HashMap<Digest, Session>,

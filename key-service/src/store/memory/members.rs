@@ -6,29 +6,43 @@ use shared::{
     time::Timestamp,
 };
 
-use super::Memory;
+use super::{Memory, book::AccountBook};
 use crate::{
     digest::Digest,
     domain::member::{Link, Member, MemberChange, Session},
-    store::{Members, Unavailable},
+    store::{MemberCreated, Members, Unavailable},
 };
 
 #[async_trait]
 impl Members for Memory {
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+    async fn create_member(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+    ) -> Result<MemberCreated, Unavailable> {
         let mut books = self.books()?;
         let book = books.account(account)?;
-        if let Some(named) = book.members.values().find(|other| other.name == member.name) {
-            return Ok(named.id == member.id);
+        match book.members.values().find(|other| other.name == member.name) {
+            Some(named) if named.id == member.id => return Ok(MemberCreated::Made),
+            Some(_) => return Ok(MemberCreated::NameTaken),
+            None if book.members.len() as u64 >= most => return Ok(MemberCreated::TooMany),
+            None => {}
         }
         book.members.insert(member.id, member);
-        Ok(true)
+        Ok(MemberCreated::Made)
     }
 
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
         let books = self.books()?;
         let members = books.accounts.get(&account).map(|book| book.members.values().cloned().collect());
         Ok(members.unwrap_or_default())
+    }
+
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+        let books = self.books()?;
+        let named = |book: &AccountBook| book.members.values().find(|member| member.name == name).cloned();
+        Ok(books.accounts.get(&account).and_then(named))
     }
 
     async fn update_member(

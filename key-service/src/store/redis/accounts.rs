@@ -1,12 +1,12 @@
 //! Accounts, and the owners of credentials.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use redis::{Cmd, RedisResult, cmd};
+use redis::{Cmd, RedisResult, cmd, pipe};
 use shared::{ids::AccountId, rpc::Principal, time::Timestamp};
 
 use super::{
     Redis,
-    records::{FUNDS, FundsRecord, damaged},
+    records::{FUNDS, Fields, FundsRecord, damaged},
     script::Arguments,
 };
 use crate::{
@@ -16,16 +16,15 @@ use crate::{
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
+/// Hashes read in one round trip: half a millisecond of Redis.
+const HASHES_AT_ONCE: usize = 200;
 
 impl Redis {
     /// Makes the account first, then lists it under its name. After an interruption, a name that is taken belongs to an
     /// existing account, and an unlisted account was never returned to a caller.
     pub(super) async fn make_account(&self, new: &NewAccount) -> RedisResult<bool> {
         let id = new.id.to_string();
-        let mut question = cmd("HGET");
-        question.arg(self.key_space.account_names()).arg(&new.name);
-        let owner: Option<String> = self.client.ask(&question).await?;
-        if owner.is_some_and(|owner| owner != id) {
+        if self.find_account(&new.name).await?.is_some_and(|owner| owner != new.id) {
             return Ok(false);
         }
         let create = Arguments::keys([self.key_space.account(new.id)]);
@@ -59,6 +58,14 @@ impl Redis {
         stream::iter(accounts).buffered(ASKED_AT_ONCE).try_collect().await
     }
 
+    /// The account of this name, as the index of names has it.
+    pub(super) async fn find_account(&self, name: &str) -> RedisResult<Option<AccountId>> {
+        let mut question = cmd("HGET");
+        question.arg(self.key_space.account_names()).arg(name);
+        let id: Option<String> = self.client.ask(&question).await?;
+        id.map(|id| id.parse().map_err(|_| damaged("the account of a name"))).transpose()
+    }
+
     pub(super) async fn read_funds(&self, account: AccountId) -> RedisResult<Option<store::Funds>> {
         let mut question = cmd("HMGET");
         question.arg(self.key_space.account(account)).arg(&["name", FUNDS]);
@@ -85,6 +92,19 @@ impl Redis {
         let owner: Option<String> =
             self.client.ask(cmd("GET").arg(self.key_space.credential(digest))).await?;
         owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
+    }
+
+    /// Reads hashes that lie in one slot, some hundred in a round trip.
+    pub(super) async fn read_hashes(&self, names: &[String]) -> RedisResult<Vec<Fields>> {
+        let mut hashes = Vec::with_capacity(names.len());
+        for some in names.chunks(HASHES_AT_ONCE) {
+            let mut read = pipe();
+            for name in some {
+                read.cmd("HGETALL").arg(name);
+            }
+            hashes.extend(self.client.ask_all::<Vec<Fields>>(&read).await?);
+        }
+        Ok(hashes)
     }
 
     /// Waits until the writes to the account are durable.

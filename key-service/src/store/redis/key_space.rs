@@ -133,9 +133,10 @@ impl KeySpace {
         format!("{}:attempts:{}", self.prefix, hex(name))
     }
 
-    /// String: the request and the key of an idempotency key.
-    pub(super) fn promise(&self, account: AccountId, idempotency_key: &str) -> String {
-        format!("{}:{{{account}}}:promise:{idempotency_key}", self.prefix)
+    /// String: the request and the key of an idempotency key, under its digest. Earlier versions wrote the idempotency key
+    /// itself: those are no longer found, and expire within a day.
+    pub(super) fn promise(&self, account: AccountId, idempotency_key: &Digest) -> String {
+        format!("{}:{{{account}}}:promise:{}", self.prefix, hex(idempotency_key))
     }
 
     /// String: an empty value, written only to wait for its durability.

@@ -30,12 +30,13 @@ impl Redis {
         NewKey { account, key, digest, most }: &NewKey,
         attempt: Option<&Idempotency>,
     ) -> RedisResult<Option<Created>> {
-        let name = attempt.map_or("", |attempt| &attempt.key);
+        // Without an attempt the script leaves the promise alone.
+        let name = attempt.map_or(*digest, |attempt| attempt.key);
         let mut arguments = Arguments::keys([
             self.key_space.account(*account),
             self.key_space.keys(*account),
             self.key_space.key(*account, key.id),
-            self.key_space.promise(*account, name),
+            self.key_space.promise(*account, &name),
             self.key_space.keys_of(*account, Status::Active),
             self.key_space.expiring(*account),
         ]);

@@ -15,20 +15,23 @@ use super::{
 use crate::store::{ManagementKey, NewManagementKey};
 
 impl Redis {
-    /// Makes a management key. Returns whether the account exists.
+    /// Makes a management key, unless the account has as many as it may. Returns whether there is one; `None` where the account
+    /// does not exist.
     pub(super) async fn make_management_key(
         &self,
-        NewManagementKey { account, key, digest }: &NewManagementKey,
-    ) -> RedisResult<bool> {
+        NewManagementKey { account, key, digest, most }: &NewManagementKey,
+    ) -> RedisResult<Option<bool>> {
         let mut arguments = Arguments::keys([
             self.key_space.account(*account),
             self.key_space.management_keys(*account),
             self.key_space.management_key(*account, key.id),
         ]);
         arguments.value(key.id.to_string());
+        arguments.value(most.to_string());
         records::write_management_key(&mut arguments, key);
-        if !self.client.run::<bool>(&self.scripts.create_management_key, &arguments).await? {
-            return Ok(false);
+        let made: Option<bool> = self.client.run(&self.scripts.create_management_key, &arguments).await?;
+        if made != Some(true) {
+            return Ok(made);
         }
         self.confirm_account(*account).await?;
         let mut put = cmd("SET");
@@ -36,19 +39,19 @@ impl Redis {
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await?;
         self.put_credential(digest, Principal::ManagementKey(*account, key.id)).await?;
-        Ok(true)
+        Ok(made)
     }
 
-    /// Reads all management keys of an account, of which there are few.
+    /// Reads all management keys of an account.
     pub(super) async fn read_management_keys(&self, account: AccountId) -> RedisResult<Vec<ManagementKey>> {
         let list = self.key_space.management_keys(account);
         let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
-        let mut keys = Vec::with_capacity(ids.len());
-        for id in ids {
-            let id = id.parse().map_err(|_| damaged("a management key's id"))?;
-            keys.extend(self.read_management_key(account, id).await?);
-        }
-        Ok(keys)
+        let parse = |id: &String| id.parse().map_err(|_| damaged("a management key's id"));
+        let ids = ids.iter().map(parse).collect::<RedisResult<Vec<ManagementKeyId>>>()?;
+        let names: Vec<String> = ids.iter().map(|id| self.key_space.management_key(account, *id)).collect();
+        let keys = ids.iter().zip(self.read_hashes(&names).await?);
+        let keys = keys.map(|(id, fields)| records::read_management_key(*id, &fields));
+        keys.filter_map(Result::transpose).collect()
     }
 
     pub(super) async fn read_management_key(

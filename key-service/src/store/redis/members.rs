@@ -20,7 +20,7 @@ use super::{
 use crate::{
     digest::Digest,
     domain::member::{Link, Member, MemberChange, PasswordHash, Session},
-    store::{Members, Unavailable},
+    store::{MemberCreated, Members, Unavailable},
 };
 
 /// Life of a member's list of sessions since the last one was added: longer than any session may live.
@@ -28,7 +28,12 @@ const SESSION_LIST_LIFE: Duration = Duration::from_hours(31 * 24);
 
 #[async_trait]
 impl Members for Redis {
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+    async fn create_member(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+    ) -> Result<MemberCreated, Unavailable> {
         let mut arguments = Arguments::keys([
             self.key_space.account(account),
             self.key_space.members(account),
@@ -37,24 +42,39 @@ impl Members for Redis {
         ]);
         arguments.value(member.id.to_string());
         arguments.value(member.name.as_str());
+        arguments.value(most.to_string());
         records::write_member(&mut arguments, &member);
-        let made: Option<bool> = self.client.run(&self.scripts.create_member, &arguments).await?;
-        if made == Some(true) {
-            self.confirm_account(account).await?;
+        let answer: Option<String> = self.client.run(&self.scripts.create_member, &arguments).await?;
+        match answer.as_deref() {
+            Some("made") => {
+                self.confirm_account(account).await?;
+                Ok(MemberCreated::Made)
+            }
+            Some("taken") => Ok(MemberCreated::NameTaken),
+            Some("full") => Ok(MemberCreated::TooMany),
+            Some(_) => Err(damaged("the answer to an invitation").into()),
+            None => Err(no_account(account)),
         }
-        made.ok_or_else(|| no_account(account))
     }
 
-    /// There are a handful per account.
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
         let list = self.key_space.members(account);
         let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
-        let mut members = Vec::with_capacity(ids.len());
-        for id in ids {
-            let id = id.parse().map_err(|_| damaged("a member's id"))?;
-            members.extend(self.read_member(account, id).await?);
-        }
-        Ok(members)
+        let parse = |id: &String| id.parse().map_err(|_| damaged("a member's id"));
+        let ids = ids.iter().map(parse).collect::<RedisResult<Vec<MemberId>>>()?;
+        let names: Vec<String> = ids.iter().map(|id| self.key_space.member(account, *id)).collect();
+        let members = ids.iter().zip(self.read_hashes(&names).await?);
+        let members = members.map(|(id, fields)| records::read_member(*id, &fields));
+        Ok(members.filter_map(Result::transpose).collect::<RedisResult<_>>()?)
+    }
+
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+        let mut question = cmd("HGET");
+        question.arg(self.key_space.member_names(account)).arg(name);
+        let id: Option<String> = self.client.ask(&question).await?;
+        let Some(id) = id else { return Ok(None) };
+        let id = id.parse().map_err(|_| damaged("the member of a name"))?;
+        Ok(self.read_member(account, id).await?)
     }
 
     async fn update_member(

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use super::{Redis, Settings, failover::Losses};
 
+mod bounds;
 mod holds;
 mod secured;
 use crate::{

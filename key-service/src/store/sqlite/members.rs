@@ -14,23 +14,38 @@ use super::{
 use crate::{
     digest::Digest,
     domain::member::{Link, Member, MemberChange, PasswordHash, Role, Session},
-    store::{Members, Unavailable},
+    store::{MemberCreated, Members, Unavailable},
 };
 
 #[async_trait]
 impl Members for Sqlite {
-    async fn create_member(&self, account: AccountId, member: Member) -> Result<bool, Unavailable> {
+    async fn create_member(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+    ) -> Result<MemberCreated, Unavailable> {
         let work = move |connection: &Connection| {
-            // True if it is there now under its name: made just now, or by an earlier attempt of the same caller.
             let Member { id, name, role, password, created_at } = &member;
+            match named(connection, account, name)? {
+                // Made by an earlier attempt of the same caller.
+                Some(member) if member.id == *id => return Ok(MemberCreated::Made),
+                Some(_) => return Ok(MemberCreated::NameTaken),
+                None => {}
+            }
+            let sql = "SELECT count(*) FROM members WHERE account = ?1";
+            let members: i64 =
+                connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
+            if members.unsigned_abs() >= most {
+                return Ok(MemberCreated::TooMany);
+            }
             let sql = "INSERT INTO members (account, id, name, role, password, created_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
-            let (account, id) = (account.as_bytes(), id.as_bytes());
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             let hash = password.as_ref().map(|PasswordHash(hash)| hash);
+            let (account, id) = (account.as_bytes(), id.as_bytes());
             let row = params![account, id, name, role.as_str(), hash, created_at.millis()];
             connection.prepare_cached(sql)?.execute(row)?;
-            let sql = "SELECT EXISTS (SELECT 1 FROM members WHERE account = ?1 AND id = ?2 AND name = ?3)";
-            connection.prepare_cached(sql)?.query_row(params![account, id, name], |row| row.get(0))
+            Ok(MemberCreated::Made)
         };
         self.writer.write(work).await
     }
@@ -42,6 +57,11 @@ impl Members for Sqlite {
             connection.prepare_cached(sql)?.query_map([account.as_bytes()], |row| member(row, 0))?.collect()
         };
         self.readers.read(work).await
+    }
+
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+        let name = name.to_owned();
+        self.readers.read(move |connection| named(connection, account, &name)).await
     }
 
     async fn update_member(
@@ -206,6 +226,13 @@ impl Members for Sqlite {
         };
         self.writer.write(work).await
     }
+}
+
+/// The member of this name, by the index that keeps names unique.
+fn named(connection: &Connection, account: AccountId, name: &str) -> rusqlite::Result<Option<Member>> {
+    let sql = "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 AND name = ?2";
+    let row = params![account.as_bytes(), name];
+    connection.prepare_cached(sql)?.query_row(row, |row| member(row, 0)).optional()
 }
 
 /// A member whose columns begin with this one.

@@ -24,7 +24,8 @@ fn management_key(n: u8) -> ManagementKey {
 }
 
 fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
-    NewManagementKey { account, key: management_key(n), digest: digest(&format!("management {n}")) }
+    let (key, digest) = (management_key(n), digest(&format!("management {n}")));
+    NewManagementKey { account, key, digest, most: 100 }
 }
 
 pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
@@ -38,6 +39,19 @@ pub(super) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     assert!(store.create_account(new(2, "grüße")).await.unwrap());
     let names: Vec<_> = store.accounts().await.unwrap().into_iter().map(|a| a.name).collect();
     assert_eq!(names, ["Grüße", "grüße"]);
+}
+
+pub(super) async fn an_account_is_found_by_its_name(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.account_named("Customer 1").await.unwrap(), Some(mine));
+    assert_eq!(store.account_named("Customer 2").await.unwrap(), Some(theirs));
+    for unknown in ["customer 1", "Customer", "Customer 1 ", ""] {
+        assert_eq!(store.account_named(unknown).await.unwrap(), None);
+    }
+    assert!(!store.is_nearly_full().await.unwrap(), "two accounts fill no store");
 }
 
 pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(subject: &mut impl Subject) {
@@ -117,6 +131,26 @@ pub(super) async fn a_management_key_is_revoked_once(subject: &mut impl Subject)
     assert_eq!(store.revoke_management_key(id, after(6)).await.unwrap(), revoked);
     assert_eq!(store.management_key(account, id).await.unwrap(), revoked);
     assert_eq!(store.revoke_management_key(management_key(2).id, after(6)).await.unwrap(), None);
+}
+
+pub(super) async fn an_account_has_no_more_management_keys_than_it_may(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let new = |account, n| NewManagementKey { most: 2, ..new_management_key(account, n) };
+    for n in [1, 2] {
+        assert!(store.create_management_key(new(mine, n)).await.unwrap());
+    }
+    store.revoke_management_key(management_key(1).id, after(5)).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    assert!(!store.create_management_key(new(mine, 3)).await.unwrap(), "a revoked one counts");
+    assert_eq!(store.find_credential(new(mine, 3).digest).await.unwrap(), None);
+    assert_eq!(store.management_keys(mine).await.unwrap().len(), 2);
+    // A caller that lost the answer repeats the call.
+    assert!(store.create_management_key(new(mine, 2)).await.unwrap());
+    assert!(store.create_management_key(new(theirs, 4)).await.unwrap());
+    // A bound that was raised lets more in.
+    assert!(store.create_management_key(NewManagementKey { most: 3, ..new(mine, 5) }).await.unwrap());
 }
 
 pub(super) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Subject) {

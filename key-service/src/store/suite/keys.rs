@@ -22,7 +22,7 @@ use crate::{
 /// An idempotency key that lives for 24 hours.
 fn attempt(key: &str, request: &str, now: Timestamp) -> Idempotency {
     let expires_at = now.plus(Duration::from_hours(24));
-    Idempotency { key: key.into(), request: digest(request), now, expires_at }
+    Idempotency { key: digest(key), request: digest(request), now, expires_at }
 }
 
 async fn ids(store: &dyn Store, account: AccountId, page: Page) -> Vec<KeyId> {

@@ -15,7 +15,7 @@ use crate::{
         ledger::histories::{START, account},
         member::{Link, Member, MemberChange, PasswordHash, Role, Session},
     },
-    store::Store,
+    store::{MemberCreated, Store},
 };
 
 fn member(n: u8) -> Member {
@@ -28,8 +28,13 @@ fn member(n: u8) -> Member {
     }
 }
 
+/// Makes a member of an account that may have a hundred.
+async fn make(store: &dyn Store, account: AccountId, member: Member) -> MemberCreated {
+    store.create_member(account, member, 100).await.unwrap()
+}
+
 async fn add(store: &dyn Store, account: AccountId, n: u8) -> Member {
-    assert!(store.create_member(account, member(n)).await.unwrap());
+    assert_eq!(make(store, account, member(n)).await, MemberCreated::Made);
     member(n)
 }
 
@@ -58,14 +63,62 @@ pub(super) async fn members_are_listed_oldest_first_each_in_its_account(subject:
     subject.interrupt().await;
     let store = subject.store();
     // A caller that lost the answer asks again.
-    assert!(store.create_member(mine, member(3)).await.unwrap());
+    assert_eq!(make(&**store, mine, member(3)).await, MemberCreated::Made);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(3)]);
     assert_eq!(store.members(account(9)).await.unwrap(), []);
     // A name is taken in its own account alone.
     let namesake = Member { name: member(1).name, ..member(8) };
-    assert!(!store.create_member(mine, namesake.clone()).await.unwrap());
-    assert!(store.create_member(theirs, namesake).await.unwrap());
-    store.create_member(account(9), member(1)).await.unwrap_err();
+    assert_eq!(make(&**store, mine, namesake.clone()).await, MemberCreated::NameTaken);
+    assert_eq!(make(&**store, theirs, namesake).await, MemberCreated::Made);
+    store.create_member(account(9), member(1), 100).await.unwrap_err();
+}
+
+pub(super) async fn a_member_is_found_by_its_name(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    let (one, two) = (add(&**store, mine, 1).await, add(&**store, mine, 2).await);
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.member_named(mine, &one.name).await.unwrap(), Some(one.clone()));
+    assert_eq!(store.member_named(mine, &two.name).await.unwrap(), Some(two));
+    assert_eq!(store.member_named(theirs, &one.name).await.unwrap(), None);
+    assert_eq!(store.member_named(account(9), &one.name).await.unwrap(), None);
+    assert_eq!(store.member_named(mine, &one.name.to_uppercase()).await.unwrap(), None);
+    // A name goes with its member.
+    store.remove_member(mine, one.id).await.unwrap();
+    assert_eq!(store.member_named(mine, &one.name).await.unwrap(), None);
+    let heir = Member { name: one.name.clone(), ..member(7) };
+    assert_eq!(make(&**store, mine, heir.clone()).await, MemberCreated::Made);
+    assert_eq!(store.member_named(mine, &one.name).await.unwrap(), Some(heir));
+}
+
+pub(super) async fn an_account_has_no_more_members_than_it_may(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
+    for n in [1, 2] {
+        assert_eq!(store.create_member(mine, member(n), 2).await.unwrap(), MemberCreated::Made);
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.create_member(mine, member(3), 2).await.unwrap(), MemberCreated::TooMany);
+    assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
+    assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
+    // A caller that lost the answer asks again; a name that is taken is the first thing to say.
+    assert_eq!(store.create_member(mine, member(2), 2).await.unwrap(), MemberCreated::Made);
+    let namesake = Member { name: member(1).name, ..member(8) };
+    assert_eq!(store.create_member(mine, namesake, 2).await.unwrap(), MemberCreated::NameTaken);
+    assert_eq!(store.create_member(theirs, member(4), 2).await.unwrap(), MemberCreated::Made);
+    // One that is removed makes room.
+    assert!(store.remove_member(mine, member(1).id).await.unwrap());
+    assert_eq!(store.create_member(mine, member(3), 2).await.unwrap(), MemberCreated::Made);
+}
+
+pub(super) async fn members_at_once_are_no_more_than_there_may_be(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    let made = join_all((0..20).map(|n| store.create_member(mine, member(n), 5))).await;
+    let made = made.into_iter().filter(|made| *made.as_ref().unwrap() == MemberCreated::Made).count();
+    assert_eq!((made, store.members(mine).await.unwrap().len()), (5, 5));
 }
 
 pub(super) async fn a_change_of_a_member_changes_what_it_names(subject: &mut impl Subject) {
@@ -100,7 +153,8 @@ pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
     assert!(!store.update_member(mine, gone.id, MemberChange::default()).await.unwrap());
     assert!(store.session(mine, digest("session 2"), START).await.unwrap().is_some());
     // The name is free again, and its new owner has none of the sessions.
-    assert!(store.create_member(mine, Member { name: gone.name, ..member(7) }).await.unwrap());
+    let heir = Member { name: gone.name, ..member(7) };
+    assert_eq!(make(&**store, mine, heir).await, MemberCreated::Made);
     assert_eq!(store.sessions(mine, member(7).id, START).await.unwrap(), []);
 }
 

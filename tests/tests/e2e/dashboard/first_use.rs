@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use tests::harness::Stack;
+use tests::harness::{Stack, attribute};
 
 use super::signed_in;
 use crate::clients::succeeds;
@@ -15,8 +15,9 @@ async fn the_first_requests_with_a_new_key_work_as_they_are_pasted() {
     let stack = Stack::start().await;
     stack.others_spend();
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
-    owner.get("/dashboard/keys/new").await;
-    let made = owner.post("/dashboard/keys", &[("label", "First")]).await;
+    let form = owner.get("/dashboard/keys/new").await;
+    let attempt = attribute(&form, "name=\"attempt\" value=\"").unwrap();
+    let made = owner.post("/dashboard/keys", &[("label", "First"), ("attempt", &attempt)]).await;
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = tests.join(".venv/bin/python");
     for (name, program, arguments) in [

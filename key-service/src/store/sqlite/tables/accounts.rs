@@ -41,6 +41,12 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSumma
     connection.prepare_cached(sql)?.query_map([], summary)?.collect()
 }
 
+/// The account of this name, by the index that keeps names unique.
+pub(crate) fn named(connection: &Connection, name: &str) -> rusqlite::Result<Option<AccountId>> {
+    let sql = "SELECT id FROM accounts WHERE name = ?1";
+    connection.prepare_cached(sql)?.query_row([name], |row| id(row, 0, AccountId::from_slice)).optional()
+}
+
 /// The name and the money of an account.
 pub(crate) fn funds(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Funds>> {
     let sql = "SELECT name, credit, held FROM accounts WHERE id = ?1";

@@ -232,7 +232,7 @@ fn promise(
 ) -> rusqlite::Result<Option<(Digest, KeyId)>> {
     let sql = "SELECT request, api_key FROM idempotency
                WHERE account = ?1 AND key = ?2 AND expires_at > ?3";
-    let params = params![account.as_bytes(), attempt.key, attempt.now.millis()];
+    let params = params![account.as_bytes(), written(attempt), attempt.now.millis()];
     let promise =
         |row: &Row<'_>| Ok((Digest::from_bytes(row.get(0)?), column_id(row, 1, KeyId::from_slice)?));
     connection.prepare_cached(sql)?.query_row(params, promise).optional()
@@ -249,12 +249,18 @@ fn put_promise(
                VALUES (?1, ?2, ?3, ?4, ?5)";
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
-        attempt.key,
+        written(attempt),
         attempt.request.as_bytes(),
         key.as_bytes(),
         attempt.expires_at.millis(),
     ])?;
     Ok(())
+}
+
+/// The digest of an idempotency key, in the digits of its column. A file of an earlier version has the keys themselves there:
+/// they are no longer found, and are pruned within a day.
+fn written(attempt: &Idempotency) -> String {
+    hex::encode(attempt.key.as_bytes())
 }
 
 fn prune_promises(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {

@@ -10,10 +10,15 @@ use shared::{
 use super::{accounts, id as column_id, time, time_if_any};
 use crate::store::{ManagementKey, NewManagementKey};
 
-/// Makes a management key; repeating it changes nothing.
-pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<()> {
-    let NewManagementKey { account, key, digest } = new;
+/// Makes a management key unless the account has as many as it may; repeating it changes nothing. Returns whether there is one.
+pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<bool> {
+    let NewManagementKey { account, key, digest, most } = new;
     let ManagementKey { id, name, hint, created_at, revoked_at } = key;
+    let sql = "SELECT count(*) FROM management_keys WHERE account = ?1";
+    let keys: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
+    if keys.unsigned_abs() >= *most && get(connection, *account, *id)?.is_none() {
+        return Ok(false);
+    }
     let sql = "INSERT INTO management_keys (account, id, name, hint, created_at, revoked_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (account, id) DO NOTHING";
@@ -25,7 +30,8 @@ pub(crate) fn create(connection: &Connection, new: &NewManagementKey) -> rusqlit
         created_at.millis(),
         revoked_at.map(Timestamp::millis),
     ])?;
-    accounts::put_owner(connection, digest, Principal::ManagementKey(*account, *id))
+    accounts::put_owner(connection, digest, Principal::ManagementKey(*account, *id))?;
+    Ok(true)
 }
 
 /// The account's management keys, oldest first.

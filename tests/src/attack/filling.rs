@@ -1,0 +1,245 @@
+//! What one owner may fill and read, and what strangers make the store read, beside another customer.
+
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, future::join_all, stream};
+use http::{Method, Request, header};
+use http_body_util::Full;
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::Row;
+use crate::{
+    harness::{Account, Answer, ApiKey, Browser, Deployment, Form, Options, Stack, usd},
+    upstream::Script,
+};
+
+/// API keys that an account may have in the attack.
+const KEYS: usize = 2_000;
+/// Requests of an owner at once.
+const AT_ONCE: usize = 32;
+/// Forms whose attempt is as long as a form may be.
+const LONG_FORMS: usize = 200;
+/// Room that a key may take with the longest label and `Idempotency-Key`.
+const KEY_BYTES: u64 = 2_048;
+/// Management keys, and members, that an account may have.
+const OF_EACH: usize = 100;
+/// Time that one owner may add to another customer's chat.
+const DELAY: Duration = Duration::from_secs(1);
+/// Accounts beside the one that strangers guess at, and their guesses.
+const ACCOUNTS: usize = 200;
+const GUESSES: usize = 50;
+/// Commands that a guess may cost the store, however many accounts there are.
+const COMMANDS: u64 = 40;
+
+/// An installation of services over one Redis, whose owners are bound tightly.
+async fn services() -> Stack {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
+    let env = vec![
+        ("FAREGATE_MAX_KEYS_PER_ACCOUNT", KEYS.to_string()),
+        ("FAREGATE_TRUST_PROXY", "true".to_owned()),
+    ];
+    let stack = Stack::with(Options { deployment, env, ..Options::default() }).await;
+    stack.others_spend();
+    stack
+}
+
+/// An owner that fills the store, and what another customer has of it.
+pub(super) async fn owner() -> Vec<Row> {
+    let stack = services().await;
+    let greedy = stack.open_account("greedy", usd("1"));
+    let other = stack.key().await;
+    let mut browser = owner_of(&stack, &greedy).await;
+    let mut rows = vec![long_attempts(&stack, &mut browser).await, keys(&stack, &greedy).await];
+    rows.extend(lists(&stack, browser, &other).await);
+    rows.push(nearly_full(&stack, &other).await);
+    rows
+}
+
+/// A browser in which the owner of this account is signed in.
+pub async fn owner_of(stack: &Stack, account: &Account) -> Browser {
+    let link = stack.cli(&["sign-in-link", "--account", &account.name]);
+    let mut browser = Browser::at(&stack.url(""));
+    assert_eq!(browser.sign_in(&link).await.status, 303);
+    browser.get("/dashboard").await;
+    browser
+}
+
+async fn long_attempts(stack: &Stack, browser: &mut Browser) -> Row {
+    let before = redis_info(stack, "memory", "used_memory");
+    let mut refused = 0;
+    for number in 0..LONG_FORMS {
+        let attempt = format!("{number:060000}");
+        let answer = browser.post("/dashboard/keys", &[("label", "x"), ("attempt", &attempt)]).await;
+        refused += usize::from(answer.status == 400);
+    }
+    let grown = redis_info(stack, "memory", "used_memory").saturating_sub(before);
+    let bound = 1 << 20;
+    Row {
+        name: format!("{LONG_FORMS} forms of one owner with an attempt of 60 kB"),
+        expected: format!("all are refused, {} kB more", bound >> 10),
+        seen: format!("{refused} are refused, {} kB more", grown >> 10),
+        held: refused == LONG_FORMS && grown <= bound,
+    }
+}
+
+async fn keys(stack: &Stack, account: &Account) -> Row {
+    let before = redis_info(stack, "memory", "used_memory");
+    let make = async |number: usize| {
+        let body = json!({"label": "🔑".repeat(80)}).to_string();
+        let request = Request::post(stack.url("/v1/management/keys"))
+            .header(header::AUTHORIZATION, format!("Bearer {}", account.management_key))
+            .header("idempotency-key", format!("{number:0255}"))
+            .body(Full::new(body.into()));
+        stack.http.send(request.unwrap()).await
+    };
+    let tried = KEYS + 50;
+    let answers: Vec<Answer> = stream::iter(0..tried).map(make).buffer_unordered(AT_ONCE).collect().await;
+    let made = answers.iter().filter(|answer| answer.status == 201).count();
+    let refused = answers.iter().filter(|answer| answer.text().contains("too_many_keys")).count();
+    let each = redis_info(stack, "memory", "used_memory").saturating_sub(before) / KEYS as u64;
+    Row {
+        name: format!("{tried} API keys of one account, labels and idempotency keys as long as they may be"),
+        expected: format!("{KEYS} are made, {KEY_BYTES} bytes each"),
+        seen: format!("{made} are made, {refused} are refused, {each} bytes each"),
+        held: (made, refused) == (KEYS, tried - KEYS) && each <= KEY_BYTES,
+    }
+}
+
+/// Management keys and members until no more are made, and then pages of them without a pause.
+async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
+    let management_keys = made(&mut browser, "/dashboard/management-keys").await;
+    let members = made(&mut browser, "/dashboard/members").await;
+    let calm = slowest_chat(stack, other).await;
+    let until = Instant::now() + Duration::from_secs(5);
+    let reading = (0..AT_ONCE).map(|number| {
+        let mut browser = browser.clone();
+        let path =
+            ["/dashboard/management-keys", "/dashboard/members", "/dashboard/keys?q=nothing"][number % 3];
+        tokio::spawn(async move {
+            while Instant::now() < until {
+                browser.get(path).await;
+            }
+        })
+    });
+    let reading: Vec<_> = reading.collect();
+    let mut worst = Duration::ZERO;
+    while Instant::now() < until {
+        worst = worst.max(slowest_chat(stack, other).await);
+    }
+    for reading in join_all(reading).await {
+        reading.unwrap();
+    }
+    let delay = worst.saturating_sub(calm);
+    vec![
+        Row {
+            name: "management keys and members of one account, as many as it can make".into(),
+            // One of each was there before.
+            expected: format!("{OF_EACH} of each"),
+            seen: format!("{} and {}", management_keys + 1, members + 1),
+            held: (management_keys + 1, members + 1) == (OF_EACH, OF_EACH),
+        },
+        Row {
+            name: format!("its pages, {AT_ONCE} at once without a pause"),
+            expected: format!("another's chat waits {DELAY:?} longer"),
+            seen: format!("{delay:.0?} ({calm:.0?}, then {worst:.0?})"),
+            held: delay <= DELAY,
+        },
+    ]
+}
+
+/// Number of things that a form makes until it is refused.
+pub async fn made(browser: &mut Browser, path: &str) -> usize {
+    browser.get(path).await;
+    for number in 0..2 * OF_EACH {
+        // Each as a form of its own, as its page would send it.
+        let attempt = format!("{number:064x}");
+        let fields = [("name", format!("number {number}")), ("role", "viewer".into()), ("attempt", attempt)];
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        if browser.post(path, &fields).await.status != 200 {
+            return number;
+        }
+    }
+    2 * OF_EACH
+}
+
+/// A Redis of which an owner has filled nearly all that it may use.
+async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
+    fill(stack);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let created = stack.manage(Method::POST, "", Some(json!({}))).await;
+    let chats = join_all((0..AT_ONCE).map(|_| stack.call(other, Script::tokens(12, 5)).send())).await;
+    let served = chats.iter().filter(|answer| answer.status == 200).count();
+    empty(stack);
+    Row {
+        name: "Redis at nine tenths of its maxmemory".into(),
+        expected: format!("no key is made, {AT_ONCE} chats are served"),
+        seen: format!("a key is answered {}, {served} chats are served", created.status),
+        held: created.text().contains("store_full") && served == AT_ONCE,
+    }
+}
+
+/// Fills the Redis of a stack to nine tenths of what it may then use.
+pub fn fill(stack: &Stack) {
+    let used = redis_info(stack, "memory", "used_memory");
+    let most = 4 * used.max(16 << 20);
+    stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
+    // In strings of a size that the allocator has, so that no more is taken.
+    for number in 0.. {
+        if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
+            break;
+        }
+        stack.redis().ask(0, &format!("SETRANGE filler-{number} {} x", 1_000_000));
+    }
+}
+
+/// Ends what [`fill`] has begun.
+pub fn empty(stack: &Stack) {
+    stack.redis().ask(0, "CONFIG SET maxmemory 0");
+}
+
+/// Strangers that guess at accounts, beside many that they do not know.
+pub(super) async fn guesses() -> Row {
+    let stack = services().await;
+    let operator = stack.key_services[0].settings().clone();
+    let made = stream::iter(0..ACCOUNTS).map(|number| {
+        let operator = operator.clone();
+        spawn_blocking(move || operator.cli(&["accounts", "create", "--name", &format!("account {number}")]))
+    });
+    made.buffer_unordered(4).for_each(async |made| drop(made.unwrap())).await;
+    let before = redis_info(&stack, "stats", "total_commands_processed");
+    for number in 0..GUESSES {
+        let mut browser = Browser::at(&stack.url(""));
+        browser.headers = vec![("x-forwarded-for", format!("203.0.113.{number}"))];
+        browser.get("/dashboard/sign-in").await;
+        let fields = [("account", "account 7"), ("name", "owner"), ("password", "a wrong password")];
+        browser.post("/dashboard/sign-in", &fields).await;
+    }
+    let commands = redis_info(&stack, "stats", "total_commands_processed") - before;
+    let each = commands / GUESSES as u64;
+    Row {
+        name: format!("guesses of strangers at one of {ACCOUNTS} accounts"),
+        expected: format!("{COMMANDS} commands of Redis each"),
+        seen: format!("{each} commands each"),
+        held: each <= COMMANDS,
+    }
+}
+
+/// The longest of some chats, one after the other.
+async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        let began = Instant::now();
+        let answer = stack.call(key, Script::tokens(12, 5)).send().await;
+        // One that is refused has waited in vain.
+        longest = longest.max(if answer.status == 200 { began.elapsed() } else { Duration::MAX });
+    }
+    longest
+}
+
+/// A figure that the Redis of a stack has of itself.
+fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
+    let info = stack.redis().ask(0, &format!("INFO {section}"));
+    let figure = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    figure.expect("Redis has the figure").trim().parse().expect("it is a number")
+}
