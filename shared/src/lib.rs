@@ -11,6 +11,7 @@ pub mod ids;
 pub mod json;
 pub mod key;
 pub mod money;
+pub mod private_files;
 pub mod process;
 pub mod refusal;
 pub mod rpc;

@@ -1,14 +1,13 @@
 //! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
-    fs::OpenOptions,
     io,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+use shared::private_files;
 
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
@@ -86,7 +85,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
 
 /// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    match private_files::options().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map(drop),
     }
