@@ -17,6 +17,7 @@ use http::{HeaderName, HeaderValue, header};
 use shared::catalog::Catalog;
 
 use crate::management::Management;
+use activity::Exports;
 
 mod activity;
 mod assets;
@@ -71,6 +72,15 @@ pub(crate) struct Desk {
     pub(crate) catalog: Arc<Catalog>,
     /// Clients reach this installation over TLS, as its public address says.
     pub(crate) behind_tls: bool,
+    /// Exports that are under way.
+    exports: Exports,
+}
+
+impl Desk {
+    /// The desk of an installation.
+    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Catalog>, behind_tls: bool) -> Self {
+        Self { management, catalog, behind_tls, exports: Exports::new() }
+    }
 }
 
 impl FromRef<Desk> for Arc<Management> {

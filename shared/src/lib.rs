@@ -16,6 +16,7 @@ pub mod process;
 pub mod refusal;
 pub mod rpc;
 pub mod secret;
+pub mod shares;
 pub mod spool;
 pub mod text;
 pub mod time;

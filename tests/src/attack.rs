@@ -13,6 +13,7 @@ use crate::harness::{Deployment, Options, Stack};
 pub mod bodies;
 mod customers;
 mod demo;
+pub mod pages;
 mod paying;
 mod ports;
 pub mod silent;
@@ -47,6 +48,8 @@ pub enum Part {
     Strangers,
     /// Bodies that stall, and large heads.
     Bodies,
+    /// Pages of the dashboard that a stranger leaves unread.
+    Pages,
     /// Requests while no scraper reads the metrics.
     Unscraped,
     /// Streams of a customer that reads nothing.
@@ -121,6 +124,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             }
             rows
         }
+        Part::Pages => pages::rows(&stack().await).await,
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
         Part::Demo => demo::rows(plan.bodies).await,

@@ -164,7 +164,7 @@ impl Pages {
         let session = management.sign_in_with_link(&link, "measure").await.unwrap();
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Catalog::parse(CATALOG, "measure").unwrap());
-        let router = router(Desk { management, catalog, behind_tls: false });
+        let router = router(Desk::new(management, catalog, false));
         (Self { router, cookie, name }, account, end)
     }
 
