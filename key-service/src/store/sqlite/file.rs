@@ -13,12 +13,13 @@ use shared::private_files;
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. A file's version is the number of migrations it has had.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
+    include_str!("migrations/6.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
