@@ -51,8 +51,8 @@ mod tests {
         fs::write(&old, "x").unwrap();
         narrow(&old).unwrap();
         assert_eq!(fs::read(&made).unwrap(), b"yz");
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let modes = [folder.as_path(), folder.parent().unwrap(), &made, &old].map(mode);
+        let bits = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = [folder.as_path(), folder.parent().unwrap(), &made, &old].map(bits);
         assert_eq!(modes, [FOLDER, FOLDER, FILE, FILE]);
         fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     }

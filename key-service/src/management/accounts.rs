@@ -202,6 +202,8 @@ impl Management {
 
 #[cfg(test)]
 mod tests {
+    use CreatedManagementKey::{New, Replayed, Stale};
+
     use super::*;
     use crate::management::testing::Office;
 
@@ -215,7 +217,6 @@ mod tests {
         let again = async |account, name: &str, attempt: &str| {
             desk.create_management_key_once(account, name, attempt).await.unwrap()
         };
-        use CreatedManagementKey::{New, Replayed, Stale};
         assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
         assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");

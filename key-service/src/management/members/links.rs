@@ -79,8 +79,8 @@ impl Management {
         known: &[String],
     ) -> Result<NewSession, Error<MemberRefused>> {
         let account = token.account;
-        let taken = self.store.take_link(account, token.digest(LINK), self.clock.now()).await?;
-        let (link, member) = usable(taken)?;
+        let found = self.store.take_link(account, token.digest(LINK), self.clock.now()).await?;
+        let (link, member) = usable(found)?;
         let name = self.account_name(account).await?;
         let token = self.begin_session(account, member.id, agent, SignInWay::Link(link.maker)).await?;
         Ok(NewSession { token, browser: self.know_browser(&name, &member.name, known) })
