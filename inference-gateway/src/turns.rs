@@ -16,6 +16,8 @@ use tokio::{sync::oneshot, time::timeout};
 
 /// Time that a caller without an accepted credential waits for its turn: the work takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The part of shared turns that one network may have: a quarter.
+const SHARE_OF_A_NETWORK: usize = 4;
 
 /// A network address, or an account.
 pub(crate) trait TurnKey: Copy + Eq + Hash {}
@@ -46,6 +48,12 @@ impl Turns {
     /// Turns of network addresses, of which this many run at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self::shared(at_once, at_once)
+    }
+
+    /// Turns of network addresses, of which this many run at once, and a quarter of them for one network: work that waits for
+    /// its caller leaves turns to others.
+    pub(crate) fn of_networks(at_once: usize) -> Self {
+        Self::shared(at_once, (at_once / SHARE_OF_A_NETWORK).max(1))
     }
 
     /// Waits for a turn of a caller from this address.

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use shared::{
     clock::Clock,
     ids::GenerationId,
+    private_files,
     rpc::Capture,
     spool::{self, SpoolContents, SpoolLine, SpooledCapture},
 };
@@ -107,9 +108,10 @@ impl SpoolWriter {
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            private_files::create_folder(folder).map_err(failed)?;
         }
-        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        let file = private_files::options().create(true).append(true).open(&path).map_err(failed)?;
+        private_files::narrow(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(SpoolError::InUse(path)),
@@ -226,7 +228,7 @@ impl SpoolWriter {
         } else {
             // Pending captures are written and synced before the older file goes, so that a crash loses none.
             let beside = self.path.with_extension("new");
-            fs::write(&beside, text)?;
+            private_files::write(&beside, text.as_bytes())?;
             let file = File::options().append(true).open(&beside)?;
             file.sync_all()?;
             file.lock()?;
@@ -266,7 +268,7 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
         bytes.push(b'\n');
     }
     let append = || {
-        let mut file = File::options().create(true).append(true).open(&path)?;
+        let mut file = private_files::options().create(true).append(true).open(&path)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         sync_folder(&path)
@@ -283,6 +285,8 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use shared::{
         clock::System,
         ids::{AccountId, KeyId},
@@ -364,6 +368,8 @@ mod tests {
             let pending = spool.pending().into_iter().map(|capture| capture.hold.generation);
             assert_eq!(pending.collect::<Vec<_>>(), [capture.generation]);
             assert_eq!(fs::read_to_string(&path).unwrap(), line);
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!([mode(&path), mode(&spool::damaged_file(&path))], [0o600; 2]);
             assert_eq!(fs::read(spool::damaged_file(&path)).unwrap(), damaged);
             drop(spool);
             // Its thread lets go of the lock when it ends.

@@ -15,7 +15,7 @@ use std::{
 
 use futures_util::future::try_join_all;
 use redis::{RedisResult, cmd};
-use shared::time::Timestamp;
+use shared::{private_files, time::Timestamp};
 
 use super::{
     connection::Connection,
@@ -126,9 +126,9 @@ fn parse(text: &str) -> Option<(String, i64)> {
 /// Replaces the file by renaming a new one, so that it is always complete.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+        private_files::create_folder(folder)?;
     }
     let beside = file.with_extension(format!("new-{}", std::process::id()));
-    fs::write(&beside, text)?;
+    private_files::write(&beside, text.as_bytes())?;
     fs::rename(beside, file)
 }

@@ -1,15 +1,16 @@
 //! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+use shared::private_files;
 
 use crate::store::Unavailable;
 
@@ -17,12 +18,13 @@ use crate::store::Unavailable;
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. A file's version is the number of migrations it has had.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
+    include_str!("migrations/6.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
@@ -127,7 +129,7 @@ impl FileIdentity {
 
 /// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    match private_files::options().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map(drop),
     }
