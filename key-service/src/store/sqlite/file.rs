@@ -1,8 +1,7 @@
 //! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
-    fs,
-    io,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
