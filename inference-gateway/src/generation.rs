@@ -153,13 +153,14 @@ impl Generator {
         client: Client,
     ) -> Result<Started, ApiError> {
         let mut log = GenerationLog::begin(&job);
-        let started = match self.begin(&mut job, slot, &client, &mut log).await {
+        let deadline = whole::Deadline::new(&client, self.answer_deadline);
+        let started = match self.begin(&mut job, slot, &deadline, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
                 return Ok(streamed::start(&self, job, hold, reached, client, log));
             }
-            Ok((hold, reached)) => {
+            Ok(begun) => {
                 job.forget_prompt();
-                whole::run(&self, &job, hold, reached, &mut log).await
+                whole::run(&self, &job, begun, &deadline, &mut log).await
             }
             Err(error) => Err(error),
         };
@@ -178,7 +179,7 @@ impl Generator {
         &self,
         job: &mut Job,
         slot: Slot,
-        client: &Client,
+        deadline: &whole::Deadline,
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
@@ -198,7 +199,8 @@ impl Generator {
                 return Err(Refusal::InvalidApiKey.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
-            () = client.left(), if job.forward.stream => {
+            () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
+            _ = deadline.client.left(), if job.forward.stream => {
                 self.settle_left_before_head(route.asked, job, hold, log).await;
                 // The client reads nothing any more.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));

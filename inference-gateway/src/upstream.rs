@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
-    catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
+    catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam},
     process::config::ConfigError,
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -66,6 +66,8 @@ pub(crate) struct Upstream {
     pub(crate) model: String,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub(crate) left_before_head: LeftBeforeHead,
+    /// Treatment of a stream whose client leaves in its midst.
+    pub(crate) left_mid_stream: LeftMidStream,
     /// The URLs of images that it may be handed.
     pub(crate) image_urls: ImageUrls,
     /// Identity for routing, the same in every gateway.
@@ -122,6 +124,7 @@ impl Upstream {
             host: host(base)?,
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
+            left_mid_stream: upstream.left_mid_stream,
             image_urls: upstream.image_urls,
             counting: Semaphore::new(MAX_COUNTS_AT_ONCE),
             streams_every_token: upstream.streams_every_token,

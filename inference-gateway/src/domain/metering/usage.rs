@@ -69,15 +69,6 @@ impl UsageCounter {
         self
     }
 
-    /// The count with at most so many reported tokens of output.
-    #[must_use]
-    pub(crate) fn up_to(mut self, completion: u64) -> Self {
-        if let Some(reported) = &mut self.reported {
-            reported.completion = reported.completion.min(completion);
-        }
-        self
-    }
-
     /// Output tokens so far, over all choices.
     pub(crate) fn completion(&self) -> u64 {
         let reported = self.reported.unwrap_or_default().completion;
