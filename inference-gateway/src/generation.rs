@@ -64,7 +64,7 @@ pub(crate) struct Generator {
     pub(crate) answers: ByteBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
-    /// The time for which an upstream may send nothing of its stream.
+    /// The time for which an upstream may send nothing of an answer that has begun.
     pub(crate) upstream_silence: Duration,
 }
 

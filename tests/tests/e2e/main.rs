@@ -26,5 +26,6 @@ mod routing;
 mod services;
 mod sizes;
 mod structure;
+mod unread;
 mod upstream;
 mod wire;

@@ -42,6 +42,7 @@ impl Stream {
     /// End of a stream of which no more is kept, since its client takes nothing.
     pub(super) fn unread(&self) -> End {
         tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
+        metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
         let message = "The stream was read too slowly, and was ended. Its tokens up to then are billed.";
         End::Failed(ApiError::new(Code::Overloaded, message))
     }
