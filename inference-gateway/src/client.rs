@@ -4,14 +4,10 @@
 //! leaves: its unfinished request continues in the background, to its settlement.
 
 use std::{
-    convert::Infallible,
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
+    sync::{Arc, OnceLock, Weak},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -21,32 +17,39 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
+/// Time for which a connection may take nothing of a stream before the stream runs in a task of its own: inside the connection's
+/// task it stands still meanwhile, and its upstream may not.
+const DETACH_AFTER: Duration = Duration::from_secs(1);
+
 /// The presence of a request's client. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Client(Arc<Presence>);
 
 #[derive(Default)]
 struct Presence {
-    gone: AtomicBool,
+    left_at: OnceLock<Instant>,
     left: Notify,
 }
 
 impl Client {
     /// Returns whether the client has left.
     pub(crate) fn is_gone(&self) -> bool {
-        self.0.gone.load(Ordering::Acquire)
+        self.0.left_at.get().is_some()
     }
 
-    /// Returns when the client leaves.
-    pub(crate) async fn left(&self) {
-        let left = self.0.left.notified();
-        if !self.is_gone() {
+    /// Returns when the client leaves: the time at which it did.
+    pub(crate) async fn left(&self) -> Instant {
+        loop {
+            let left = self.0.left.notified();
+            if let Some(at) = self.0.left_at.get() {
+                return *at;
+            }
             left.await;
         }
     }
 
     fn leave(&self) {
-        self.0.gone.store(true, Ordering::Release);
+        self.0.left_at.get_or_init(Instant::now);
         self.0.left.notify_waiters();
     }
 }
@@ -67,6 +70,13 @@ impl<T: Send + 'static> RunToEnd<T> {
     ) -> Self {
         let counted = tracker.track_future(future);
         Self { future: Some(Box::pin(counted)), client, tracker: tracker.clone() }
+    }
+
+    /// Runs the rest of the future as a task, for a client that was answered otherwise and has not left.
+    pub(crate) fn run_in_background(mut self) {
+        if let Some(future) = self.future.take() {
+            self.tracker.spawn(future);
+        }
     }
 }
 
@@ -92,34 +102,99 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// The channel from a stream to its client: at most one piece waits to be taken by the connection.
+/// The channel from a stream to its client: at most one piece waits to be taken by the connection, and the last one behind it.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
-    piece: Arc<Mutex<PendingBytes>>,
+    pending: Arc<Mutex<PendingBytes>>,
 }
 
 struct PendingBytes {
-    bytes: Option<Bytes>,
+    piece: Option<Bytes>,
+    /// Last bytes of the stream, which follow the piece.
+    last: Option<Bytes>,
+    /// The stream puts nothing more in.
+    ended: bool,
     /// Time since which the connection has not asked for more; `None` while it waits for the stream.
     untaken_since: Option<Instant>,
+    /// Wakers of a stream with a task of its own and of its connection. `None` while both are one task.
+    wakers: Option<Box<Wakers>>,
+}
+
+#[derive(Default)]
+struct Wakers {
+    /// Waker of the stream, which waits for the piece to be taken.
+    stream: Option<Waker>,
+    /// Waker of the connection, which waits for a piece.
+    connection: Option<Waker>,
+}
+
+impl Wakers {
+    fn wake(waker: &mut Option<Waker>) {
+        if let Some(waker) = waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl PendingBytes {
+    /// Takes the next bytes, and lets the stream put in more.
+    fn take(&mut self) -> Option<Bytes> {
+        let bytes = self.piece.take().or_else(|| self.last.take())?;
+        self.untaken_since = Some(Instant::now());
+        self.wake_stream();
+        Some(bytes)
+    }
+
+    fn wake_stream(&mut self) {
+        if let Some(wakers) = &mut self.wakers {
+            Wakers::wake(&mut wakers.stream);
+        }
+    }
+
+    fn wake_connection(&mut self) {
+        if let Some(wakers) = &mut self.wakers {
+            Wakers::wake(&mut wakers.connection);
+        }
+    }
 }
 
 impl Pipe {
     /// Returns when a piece can be put in. Must be awaited inside the future of a [`StreamBody`], which is polled
     /// whenever the connection asks for more.
     pub(crate) async fn writable(&self) {
-        poll_fn(|_| if self.is_writable() { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|context| {
+            let mut pending = self.pending();
+            if pending.piece.is_none() {
+                return Poll::Ready(());
+            }
+            if let Some(wakers) = &mut pending.wakers {
+                wakers.stream = Some(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Returns whether a piece can be put in.
     pub(crate) fn is_writable(&self) -> bool {
-        self.piece().bytes.is_none()
+        self.pending().piece.is_none()
     }
 
-    /// Puts a piece in. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
+    /// Puts a piece in, unless the client has left. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
     pub(crate) fn put(&self, bytes: Bytes) {
-        self.piece().bytes = Some(bytes);
+        let mut pending = self.pending();
+        pending.piece = (!self.client.is_gone()).then_some(bytes);
+        pending.wake_connection();
+    }
+
+    /// Puts in the last bytes of the stream, behind a piece that waits.
+    pub(crate) fn put_last(&self, bytes: Bytes) {
+        let mut pending = self.pending();
+        if !self.client.is_gone() && !bytes.is_empty() {
+            pending.last = Some(bytes);
+        }
+        pending.wake_connection();
     }
 
     /// Returns when the client leaves.
@@ -127,17 +202,53 @@ impl Pipe {
         self.client.left().await;
     }
 
-    fn piece(&self) -> MutexGuard<'_, PendingBytes> {
-        self.piece.lock()
+    /// Returns whether the stream has a task of its own, since its connection asks for nothing.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.pending().wakers.is_some()
+    }
+
+    /// Returns when the stream has a task of its own, whose first step polls this.
+    pub(crate) async fn detached(&self) {
+        poll_fn(|_| if self.is_detached() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    fn end(&self) {
+        let mut pending = self.pending();
+        pending.ended = true;
+        pending.wake_connection();
+    }
+
+    fn pending(&self) -> MutexGuard<'_, PendingBytes> {
+        self.pending.lock()
     }
 
     fn take(&self) -> Option<Bytes> {
-        let mut piece = self.piece();
-        let bytes = piece.bytes.take()?;
-        piece.untaken_since = Some(Instant::now());
-        Some(bytes)
+        self.pending().take()
+    }
+
+    fn poll_take(&self, context: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ClientLeft>>> {
+        let mut pending = self.pending();
+        if let Some(bytes) = pending.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if self.client.is_gone() {
+            return Poll::Ready(Some(Err(ClientLeft)));
+        }
+        if pending.ended {
+            return Poll::Ready(None);
+        }
+        pending.untaken_since = None;
+        if let Some(wakers) = &mut pending.wakers {
+            wakers.connection = Some(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
+
+/// The stream ended without its client, which had taken nothing for too long.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the client took nothing of its stream for too long")]
+pub(crate) struct ClientLeft;
 
 /// The body of a stream: its future runs as the connection asks for more, and to its end if the client leaves.
 pub(crate) struct StreamBody(Arc<StreamTask>);
@@ -148,7 +259,7 @@ struct StreamTask {
     tracker: TaskTracker,
 }
 
-/// Ends a stream whose client does not read.
+/// Watch over a stream whose client does not read: gives it a task of its own, and ends it after a longer time.
 pub(crate) struct StallWatch {
     stream: Weak<StreamTask>,
     bound: Duration,
@@ -160,9 +271,14 @@ impl StreamBody {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let piece = PendingBytes { bytes: None, untaken_since: Some(Instant::now()) };
-        let pipe = Pipe { client, piece: Arc::new(Mutex::new(piece)) };
-        let future = Box::pin(tracker.track_future(stream(pipe.clone())));
+        let untaken_since = Some(Instant::now());
+        let pending = PendingBytes { piece: None, last: None, ended: false, untaken_since, wakers: None };
+        let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
+        let (stream, ending) = (stream(pipe.clone()), pipe.clone());
+        let future = Box::pin(tracker.track_future(async move {
+            stream.await;
+            ending.end();
+        }));
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
@@ -174,33 +290,22 @@ impl StreamBody {
 
 impl Body for StreamBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = ClientLeft;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientLeft>>> {
         let StreamTask { future, pipe, .. } = &*self.0;
-        let frame = |bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
         if let Some(bytes) = pipe.take() {
-            return frame(bytes);
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
+        // Locked until the pipe was asked: a stream that is given its own task meanwhile could not wake this one.
         let mut running = future.lock();
-        let ended = match &mut *running {
-            Some(future) => future.as_mut().poll(context).is_ready(),
-            None => true,
-        };
-        if ended {
+        if running.as_mut().is_some_and(|future| future.as_mut().poll(context).is_ready()) {
             *running = None;
         }
-        match pipe.take() {
-            Some(bytes) => frame(bytes),
-            None if ended => Poll::Ready(None),
-            None => {
-                pipe.piece().untaken_since = None;
-                Poll::Pending
-            }
-        }
+        pipe.poll_take(context)
     }
 }
 
@@ -211,25 +316,54 @@ impl Drop for StreamBody {
 }
 
 impl StallWatch {
-    /// Ends the stream if its client has not read for too long.
+    /// Gives the stream a task of its own if its client lags, or ends it if its client has not read for too long.
     pub(crate) fn check(&self, now: Instant) {
         let Some(stream) = self.stream.upgrade() else { return };
-        let since = stream.pipe.piece().untaken_since;
-        if since.is_some_and(|since| now.saturating_duration_since(since) >= self.bound) {
+        let untaken = stream.untaken(now);
+        if untaken >= self.bound {
             tracing::info!("a client takes nothing of its stream, which ends");
             stream.abandon();
+        } else if untaken >= DETACH_AFTER {
+            stream.detach();
         }
     }
 }
 
 impl StreamTask {
+    /// Time for which the connection has not asked for more.
+    fn untaken(&self, now: Instant) -> Duration {
+        let since = self.pipe.pending().untaken_since;
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Runs the stream in a task of its own, so that it goes on while its connection asks for nothing.
+    fn detach(&self) {
+        let mut future = self.future.lock();
+        let mut pending = self.pipe.pending();
+        // Where it asks by now, it waits for the future itself.
+        if pending.untaken_since.is_none() {
+            return;
+        }
+        let Some(future) = future.take() else { return };
+        pending.wakers = Some(Box::default());
+        drop(pending);
+        self.tracker.spawn(future);
+    }
+
     /// Marks the client as gone, and lets the rest of the stream run in the background.
     fn abandon(&self) {
         let future = self.future.lock().take();
+        let mut pending = self.pipe.pending();
+        if pending.ended && future.is_none() {
+            return;
+        }
+        self.pipe.client.leave();
+        // Pieces that are not taken must not block the rest.
+        (pending.piece, pending.last) = (None, None);
+        pending.wake_stream();
+        pending.wake_connection();
+        drop(pending);
         if let Some(future) = future {
-            self.pipe.client.leave();
-            // A piece that is not taken must not block the rest.
-            self.pipe.piece().bytes = None;
             self.tracker.spawn(future);
         }
     }
@@ -237,7 +371,8 @@ impl StreamTask {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicU32, task::Waker};
+    use http_body_util::BodyExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -257,6 +392,21 @@ mod tests {
         assert_eq!(ended.load(Ordering::SeqCst), 1);
     }
 
+    #[tokio::test]
+    async fn a_future_of_a_client_that_was_answered_goes_on_and_the_client_has_not_left() {
+        let (client, tracker) = (Client::default(), TaskTracker::new());
+        let ended = Arc::new(AtomicU32::new(0));
+        let counted = ended.clone();
+        let work = async move {
+            tokio::task::yield_now().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        RunToEnd::new(work, client.clone(), &tracker).run_in_background();
+        tracker.close();
+        tracker.wait().await;
+        assert!(ended.load(Ordering::SeqCst) == 1 && !client.is_gone());
+    }
+
     /// A stream of three pieces that records its end.
     fn pieces(tracker: &TaskTracker, ended: &Arc<AtomicU32>) -> StreamBody {
         let ended = ended.clone();
@@ -273,22 +423,60 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_gives_its_pieces_in_order_and_ends() {
-        use http_body_util::BodyExt;
         let (tracker, ended) = (TaskTracker::new(), Arc::new(AtomicU32::new(0)));
         let all = pieces(&tracker, &ended).collect().await.unwrap().to_bytes();
         assert_eq!((&*all, ended.load(Ordering::SeqCst)), (&b"abc"[..], 1));
     }
 
     #[tokio::test]
-    async fn a_stream_whose_client_takes_nothing_ends_in_the_background() {
+    async fn a_stream_whose_client_takes_nothing_ends_in_the_background_and_breaks_off() {
         let (tracker, ended) = (TaskTracker::new(), Arc::new(AtomicU32::new(0)));
-        let body = pieces(&tracker, &ended);
+        let mut body = pieces(&tracker, &ended);
         let watch = body.stall_watch(Duration::from_mins(1));
         watch.check(Instant::now() + Duration::from_secs(59));
-        assert_eq!(tracker.len(), 1, "it waits for its client");
+        tokio::task::yield_now().await;
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "it waits for its client");
         watch.check(Instant::now() + Duration::from_secs(61));
         tracker.close();
         tracker.wait().await;
         assert_eq!(ended.load(Ordering::SeqCst), 1);
+        assert!(body.frame().await.unwrap().is_err(), "no end that passes for the stream's own");
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_client_lags_goes_on_by_itself_and_its_client_finds_all_of_it() {
+        let (tracker, ended) = (TaskTracker::new(), Arc::new(AtomicU32::new(0)));
+        let counted = ended.clone();
+        let body = StreamBody::new(Client::default(), &tracker, |pipe| async move {
+            pipe.put(Bytes::from_static(b"a"));
+            pipe.detached().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            pipe.writable().await;
+            pipe.put(Bytes::from_static(b"b"));
+            pipe.put_last(Bytes::from_static(b"c"));
+        });
+        let watch = body.stall_watch(Duration::from_mins(1));
+        watch.check(Instant::now() + DETACH_AFTER / 2);
+        tokio::task::yield_now().await;
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "it waits for its client");
+        watch.check(Instant::now() + DETACH_AFTER);
+        tokio::task::yield_now().await;
+        assert_eq!(ended.load(Ordering::SeqCst), 1, "it runs by itself");
+        assert_eq!(body.collect().await.unwrap().to_bytes(), &b"abc"[..]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_for_a_stream_with_a_task_of_its_own_is_woken() {
+        let tracker = TaskTracker::new();
+        let body = StreamBody::new(Client::default(), &tracker, |pipe| async move {
+            pipe.detached().await;
+            for piece in ["a", "b"] {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                pipe.writable().await;
+                pipe.put(Bytes::from_static(piece.as_bytes()));
+            }
+        });
+        body.stall_watch(Duration::from_mins(1)).check(Instant::now() + DETACH_AFTER);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), &b"ab"[..]);
     }
 }

@@ -46,12 +46,13 @@ pub struct Options {
     pub client_stall_seconds: u64,
 
     /// Seconds that an upstream may take to begin its answer; then the client is answered 504. A whole answer goes on for up to
-    /// three times as long, and is billed at its end
+    /// three times as long, or once as long after its client left, and is billed at its end
     #[arg(long, env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_seconds: u64,
 
-    /// Seconds for which an upstream may send nothing of its stream; comments, and an event that does not end, are nothing
+    /// Seconds for which an upstream may send nothing of its stream, or of a whole answer after its first byte; comments, and an
+    /// event that does not end, are nothing
     #[arg(long, env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS", default_value_t = 120,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub upstream_silence_seconds: u64,
@@ -88,7 +89,7 @@ impl Options {
         Duration::from_secs(self.answer_seconds)
     }
 
-    /// Time for which an upstream may send nothing of its stream.
+    /// Time for which an upstream may send nothing of an answer that has begun.
     pub fn upstream_silence(&self) -> Duration {
         Duration::from_secs(self.upstream_silence_seconds)
     }

@@ -72,7 +72,7 @@ pub(crate) struct Generator {
     pub(crate) answers: ByteBudget,
     /// The time that an upstream may take to begin its answer.
     pub(crate) answer_deadline: Duration,
-    /// The time for which an upstream may send nothing of its stream.
+    /// The time for which an upstream may send nothing of an answer that has begun.
     pub(crate) upstream_silence: Duration,
 }
 
@@ -189,13 +189,14 @@ impl Generator {
         client: Client,
     ) -> Result<(GenerationId, Started), ApiError> {
         let mut log = GenerationLog::begin(&job);
-        let started = match self.begin(&mut job, slot, &client, &mut log).await {
+        let deadline = whole::Deadline::new(&client, self.answer_deadline);
+        let started = match self.begin(&mut job, slot, &deadline, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
                 return Ok((job.id, streamed::start(&self, job, hold, reached, client, log)));
             }
-            Ok((hold, reached)) => {
+            Ok(begun) => {
                 job.forget_prompt();
-                whole::run(&self, &job, hold, reached, &mut log).await
+                whole::run(&self, &job, begun, &deadline, &mut log).await
             }
             Err(error) => Err(error),
         };
@@ -214,7 +215,7 @@ impl Generator {
         &self,
         job: &mut Job,
         slot: Slot,
-        client: &Client,
+        deadline: &whole::Deadline,
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
@@ -235,7 +236,8 @@ impl Generator {
                 return Err(Refusal::InvalidApiKey.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
-            () = client.left(), if job.forward.stream => {
+            () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
+            _ = deadline.client.left(), if job.forward.stream => {
                 self.settle_left_before_head(route.asked, job, hold, log).await;
                 // The client reads nothing any more.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
-    catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
+    catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam},
     ids::AccountId,
     process::config::ConfigError,
 };
@@ -65,6 +65,8 @@ pub(crate) struct Upstream {
     pub(crate) model: String,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub(crate) left_before_head: LeftBeforeHead,
+    /// Treatment of a stream whose client leaves in its midst.
+    pub(crate) left_mid_stream: LeftMidStream,
     /// The URLs of images that it may be handed.
     pub(crate) image_urls: ImageUrls,
     /// Identity for routing, the same in every gateway.
@@ -130,6 +132,7 @@ impl Upstream {
             host: host(base)?,
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
+            left_mid_stream: upstream.left_mid_stream,
             image_urls: upstream.image_urls,
             counting: Turns::shared(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
             streams_every_token: upstream.streams_every_token,

@@ -85,6 +85,8 @@ pub struct Upstream {
     pub prompt_overhead: u64,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub left_before_head: LeftBeforeHead,
+    /// Treatment of a stream whose client leaves in its midst.
+    pub left_mid_stream: LeftMidStream,
     /// The URLs of images that it may be handed.
     pub image_urls: ImageUrls,
     /// Every generated token is visible in its stream: no hidden reasoning.
@@ -127,6 +129,17 @@ pub enum LeftBeforeHead {
     Free,
     /// The prompt, which the upstream has read by then.
     Prompt,
+}
+
+/// Treatment of a stream whose client leaves in its midst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftMidStream {
+    /// The upstream is stopped at once. Tokens that it had not reported are estimated.
+    #[default]
+    Stop,
+    /// The upstream is read to its end, so that all its tokens are billed as it reports them.
+    Finish,
 }
 
 /// The software of an upstream.

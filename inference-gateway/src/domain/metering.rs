@@ -18,8 +18,12 @@ use super::{
     upstream_error::UpstreamError,
 };
 
-/// Largest output after which its memory is kept for the next one.
-const KEPT_OUTPUT_BYTES: usize = 16 << 10;
+/// Largest memory for output that is kept for the next one.
+const KEPT_OUTPUT_BYTES: usize = 32 << 10;
+/// Largest output that is given out as one piece. More goes in pieces, so that a client that reads slowly is seen to take some.
+const PIECE_BYTES: usize = 64 << 10;
+/// Part of a larger output that is one piece: the rest is copied each time, eight times its length in all.
+const PIECES: usize = 8;
 
 /// The meter of one stream.
 pub(crate) struct StreamMeter {
@@ -27,12 +31,16 @@ pub(crate) struct StreamMeter {
     rewriter: Rewriter,
     counter: UsageCounter,
     granted: GrantedTokens,
+    /// Number of choices that were asked for.
+    choices: u64,
     /// An event that the granted tokens do not cover, and the total of tokens that would.
     blocked: Option<(Bytes, u64)>,
     /// Some output was delivered.
     begun: bool,
     /// The first finish reason that no known server uses.
     unknown_finish: Option<String>,
+    /// Output came after the last finish reason.
+    goes_on: bool,
     /// Events with data that came.
     events: u64,
     out: BytesMut,
@@ -58,16 +66,23 @@ enum Step {
 }
 
 impl StreamMeter {
-    /// Metering of a stream that has not begun.
-    pub(crate) fn new(rewriter: Rewriter, counter: UsageCounter, granted: GrantedTokens) -> Self {
+    /// Metering of a stream of `choices` that has not begun.
+    pub(crate) fn new(
+        rewriter: Rewriter,
+        counter: UsageCounter,
+        granted: GrantedTokens,
+        choices: u64,
+    ) -> Self {
         Self {
             decoder: Decoder::default(),
             rewriter,
             counter,
             granted,
+            choices,
             blocked: None,
             begun: false,
             unknown_finish: None,
+            goes_on: false,
             events: 0,
             out: BytesMut::new(),
         }
@@ -79,25 +94,31 @@ impl StreamMeter {
         self.rewrite()
     }
 
-    /// Counts the tokens of these bytes and of blocked events, without delivering any.
-    pub(crate) fn count_only(&mut self, piece: Bytes) {
+    /// Counts the tokens of events that were received and not delivered, which the grant may not cover: the stream ends. Returns
+    /// whether more bytes can be counted.
+    pub(crate) fn count_received(&mut self) -> bool {
         if let Some((data, _)) = self.blocked.take() {
             self.count_event(&data);
         }
-        self.count_decoded();
-        self.decoder.push(piece);
-        self.count_decoded();
+        loop {
+            match self.decoder.next_data() {
+                Some(Ok(data)) => self.count_event(&data),
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
     }
 
-    fn count_decoded(&mut self) {
-        while let Some(Ok(data)) = self.decoder.next_data() {
-            self.count_event(&data);
-        }
+    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more can be
+    /// counted.
+    pub(crate) fn count_only(&mut self, piece: Bytes) -> bool {
+        self.decoder.push(piece);
+        self.count_received()
     }
 
     fn count_event(&mut self, data: &[u8]) {
         match Event::read(data) {
-            Ok(Event::Chunk(chunk)) => self.counter = self.counter.clone().with_chunk(&chunk),
+            Ok(Event::Chunk(chunk)) => self.counted(&chunk, self.counter.clone().with_chunk(&chunk)),
             Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
             Ok(Event::Done) | Err(_) => {}
         }
@@ -130,9 +151,20 @@ impl StreamMeter {
         self.blocked.is_some()
     }
 
-    /// Returns whether every choice has its finish reason, so that only usage and `[DONE]` are missing.
+    /// Returns whether every choice that was asked for has its finish reason and none goes on, so that only usage and `[DONE]`
+    /// are missing.
     pub(crate) fn is_finished(&self) -> bool {
+        self.rewriter.finished_choices() >= self.choices && !self.goes_on
+    }
+
+    /// Returns whether every choice that began has its finish reason. Others may follow.
+    pub(crate) fn is_complete(&self) -> bool {
         self.rewriter.is_finished()
+    }
+
+    /// Returns whether nothing but usage may be missing: an upstream may have made fewer choices than it was asked for.
+    pub(crate) fn may_be_finished(&self) -> bool {
+        self.is_complete() && !self.goes_on
     }
 
     /// Returns whether the usage of everything delivered has been reported.
@@ -186,10 +218,35 @@ impl StreamMeter {
         !self.out.is_empty()
     }
 
+    /// Number of bytes for the client.
+    pub(crate) fn output_bytes(&self) -> usize {
+        self.out.len()
+    }
+
     /// The bytes for the client so far. The memory of small ones is used again.
     pub(crate) fn take_output(&mut self) -> Bytes {
-        let large = self.out.len() > KEPT_OUTPUT_BYTES;
+        let large = self.out.capacity() > KEPT_OUTPUT_BYTES;
         if large { std::mem::take(&mut self.out).freeze() } else { self.out.split().freeze() }
+    }
+
+    /// The next bytes for the client: all of a small output, and a part of a large one.
+    pub(crate) fn take_piece(&mut self) -> Bytes {
+        let length = PIECE_BYTES.max(self.out.len() / PIECES);
+        if self.out.len() <= length {
+            return self.take_output();
+        }
+        // Copied, both of them: slices would keep the whole in memory.
+        let piece = Bytes::copy_from_slice(&self.out[..length]);
+        self.out = BytesMut::from(&self.out[length..]);
+        piece
+    }
+
+    /// Drops the bytes for a client that left.
+    pub(crate) fn discard_output(&mut self) {
+        self.out.clear();
+        if self.out.capacity() > KEPT_OUTPUT_BYTES {
+            self.out = BytesMut::new();
+        }
     }
 
     /// Lets events go that are incomplete or wait for tokens: the stream ends.
@@ -250,20 +307,18 @@ impl StreamMeter {
             self.deliver(&chunk, counter);
             return Step::Delivered;
         }
-        if !exhausted && !self.granted.is_complete() {
-            let needed = counter.completion();
-            drop(chunk);
-            self.blocked = Some((data, needed));
-            return Step::Blocked;
-        }
-        if !chunk.has_output() {
-            // Tokens without visible text were generated all the same, and are billed as far as they are covered.
+        if !chunk.has_output() && (exhausted || self.granted.is_complete()) {
+            // Tokens without visible text were generated all the same.
             self.deliver(&chunk, counter);
-        } else if !counter.completion_is_estimate() {
-            // So were those that the upstream reports: as many as are granted are billed. Their text is not covered, and withheld.
-            self.counter = counter.up_to(self.granted.granted());
+            return Step::Ended(StreamEnd::GrantUsedUp);
         }
-        Step::Ended(StreamEnd::GrantUsedUp)
+        let needed = counter.completion();
+        drop(chunk);
+        self.blocked = Some((data, needed));
+        if exhausted || self.granted.is_complete() {
+            return Step::Ended(StreamEnd::GrantUsedUp);
+        }
+        Step::Blocked
     }
 
     /// Returns whether generation ends with this chunk: it has the finish reason, or follows it.
@@ -273,6 +328,15 @@ impl StreamMeter {
 
     fn deliver(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
         self.rewriter.chunk(chunk, &mut self.out);
+        if chunk.finish_reasons().next().is_some() {
+            self.goes_on = false;
+        } else if chunk.has_output() {
+            self.goes_on = true;
+        }
+        self.counted(chunk, counter);
+    }
+
+    fn counted(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
         self.counter = counter;
         self.begun |= chunk.has_output();
         if let Some(unknown) = chunk.unknown_finish {
@@ -290,7 +354,7 @@ impl StreamMeter {
     /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;
     /// otherwise a failure.
     fn ended(&self, reason: &str) -> StreamEnd {
-        if self.rewriter.is_finished() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
+        if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
     }
 }
 

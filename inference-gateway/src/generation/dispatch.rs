@@ -6,7 +6,7 @@ use shared::{
     rpc::{Extended, Extension},
 };
 
-use super::{Generator, Job};
+use super::{Generator, Job, whole::WHOLE_ANSWER};
 use crate::{
     domain::{
         affinity::{affinity, cache_salt},
@@ -15,10 +15,6 @@ use crate::{
     hold::OpenHold,
     upstream::{Failure, Pool, Running},
 };
-
-/// The time that an upstream may take to generate a whole answer, in times of that to begin one. Its client was answered 504 by
-/// then, and pays for it all the same.
-const WHOLE_ANSWER: u32 = 3;
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {

@@ -7,12 +7,14 @@ mod extension;
 use std::{
     pin::{Pin, pin},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use shared::error::{ApiError, Code};
+use shared::{
+    catalog::LeftMidStream,
+    error::{ApiError, Code},
+};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, room::AnswerRoom};
@@ -22,15 +24,21 @@ use crate::{
         answer::Rewriter,
         metering::{GrantedTokens, StreamEnd, StreamMeter},
     },
-    hold::{HoldStatus, OpenHold},
+    hold::OpenHold,
     upstream::{Running, next_bytes},
 };
-use deadlines::Deadlines;
+use deadlines::{CATCH_UP_BOUND, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use end::End;
 use extension::{Extending, in_flight};
 
-/// After a hold was lost: how long the upstream may be silent, and how long it is read in all, to count what it had generated.
-const COUNT_REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// Bytes that are read at most to count what an upstream had sent before its stream ended: an event for each token of the longest
+/// answer.
+const MOST_COUNTED_BYTES: usize = 32 << 20;
+/// Bytes that are kept of a stream while its client takes nothing: some thousand tokens, and so a minute of most models.
+const MOST_UNREAD_BYTES: usize = 1 << 20;
+/// Room that is found before more is read for a client that takes nothing: a large piece of an upstream.
+const ROOM_FOR_A_PIECE: usize = 64 << 10;
+
 /// A stream that runs.
 struct Stream {
     generator: Arc<Generator>,
@@ -64,6 +72,7 @@ pub(super) fn start(
         Rewriter::new(job.generation(), job.forward.include_usage),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
+        job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
     let watch = hold.heartbeat_watch();
@@ -95,8 +104,18 @@ pub(super) fn start(
 }
 
 impl Stream {
-    /// Carries the stream until something ends it.
+    /// Carries the stream until something ends it, and counts what its upstream had sent by then.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
+        let end = self.carry_to_end(&mut upstream).await;
+        match end {
+            End::Complete => {}
+            End::ClientGone => self.count_rest(&mut upstream, self.deadlines.left_at()).await,
+            End::GrantUsedUp | End::Failed(_) => self.count_rest(&mut upstream, None).await,
+        }
+        end
+    }
+
+    async fn carry_to_end(&mut self, upstream: &mut Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
         // These wait across the events of the stream: to wait anew for each would cost more than to carry it.
@@ -104,19 +123,22 @@ impl Stream {
         let mut changed = pin!(self.hold.changed());
         loop {
             let lapsed = self.stand_still_if_blocked();
-            if !lapsed && self.pipe.is_writable() {
-                self.write();
-            }
+            self.write(lapsed);
             let writing = self.meter.has_output() && !lapsed;
-            let flowing = !self.meter.has_output() && !self.deadlines.is_blocked();
+            let detached = self.pipe.is_detached();
+            let flowing = self.listens(detached);
             let due = self.next_deadline();
             if due < alarm.deadline() {
                 alarm.as_mut().reset(due);
             }
             let end = tokio::select! {
                 biased;
-                () = left.as_mut() => Some(End::ClientGone),
+                () = left.as_mut(), if self.deadlines.left_at().is_none() => {
+                    self.deadlines.left(Instant::now());
+                    None
+                }
                 () = self.pipe.writable(), if writing => None,
+                () = self.pipe.detached(), if writing && !detached => None,
                 (asked, answer) = in_flight(&mut self.extending) => {
                     self.extending = None;
                     self.extended(asked, &answer)
@@ -125,38 +147,72 @@ impl Stream {
                     changed.set(self.hold.changed());
                     self.standing_changed()
                 }
-                piece = next_bytes(&mut upstream), if flowing => self.read(piece),
-                () = alarm.as_mut() => self.alarm(&mut alarm, flowing),
+                piece = next_bytes(upstream), if flowing => self.read(piece),
+                () = alarm.as_mut() => self.alarm(&mut alarm),
                 () = cut.as_mut() => {
                     Some(End::Failed(ApiError::new(Code::ServiceUnavailable, "This gateway is shutting down.")))
                 }
             };
             if let Some(end) = end {
-                if self.hold.standing() == HoldStatus::Gone {
-                    self.count_rest(&mut upstream).await;
-                }
                 return end;
             }
         }
     }
 
-    /// Gives the connection what there is for the client.
-    fn write(&mut self) {
-        if self.meter.has_output() {
-            self.pipe.put(self.room.leave_with(self.meter.take_output()));
-            self.room.hold(self.meter.held_bytes());
-            self.deadlines.wrote(Instant::now());
+    /// Gives the connection what there is for the client, unless the lease may have run out. Nothing is left for one that is gone.
+    fn write(&mut self, lapsed: bool) {
+        if !self.meter.has_output() {
+            return;
         }
+        if self.deadlines.left_at().is_some() {
+            self.meter.discard_output();
+        } else if !lapsed && self.pipe.is_writable() {
+            self.pipe.put(self.room.leave_with(self.meter.take_piece()));
+            self.deadlines.wrote(Instant::now());
+        } else {
+            return;
+        }
+        self.room.hold(self.meter.held_bytes());
     }
 
-    /// Counts what the upstream had generated when the hold was found to be lost: a gateway that was frozen has much of it
-    /// in its sockets. None of it is delivered.
-    async fn count_rest(&mut self, upstream: &mut Incoming) {
-        let began = Instant::now();
-        while began.elapsed() < COUNT_REST.1
-            && let Ok(Some(Ok(piece))) = timeout(COUNT_REST.0, next_bytes(upstream)).await
+    /// Decides whether the upstream is listened to. Output that waits stops it, as long as the connection asks for the stream. One
+    /// with a task of its own has a client that takes nothing, and an upstream that may go on: it is read on within bounds.
+    fn listens(&mut self, detached: bool) -> bool {
+        let (now, blocked) = (Instant::now(), self.deadlines.is_blocked());
+        let free = !self.meter.has_output() || self.meter.is_finished();
+        let listens = !blocked && (free || (detached && self.has_room_for_more()));
+        self.deadlines.set_listening(listens, now);
+        self.deadlines.set_full(detached && !blocked && !listens, now);
+        listens
+    }
+
+    fn has_room_for_more(&mut self) -> bool {
+        self.meter.output_bytes() < MOST_UNREAD_BYTES
+            && self.room.hold(self.meter.held_bytes() + ROOM_FOR_A_PIECE)
+    }
+
+    /// Counts what the upstream had sent when the stream ended, whatever ended it: a grant, an error, a client that left, or a
+    /// hold that was lost while the gateway was frozen. None of it is delivered. The time for it may have `begun` before.
+    async fn count_rest(&mut self, upstream: &mut Incoming, begun: Option<Instant>) {
+        let (began, mut bytes) = (begun.unwrap_or_else(Instant::now), 0);
+        let mut more = self.meter.count_received();
+        while more
+            && began.elapsed() < CATCH_UP_BOUND
+            && bytes < MOST_COUNTED_BYTES
+            && let Ok(Some(Ok(piece))) = timeout(CAUGHT_UP_AFTER, next_bytes(upstream)).await
         {
-            self.meter.count_only(piece);
+            bytes += piece.len();
+            more = self.meter.count_only(piece);
+        }
+        self.record();
+    }
+
+    /// Reason to read the upstream on once the client has left.
+    fn reading_on(&self) -> ReadingOn {
+        match self.running.upstream().left_mid_stream {
+            LeftMidStream::Finish => ReadingOn::ToTheEnd(self.generator.answer_deadline),
+            LeftMidStream::Stop if self.meter.may_be_finished() => ReadingOn::Usage,
+            LeftMidStream::Stop => ReadingOn::Received,
         }
     }
 
@@ -188,33 +244,39 @@ impl Stream {
 
     /// Notes the progress of the meter, asks for more where that is due, and understands its end.
     fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
-        if self.meter.has_begun() {
-            self.log.first_token();
-            let (usage, estimated) = self.meter.usage();
-            self.hold.record(usage, estimated);
-        }
+        self.record();
         if self.meter.reported_prompt().is_some() {
             self.job.forget_prompt();
         }
         if let Some(end) = end {
             return Some(self.understand(end));
         }
-        if self.meter.is_finished() {
-            self.deadlines.finished();
-        }
+        self.deadlines.set_finished(self.meter.is_finished());
         self.ask();
         None
     }
 
+    /// Records the usage so far, once there is some.
+    fn record(&mut self) {
+        if self.meter.has_begun() {
+            self.log.first_token();
+            let (usage, estimated) = self.meter.usage();
+            self.hold.record(usage, estimated);
+        }
+    }
+
     /// Looks at the time. Deadlines move with every event, so the alarm may come early, and is then set anew.
-    fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>, flowing: bool) -> Option<End> {
+    fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
         let now = Instant::now();
-        if !flowing {
-            // Silence is counted only while the upstream is listened to.
-            self.deadlines.read(now);
-        } else if self.deadlines.upstream_is_overdue(self.meter.is_reported(), now) {
+        if self.deadlines.reading_on_is_over(self.reading_on(), now) {
+            return Some(End::ClientGone);
+        }
+        if self.deadlines.upstream_is_overdue(self.meter.is_reported(), now) {
             let silent = ApiError::new(Code::UpstreamTimeout, "The model fell silent.");
-            return Some(if self.deadlines.is_finished() { End::Complete } else { End::Failed(silent) });
+            return Some(if self.meter.is_complete() { End::Complete } else { End::Failed(silent) });
+        }
+        if self.deadlines.client_is_overdue(now) {
+            return Some(self.unread());
         }
         if self.deadlines.keep_alive_is_due(now) && !self.meter.has_output() {
             self.meter.keep_alive();
@@ -228,7 +290,13 @@ impl Stream {
     }
 
     fn next_deadline(&self) -> Instant {
-        self.deadlines.next(self.meter.is_reported(), self.extending.is_some(), Instant::now())
+        let state = StreamState {
+            reported: self.meter.is_reported(),
+            extending: self.extending.is_some(),
+            unwritten: self.meter.has_output(),
+            reading_on: self.reading_on(),
+        };
+        self.deadlines.next(state, Instant::now())
     }
 
     /// Notes whether the stream stands still: while an event waits for tokens, or the lease may have run out. Returns whether

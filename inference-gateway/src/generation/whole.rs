@@ -5,23 +5,25 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Incoming};
 use shared::error::{ApiError, Code};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
     room::AnswerRoom,
 };
 use crate::{
+    client::Client,
     domain::{
         answer::{Completion, Reported},
         routing::AttemptOutcome,
     },
     hold::OpenHold,
-    upstream::{Running, next_bytes},
+    upstream::{Failure, Running, next_bytes},
 };
 
-/// The time that an answer that has begun may take to arrive: upstreams generate before they begin.
-const BODY_DEADLINE: Duration = Duration::from_mins(2);
+/// Longest time of a whole answer in all, in times of that to begin a stream. Its client was answered 504 after one of them, and
+/// pays for it all the same.
+pub(super) const WHOLE_ANSWER: u32 = 3;
 /// The largest answer that is given out, however large the budget is. Of a larger one only the usage is read, which stands at
 /// its end.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -35,7 +37,32 @@ const COPIES: u64 = 2;
 enum Read {
     Whole(Bytes),
     NotKept(NotKept),
-    Broken(String),
+    Failed(Failure),
+}
+
+/// The time of a whole answer: in all, and less once its client has left.
+pub(super) struct Deadline {
+    at: Instant,
+    /// The client that waits for it.
+    pub(super) client: Client,
+    after_client: Duration,
+}
+
+impl Deadline {
+    /// A deadline from now on. A stream has `to_begin` to begin; that is the time without a client.
+    pub(super) fn new(client: &Client, to_begin: Duration) -> Self {
+        let at = Instant::now() + WHOLE_ANSWER * to_begin;
+        Self { at, client: client.clone(), after_client: to_begin }
+    }
+
+    /// Returns when the time is over.
+    pub(super) async fn passed(&self) {
+        let left = async { sleep_until(self.client.left().await + self.after_client).await };
+        tokio::select! {
+            () = sleep_until(self.at) => {}
+            () = left => {}
+        }
+    }
 }
 
 /// An answer that was read to its end, but not kept.
@@ -80,29 +107,32 @@ impl Reason {
     }
 }
 
-/// Reads and bills the answer.
+/// Reads and bills the answer that a hold was opened for.
 pub(super) async fn run(
     generator: &Generator,
     job: &Job,
-    hold: OpenHold,
-    reached: Reached,
+    (hold, reached): (OpenHold, Reached),
+    deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
     let Reached { max_tokens, running, body } = reached;
     let mut room = AnswerRoom::new(&generator.answers, hold.account());
     let largest = MAX_ANSWER_BYTES.min(generator.answers.largest() as u64 / COPIES);
     let read = tokio::select! {
-        read = read(body, largest, &mut room) => read,
-        () = generator.cut.cancelled() => Read::Broken("cut off, since the gateway stops".to_owned()),
+        read = read(body, largest, &mut room, generator.upstream_silence) => read,
+        () = deadline.passed() => Read::Failed(Failure::Timeout),
+        () = generator.cut.cancelled() => {
+            Read::Failed(Failure::Broken("cut off, since the gateway stops".to_owned()))
+        }
     };
     let answer = match read {
         Read::Whole(body) => body,
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
-        Read::Broken(reason) => return broken(hold, running, &reason).await,
+        Read::Failed(failure) => return failed(hold, running, failure).await,
     };
     let completion = match Completion::read(&answer) {
         Ok(completion) => completion,
-        Err(nonsense) => return broken(hold, running, &nonsense.to_string()).await,
+        Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };
     let counter = job.usage_counter(max_tokens, &running).with_answer(&completion);
     job.check_answer(&counter, completion.unknown_finish, &running);
@@ -126,23 +156,18 @@ fn estimate_billed(job: &Job) {
     metrics::counter!("gateway_usage_estimates_total").increment(1);
 }
 
-async fn read(body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
-    match timeout(BODY_DEADLINE, read_rest(body, largest, room)).await {
-        Ok(read) => read,
-        Err(_) => Read::Broken("the answer did not arrive in time".into()),
-    }
-}
-
-async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> Read {
+/// Reads the body. Generation may take all of its time before the first byte; after it, the upstream may be silent for `silence`.
+async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: Duration) -> Read {
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length) = (BytesMut::new(), 0_u64);
     // A length that is announced is taken at once: answers that each hold a part would wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
     let mut not_kept = refuse(announced, largest, room).await;
-    while let Some(piece) = next_bytes(&mut body).await {
+    let mut next = next_bytes(&mut body).await;
+    while let Some(piece) = next {
         let piece = match piece {
             Ok(piece) => piece,
-            Err(e) => return Read::Broken(e.to_string()),
+            Err(e) => return Read::Failed(Failure::Broken(e.to_string())),
         };
         length += piece.len() as u64;
         if not_kept.is_none() {
@@ -151,16 +176,20 @@ async fn read_rest(mut body: Incoming, largest: u64, room: &mut AnswerRoom) -> R
         // An answer that comes in one piece is not copied.
         if length == piece.len() as u64 {
             first = Some(piece);
-            continue;
+        } else {
+            if let Some(first) = first.take() {
+                kept.extend_from_slice(&first);
+            }
+            kept.extend_from_slice(&piece);
         }
-        if let Some(first) = first.take() {
-            kept.extend_from_slice(&first);
-        }
-        kept.extend_from_slice(&piece);
         if not_kept.is_some() && kept.len() > 2 * USAGE_WITHIN {
             kept = BytesMut::from(&kept[kept.len() - USAGE_WITHIN..]);
             room.hold(0);
         }
+        let Ok(piece) = timeout(silence, next_bytes(&mut body)).await else {
+            return Read::Failed(Failure::Timeout);
+        };
+        next = piece;
     }
     let bytes = first.unwrap_or_else(|| kept.freeze());
     match not_kept {
@@ -179,13 +208,13 @@ async fn refuse(length: u64, largest: u64, room: &mut AnswerRoom) -> Option<Reas
 }
 
 /// A whole answer that fails costs nothing.
-async fn broken(hold: OpenHold, running: Running, reason: &str) -> Result<Started, ApiError> {
-    tracing::warn!(reason, "an upstream's answer is unusable");
+async fn failed(hold: OpenHold, running: Running, failure: Failure) -> Result<Started, ApiError> {
+    tracing::warn!(%failure, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
     running.note(AttemptOutcome::Failed);
     drop(running);
     hold.release().await;
-    Err(ApiError::new(Code::UpstreamError, "The model failed to answer."))
+    Err(failure.into())
 }
 
 /// An answer that is not given out was generated all the same, and is billed.

@@ -72,13 +72,19 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let job = Job { id, request, client_request, created, credential, model, forward, permit, trust, payer };
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
-    let running = RunToEnd::new(running, client, &app.generator.running);
+    let mut running = RunToEnd::new(running, client, &app.generator.running);
     // The upstream's own deadline bounds the head of a stream. Past it a whole answer goes on in the background, and is
     // billed at its end.
     let started = if stream {
         running.await
     } else {
-        timeout(app.generator.answer_deadline, running).await.unwrap_or_else(|_| Err(late()))
+        match timeout(app.generator.answer_deadline, &mut running).await {
+            Ok(started) => started,
+            Err(_) => {
+                running.run_in_background();
+                Err(late())
+            }
+        }
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends by itself, and is billed, when its client takes nothing for so long.

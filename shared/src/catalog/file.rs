@@ -6,7 +6,9 @@ use http::Uri;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ImageUrls, LeftBeforeHead, LimitParam, Model, Price, Service, Upstream, UpstreamKind};
+use super::{
+    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, Service, Upstream, UpstreamKind,
+};
 use crate::{money::NanoUsd, text::is_control};
 
 /// A fault and its place (the model's id where there is no better place).
@@ -115,6 +117,8 @@ struct RawUpstream {
     prompt_overhead: u64,
     #[serde(default)]
     left_before_head: LeftBeforeHead,
+    #[serde(default)]
+    left_mid_stream: LeftMidStream,
     image_urls: Option<ImageUrls>,
     #[serde(default)]
     streams_every_token: bool,
@@ -148,7 +152,7 @@ impl RawUpstream {
             return Err(fault("an upstream's weight is at least 1"));
         }
         let Self { api_key_env, limit_param, weight, prompt_overhead, .. } = self;
-        let (left_before_head, streams_every_token) = (self.left_before_head, self.streams_every_token);
+        let Self { left_before_head, left_mid_stream, streams_every_token, .. } = self;
         Ok(Upstream {
             kind,
             url,
@@ -158,6 +162,7 @@ impl RawUpstream {
             weight,
             prompt_overhead,
             left_before_head,
+            left_mid_stream,
             image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
             streams_every_token,
         })

@@ -39,6 +39,13 @@ fn a_good_catalogue_is_read_exactly() {
     assert_eq!(model.upstreams[0].limit_param.as_str(), "max_tokens");
     assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
     assert!(catalog.model("model flash").is_none());
+    let finish = GOOD.replace("\"vllm\"", "\"vllm\"\nleft_mid_stream = \"finish\"");
+    let left_mid_stream =
+        |text: &str| Catalog::parse(text, "m").unwrap().models[0].upstreams[0].left_mid_stream;
+    assert_eq!(
+        (left_mid_stream(GOOD), left_mid_stream(&finish)),
+        (LeftMidStream::Stop, LeftMidStream::Finish)
+    );
     let image_urls = |text: &str| Catalog::parse(text, "m").unwrap().models[0].upstreams[0].image_urls;
     assert_eq!(image_urls(GOOD), ImageUrls::Data);
     assert_eq!(image_urls(&GOOD.replace("\"vllm\"", "\"openai\"")), ImageUrls::Https);

@@ -27,6 +27,11 @@ pub struct UnreadStreams {
 
 /// Opens so many streams of chat, each long.
 pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStreams {
+    open_scripted_streams(base, secret, count, &Script::tokens(12, 1_000).pace(50)).await
+}
+
+/// Opens so many streams of this script.
+pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, script: &Script) -> UnreadStreams {
     let stream = TcpStream::connect(address(base)).await.unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
     client.initial_stream_window_size(0);
@@ -35,7 +40,7 @@ pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStrea
         let _ = connection.await;
     });
     let opened = (0..count).map(|_| {
-        let (mut sender, request) = (sender.clone(), request(secret));
+        let (mut sender, request) = (sender.clone(), request(secret, script));
         async move { sender.send_request(request).await.unwrap() }
     });
     let responses = join_all(opened).await;
@@ -95,9 +100,9 @@ impl Drop for UnreadStreams {
     }
 }
 
-fn request(secret: &str) -> Request<Full<Bytes>> {
-    let script = Script::tokens(12, 1_000).pace(50).message();
-    let body = json!({"model": FLASH, "stream": true, "messages": [{"role": "user", "content": script}]});
+fn request(secret: &str, script: &Script) -> Request<Full<Bytes>> {
+    let content = script.message();
+    let body = json!({"model": FLASH, "stream": true, "messages": [{"role": "user", "content": content}]});
     Request::post("http://x/v1/chat/completions")
         .header(header::AUTHORIZATION, format!("Bearer {secret}"))
         .header(header::CONTENT_TYPE, "application/json")

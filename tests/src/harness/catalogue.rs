@@ -19,6 +19,8 @@ pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
 pub enum Models {
     /// Both models at the scripted upstream.
     Scripted,
+    /// Both models at the scripted upstream, with these lines of its own.
+    With(&'static str),
     /// Both models, at another address.
     At(String),
     /// Both models, at another address and at the scripted upstream.
@@ -43,6 +45,7 @@ impl Models {
         let usual = "image_urls = \"any\"";
         let upstreams = match self {
             Self::Scripted => vec![(scripted, usual)],
+            Self::With(lines) => vec![(scripted, *lines)],
             Self::At(url) => vec![(url.as_str(), usual)],
             Self::Also(url) => vec![(url.as_str(), usual), (scripted, usual)],
             Self::Apart { scripted: own, other, lines } => vec![(other.as_str(), *lines), (scripted, *own)],

@@ -165,6 +165,13 @@ impl Stream {
         }
     }
 
+    /// Reads until a choice is finished.
+    pub async fn read_finish(&mut self) {
+        while self.ended.finish_reasons().is_empty() {
+            assert!(self.read_one().await, "ended early: {:?}", self.ended);
+        }
+    }
+
     /// Reads until a comment arrives.
     pub async fn read_comment(&mut self) -> String {
         let known = self.ended.comments.len();

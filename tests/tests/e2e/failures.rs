@@ -4,7 +4,7 @@ use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
     harness::{Answer, ApiKey, Models, Options, PATIENCE, Stack, cost_of},
-    upstream::{Fault, Script, Shape, Told, text},
+    upstream::{Fault, Script, Shape, Style, Told, text},
 };
 
 async fn whole(stack: &Stack, key: &ApiKey, fault: Fault) -> Answer {
@@ -215,4 +215,27 @@ async fn an_answer_that_is_late_is_answered_504_and_a_whole_one_is_generated_to_
     assert_eq!(whole.assert_error(504, "upstream_timeout").header("x-should-retry"), "false");
     stack.released(PATIENCE).await;
     assert_eq!(stack.used(&key).await, cost_of(12, 9), "its end is billed, though its client was answered");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_answer_may_generate_after_its_head_and_is_not_silent_for_long_after_its_first_byte() {
+    let env = vec![("FAREGATE_UPSTREAM_SILENCE_SECONDS", "1".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let answer = stack.call(&key, Script { body_after_ms: 3_000, ..Script::tokens(12, 9) }).send().await;
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 9)), "{answer}");
+    let call = stack.call(&key, Script::tokens(12, 9).fault(Fault::Stall { after: 3 }));
+    call.costing(NanoUsd::ZERO, NanoUsd::ZERO).send().await.assert_error(504, "upstream_timeout");
+    assert_eq!(stack.used(&key).await, cost_of(12, 9), "an answer that fails is free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn choices_that_finish_long_before_others_end_no_stream() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let style = Style { no_role: true, ..Style::default() };
+    let script = Script { lengths: vec![1, 40], style, ..Script::tokens(12, 40).pace(100) };
+    let ended = stack.call(&key, script).with("n", 2).stream().await.rest().await;
+    assert_eq!((ended.assert_done().tokens(), ended.finish_reasons()), (41, vec!["stop", "stop"]));
+    assert_eq!(ended.cost(), cost_of(12, 41));
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Options, PATIENCE, Stack, cost_of},
+    harness::{Models, Options, PATIENCE, Stack, cost_of},
     upstream::{End, Fault, Script},
 };
 use tokio::time::{sleep, timeout};
@@ -121,4 +121,56 @@ async fn a_hundred_clients_that_leave_at_once_leave_nothing_behind() {
     let generations = stack.upstream.generations();
     assert!(generations.iter().all(|generation| generation.ended_by(End::ClientLeft)));
     assert!(stack.used(&key).await >= NanoUsd::from_nanos(100 * cost_of(12, 1).nanos()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_leaves_at_the_finish_reason_pays_for_tokens_that_are_reported_later() {
+    for kind in ["openai", "ollama"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let key = stack.key().await;
+        let hidden = Script { reasoning_tokens: 2_000, hidden_reasoning: true, ..Script::tokens(12, 2_010) };
+        let script = Script { usage_after_ms: 300, ..hidden };
+        let call = stack.call(&key, script).costing(cost_of(12, 2_010), cost_of(12, 2_010));
+        let mut stream = call.stream().await;
+        stream.read_finish().await;
+        drop(stream);
+        stack.released(PATIENCE).await;
+        assert_eq!(stack.used(&key).await, cost_of(12, 2_010), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_upstream_that_is_read_to_its_end_is_billed_exactly_whenever_its_client_leaves() {
+    let models = Models::With("left_mid_stream = \"finish\"");
+    let stack = Stack::with(Options { kind: "openai", models, ..Options::default() }).await;
+    let key = stack.key().await;
+    let hidden = Script { reasoning_tokens: 100, hidden_reasoning: true, ..Script::tokens(12, 300) };
+    let call = stack.call(&key, hidden.pace(5)).costing(cost_of(12, 300), cost_of(12, 300));
+    let mut stream = call.stream().await;
+    stream.read_tokens(5).await;
+    let tag = stream.tag.clone();
+    drop(stream);
+    stack.upstream.wait_for(&tag, "finish", |generation| generation.ended_by(End::Finished)).await;
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 300));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_whole_request_whose_client_left_is_held_for_a_third_of_its_time() {
+    let env = vec![("FAREGATE_ANSWER_SECONDS", "2".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let key = stack.key().await;
+    let stalled = Script::tokens(12, 9).fault(Fault::StallBeforeHead);
+    let body_stalled = Script { body_after_ms: 60_000, ..Script::tokens(12, 9) };
+    for script in [stalled, body_stalled] {
+        let call = stack.call(&key, script.clone()).costing(NanoUsd::ZERO, NanoUsd::ZERO);
+        let tag = call.tag.clone();
+        assert!(timeout(Duration::from_millis(300), call.send()).await.is_err(), "it was answered");
+        let left = Instant::now();
+        stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+        let held = left.elapsed();
+        assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&held), "{held:?}: {script:?}");
+        stack.released(PATIENCE).await;
+        assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
+    }
 }

@@ -27,6 +27,7 @@ mod routing;
 mod services;
 mod sizes;
 mod structure;
+mod unread;
 mod upstream;
 mod usage;
 mod wire;

@@ -83,6 +83,12 @@ impl Rewriter {
         any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
     }
 
+    /// Number of choices whose finish reason was written.
+    pub(crate) fn finished_choices(&self) -> u64 {
+        let finished = |choice: &&ChoiceState| choice.progress == ChoiceProgress::Finished;
+        self.choices.iter().filter(finished).count() as u64
+    }
+
     /// Ends every choice that goes on, with the finish reason `length`: nothing more can be granted.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
         if self.choices.is_empty() {

@@ -6,12 +6,16 @@ use super::*;
 use crate::domain::answer::Generation;
 
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
+    meter_of(1, granted, wanted)
+}
+
+fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let rewriter = Rewriter::new(Generation { id, created: 1, model: "m" }, true);
     let catalogue = Usage { prompt: 100_000, cached: 100_000, completion: 100_000 };
-    let bounds = UsageBounds { prompt_estimate: 10, max_tokens: wanted, choices: 1, catalogue };
+    let bounds = UsageBounds { prompt_estimate: 10, max_tokens: wanted / choices, choices, catalogue };
     let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
-    StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted))
+    StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted), choices)
 }
 
 /// A chunk with a text, and with the usage so far if `reported`.
@@ -27,19 +31,20 @@ fn finish(completion: u64) -> String {
     format!("data: {finish}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// Runs a stream to its end, with a bound on the total of granted tokens.
+/// Runs a stream to its end, with a bound on the total of granted tokens, and counts what was sent beyond the end.
 fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd {
     let mut end = None;
-    for piece in pieces {
-        end = end.or_else(|| meter.push(piece.clone()));
+    let mut pieces = pieces.iter();
+    while end.is_none()
+        && let Some(piece) = pieces.next()
+    {
+        end = meter.push(piece.clone());
         while end.is_none() && meter.is_blocked() {
             let Some(asked) = meter.ask() else { panic!("a blocked stream asks for more") };
             end = meter.extended(asked.min(available), asked);
         }
-        if end.is_some() {
-            break;
-        }
     }
+    assert!(meter.count_received() && pieces.all(|piece| meter.count_only(piece.clone())));
     end.unwrap_or_else(|| meter.upstream_ended(None))
 }
 
@@ -79,12 +84,54 @@ fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_billed() {
 }
 
 #[test]
-fn an_event_beyond_the_last_grant_is_withheld_and_billed_as_far_as_it_is_granted() {
+fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows_it() {
     let mut meter = meter(100, 1_000);
-    let end = carry(&mut meter, &[chunk("x", 10_000, true).into()], 120);
-    assert!(matches!(end, StreamEnd::GrantUsedUp));
+    let pieces = [chunk("x", 10_000, true).into(), chunk("x", 10_001, true).into()];
+    assert!(matches!(carry(&mut meter, &pieces, 120), StreamEnd::GrantUsedUp));
     assert_eq!(texts(&mut meter), 0);
-    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 120 }, false));
+    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 10_001 }, false));
+    meter.cut();
+    let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
+    assert!(out.contains(r#""finish_reason":"length""#), "{out}");
+}
+
+#[test]
+fn a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on() {
+    let mut meter = meter_of(2, 100, 100);
+    let event = |index: u64, text: &str, finish: Option<&str>| -> Bytes {
+        let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
+        format!("data: {}\n\n", json!({ "choices": [choice] })).into()
+    };
+    for (index, text, finish, finished, complete) in [
+        (0, "x", None, false, false),
+        (0, "", Some("stop"), false, true),
+        (1, "x", None, false, false),
+        (1, "", Some("stop"), true, true),
+        // An upstream that generates on after its finish reason.
+        (1, "x", None, false, true),
+        (1, "x", Some("stop"), true, true),
+    ] {
+        assert!(meter.push(event(index, text, finish)).is_none());
+        assert_eq!(
+            (meter.is_finished(), meter.is_complete()),
+            (finished, complete),
+            "{index} {text} {finish:?}"
+        );
+    }
+}
+
+#[test]
+fn output_of_any_size_is_given_out_in_pieces_and_in_order() {
+    let mut meter = meter(1_000_000, 1_000_000);
+    let text: String = (0..200_000).map(|number| char::from(b'a' + (number % 26) as u8)).collect();
+    assert!(meter.push(chunk(&text, 0, false).into()).is_none());
+    let (whole, mut pieces) = (meter.output_bytes(), Vec::new());
+    while meter.has_output() {
+        pieces.push(meter.take_piece());
+    }
+    assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+    let joined = pieces.concat();
+    assert!(joined.len() == whole && String::from_utf8(joined).unwrap().contains(&text));
 }
 
 #[test]
@@ -99,7 +146,7 @@ fn a_finish_reason_passes_whatever_was_counted_with_it() {
 
 proptest! {
     #[test]
-    fn no_event_leaves_beyond_the_grant_and_the_bill_is_the_same_however_bytes_are_cut(
+    fn no_event_leaves_beyond_the_grant_and_all_is_billed_however_bytes_are_cut(
         tokens in prop::collection::vec(1..40_u64, 1..12),
         first in 1..60_u64,
         available in 0..300_u64,
@@ -125,21 +172,17 @@ proptest! {
         let run = |pieces: &[Bytes]| {
             let mut meter = meter(first.min(wanted), wanted);
             let end = carry(&mut meter, pieces, available.max(first));
-            let complete = matches!(end, StreamEnd::Complete);
-            (complete, texts(&mut meter), meter.usage(), meter.granted.granted())
+            let (complete, events) = (matches!(end, StreamEnd::Complete), texts(&mut meter));
+            let delivered: u64 = tokens[..events].iter().sum();
+            (complete, delivered, meter.granted.covers(delivered), meter.usage())
         };
         let whole = run(&pieces(&[0, body.len()]));
         prop_assert_eq!(run(&pieces(&cuts)), whole);
-        let (complete, events, (usage, _), granted) = whole;
-        let delivered: u64 = tokens[..events].iter().sum();
-        prop_assert!(delivered <= granted, "{} delivered of {} granted", delivered, granted);
+        let (complete, delivered, covered, (usage, _)) = whole;
+        prop_assert!(covered, "{} delivered", delivered);
         prop_assert_eq!(complete, total <= available.max(first));
-        if complete {
-            prop_assert_eq!(usage.completion, total);
-        } else {
-            // The event that ends the stream is withheld. Of its tokens, if the upstream reported them, those granted are billed.
-            prop_assert_eq!(usage.completion, if reported { granted } else { delivered });
-        }
+        // The event that ends the stream is withheld; all that was sent is counted.
+        prop_assert_eq!(usage.completion, total);
     }
 }
 

@@ -165,13 +165,6 @@ impl UsageCounter {
         self
     }
 
-    /// The count with at most this many reported tokens of output.
-    #[must_use]
-    pub(crate) fn up_to(mut self, completion: u64) -> Self {
-        self.reported.completion = self.reported.completion.map(|reported| reported.min(completion));
-        self
-    }
-
     /// Output tokens so far, over all choices.
     pub(crate) fn completion(&self) -> u64 {
         let reported = self.reported.completion.unwrap_or(0);

@@ -15,23 +15,69 @@ const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before an extension that failed is tried again.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
+/// Silence of an upstream whose client left, after which all that it had sent was read: a further token takes longer.
+pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
+/// Longest time for which an upstream is read to count what it had sent before its stream ended.
+pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(500);
+/// Longest time for which the upstream is not read since its client takes nothing and the memory for what it misses is full.
+const UNREAD_BOUND: Duration = Duration::from_secs(10);
+
 /// Times of the last events of a stream. Every method takes the present time as an argument.
 pub(super) struct Deadlines {
     upstream_silence: Duration,
     /// Start of the present standstill, which ends with an extension or a renewed lease.
     blocked_since: Option<Instant>,
-    /// Last event of the upstream.
+    /// Start of the time in which no more is read for a client that takes nothing.
+    full_since: Option<Instant>,
+    /// The upstream is listened to.
+    listening: bool,
+    /// Last event of the upstream, or the time since which it is listened to.
     read_at: Instant,
     /// Last piece that was handed to the client.
     written_at: Instant,
     /// Event that finished the last choice.
     finished_at: Option<Instant>,
+    /// Departure of the client.
+    left_at: Option<Instant>,
+}
+
+/// State of a stream on which its next deadline depends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamState {
+    /// The usage of everything delivered is reported.
+    pub(super) reported: bool,
+    /// An extension is in flight.
+    pub(super) extending: bool,
+    /// Output waits for the client.
+    pub(super) unwritten: bool,
+    /// Reason to read on after the client left.
+    pub(super) reading_on: ReadingOn,
+}
+
+/// Reason to read an upstream whose client left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadingOn {
+    /// What it had sent is counted.
+    Received,
+    /// Its choices are finished, and the usage may be missing.
+    Usage,
+    /// The catalogue says so; for at most this time.
+    ToTheEnd(Duration),
 }
 
 impl Deadlines {
     /// Starts at `now`; the upstream may be silent for `upstream_silence`.
     pub(super) fn new(upstream_silence: Duration, now: Instant) -> Self {
-        Self { upstream_silence, blocked_since: None, read_at: now, written_at: now, finished_at: None }
+        Self {
+            upstream_silence,
+            blocked_since: None,
+            full_since: None,
+            listening: true,
+            read_at: now,
+            written_at: now,
+            finished_at: None,
+            left_at: None,
+        }
     }
 
     /// Notes an event of the upstream.
@@ -44,23 +90,37 @@ impl Deadlines {
         self.written_at = now;
     }
 
-    /// Notes that every choice is finished. Later calls change nothing.
-    pub(super) fn finished(&mut self) {
-        self.finished_at.get_or_insert(self.read_at);
+    /// Notes whether the upstream is listened to. Silence is counted only meanwhile.
+    pub(super) fn set_listening(&mut self, listening: bool, now: Instant) {
+        if listening && !self.listening {
+            self.read_at = now;
+        }
+        self.listening = listening;
     }
 
-    /// Returns whether every choice is finished.
-    pub(super) fn is_finished(&self) -> bool {
-        self.finished_at.is_some()
+    /// Notes whether every choice is finished. Later calls change nothing, unless a choice went on between them.
+    pub(super) fn set_finished(&mut self, finished: bool) {
+        self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
+    }
+
+    /// Notes that the client left.
+    pub(super) fn left(&mut self, now: Instant) {
+        self.left_at = Some(now);
+    }
+
+    /// Time at which the client left. What is read from then on is counted and not delivered.
+    pub(super) fn left_at(&self) -> Option<Instant> {
+        self.left_at
     }
 
     /// Notes whether the stream stands still.
     pub(super) fn set_blocked(&mut self, blocked: bool, now: Instant) {
-        if blocked {
-            self.blocked_since.get_or_insert(now);
-        } else {
-            self.blocked_since = None;
-        }
+        self.blocked_since = blocked.then(|| self.blocked_since.unwrap_or(now));
+    }
+
+    /// Notes whether no more is read for a client that takes nothing.
+    pub(super) fn set_full(&mut self, full: bool, now: Instant) {
+        self.full_since = full.then(|| self.full_since.unwrap_or(now));
     }
 
     /// Returns whether the stream stands still.
@@ -73,27 +133,56 @@ impl Deadlines {
         self.blocked_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
     }
 
+    /// Returns whether the client has taken nothing for too long while no more was read for it.
+    pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
+        self.full_since.is_some_and(|since| now.duration_since(since) >= UNREAD_BOUND)
+    }
+
     /// Returns whether the upstream has been silent, or has lingered after its choices, for longer than it may.
     pub(super) fn upstream_is_overdue(&self, reported: bool, now: Instant) -> bool {
-        now >= self.upstream_deadline(reported)
+        self.upstream_deadline(reported).is_some_and(|deadline| now >= deadline)
     }
 
     /// Returns whether the client needs a sign of life.
     pub(super) fn keep_alive_is_due(&self, now: Instant) -> bool {
-        now.duration_since(self.written_at) >= KEEP_ALIVE
+        self.left_at.is_none() && now.duration_since(self.written_at) >= KEEP_ALIVE
+    }
+
+    /// Returns whether the client left, and the upstream was read for long enough since.
+    pub(super) fn reading_on_is_over(&self, reading_on: ReadingOn, now: Instant) -> bool {
+        self.reading_on_deadline(reading_on).is_some_and(|deadline| now >= deadline)
     }
 
     /// Returns the next time at which something is due if nothing happens before.
-    pub(super) fn next(&self, reported: bool, extending: bool, now: Instant) -> Instant {
-        if self.is_blocked() && !extending {
-            return now + EXTENSION_PAUSE;
-        }
-        self.upstream_deadline(reported).min(self.written_at + KEEP_ALIVE)
+    pub(super) fn next(&self, state: StreamState, now: Instant) -> Instant {
+        let StreamState { reported, extending, unwritten, reading_on } = state;
+        let extension = (self.is_blocked() && !extending).then(|| now + EXTENSION_PAUSE);
+        let keep_alive = (!unwritten && self.left_at.is_none()).then(|| self.written_at + KEEP_ALIVE);
+        let due = [
+            extension,
+            keep_alive,
+            self.upstream_deadline(reported),
+            self.full_since.map(|since| since + UNREAD_BOUND),
+            self.reading_on_deadline(reading_on),
+        ];
+        due.into_iter().flatten().min().unwrap_or(now + KEEP_ALIVE)
     }
 
-    fn upstream_deadline(&self, reported: bool) -> Instant {
+    fn upstream_deadline(&self, reported: bool) -> Option<Instant> {
         let linger = if reported { LINGER_REPORTED } else { LINGER_UNREPORTED };
-        self.finished_at.map_or(self.read_at + self.upstream_silence, |at| at + linger)
+        let deadline = self.finished_at.map_or(self.read_at + self.upstream_silence, |at| at + linger);
+        self.listening.then_some(deadline)
+    }
+
+    fn reading_on_deadline(&self, reading_on: ReadingOn) -> Option<Instant> {
+        let left_at = self.left_at?;
+        Some(match reading_on {
+            ReadingOn::Received => {
+                (self.read_at.max(left_at) + CAUGHT_UP_AFTER).min(left_at + CATCH_UP_BOUND)
+            }
+            ReadingOn::Usage => left_at + LINGER_UNREPORTED,
+            ReadingOn::ToTheEnd(bound) => left_at + bound,
+        })
     }
 }
 
@@ -102,6 +191,9 @@ mod tests {
     use super::*;
 
     const SILENCE: Duration = Duration::from_mins(5);
+    /// Nothing is reported, in flight or unwritten.
+    const PLAIN: StreamState =
+        StreamState { reported: false, extending: false, unwritten: false, reading_on: ReadingOn::Received };
 
     fn begun() -> (Deadlines, Instant) {
         let now = Instant::now();
@@ -118,14 +210,38 @@ mod tests {
     }
 
     #[test]
+    fn silence_is_counted_only_while_the_upstream_is_listened_to() {
+        let (mut deadlines, start) = begun();
+        deadlines.set_listening(false, start);
+        assert!(!deadlines.upstream_is_overdue(false, start + 2 * SILENCE));
+        let again = start + 3 * SILENCE;
+        deadlines.set_listening(true, again);
+        assert!(!deadlines.upstream_is_overdue(false, again + SILENCE / 2));
+        assert!(deadlines.upstream_is_overdue(false, again + SILENCE));
+    }
+
+    #[test]
     fn a_finished_stream_lingers_longer_while_its_usage_is_missing_and_later_events_do_not_prolong_it() {
         let (mut deadlines, start) = begun();
-        deadlines.finished();
+        deadlines.set_finished(true);
         deadlines.read(start + Duration::from_secs(1));
-        deadlines.finished();
+        deadlines.set_finished(true);
         assert!(deadlines.upstream_is_overdue(true, start + LINGER_REPORTED));
         assert!(!deadlines.upstream_is_overdue(false, start + LINGER_REPORTED));
         assert!(deadlines.upstream_is_overdue(false, start + LINGER_UNREPORTED));
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_after_its_finish_lingers_from_its_last_finish() {
+        let (mut deadlines, start) = begun();
+        deadlines.set_finished(true);
+        deadlines.read(start + Duration::from_secs(1));
+        deadlines.set_finished(false);
+        assert!(!deadlines.upstream_is_overdue(false, start + LINGER_UNREPORTED));
+        deadlines.read(start + Duration::from_secs(9));
+        deadlines.set_finished(true);
+        assert!(!deadlines.upstream_is_overdue(true, start + Duration::from_secs(10)));
+        assert!(deadlines.upstream_is_overdue(true, start + Duration::from_secs(9) + LINGER_REPORTED));
     }
 
     #[test]
@@ -133,7 +249,7 @@ mod tests {
         let (mut deadlines, start) = begun();
         deadlines.wrote(start + Duration::from_secs(1));
         let due = start + Duration::from_secs(16);
-        assert_eq!(deadlines.next(false, false, start), due);
+        assert_eq!(deadlines.next(PLAIN, start), due);
         assert!(deadlines.keep_alive_is_due(due));
     }
 
@@ -143,10 +259,43 @@ mod tests {
         deadlines.set_blocked(true, start);
         let later = start + Duration::from_secs(4);
         deadlines.set_blocked(true, later);
-        assert_eq!(deadlines.next(false, false, later), later + EXTENSION_PAUSE);
-        assert_eq!(deadlines.next(false, true, later), start + KEEP_ALIVE, "one is in flight");
+        assert_eq!(deadlines.next(PLAIN, later), later + EXTENSION_PAUSE);
+        let extending = StreamState { extending: true, ..PLAIN };
+        assert_eq!(deadlines.next(extending, later), start + KEEP_ALIVE, "one is in flight");
         assert!(deadlines.extension_is_overdue(start + EXTENSION_BOUND));
         deadlines.set_blocked(false, later);
         assert!(!deadlines.extension_is_overdue(start + EXTENSION_BOUND));
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_read_for_until_nothing_more_is_kept_for_its_bound() {
+        let (mut deadlines, start) = begun();
+        let unwritten = StreamState { unwritten: true, ..PLAIN };
+        deadlines.set_listening(false, start);
+        deadlines.set_full(true, start);
+        deadlines.set_full(true, start + UNREAD_BOUND / 2);
+        assert_eq!(deadlines.next(unwritten, start), start + UNREAD_BOUND);
+        assert!(deadlines.client_is_overdue(start + UNREAD_BOUND));
+        deadlines.set_full(false, start);
+        assert!(!deadlines.client_is_overdue(start + UNREAD_BOUND));
+        assert_eq!(deadlines.next(unwritten, start), start + KEEP_ALIVE, "it waits, and does not turn idly");
+    }
+
+    #[test]
+    fn after_its_client_left_an_upstream_is_read_for_what_it_had_sent_or_its_usage_or_to_its_end() {
+        let (mut deadlines, start) = begun();
+        let (left, bound) = (start + Duration::from_secs(20), Duration::from_secs(30));
+        for reading_on in [ReadingOn::Received, ReadingOn::Usage, ReadingOn::ToTheEnd(bound)] {
+            assert!(!deadlines.reading_on_is_over(reading_on, left + SILENCE), "the client is there");
+        }
+        deadlines.left(left);
+        assert!(deadlines.reading_on_is_over(ReadingOn::Received, left + CAUGHT_UP_AFTER));
+        deadlines.read(left + CATCH_UP_BOUND);
+        assert!(deadlines.reading_on_is_over(ReadingOn::Received, left + CATCH_UP_BOUND));
+        assert!(!deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_REPORTED));
+        assert!(deadlines.reading_on_is_over(ReadingOn::Usage, left + LINGER_UNREPORTED));
+        assert!(!deadlines.reading_on_is_over(ReadingOn::ToTheEnd(bound), left + LINGER_UNREPORTED));
+        assert!(deadlines.reading_on_is_over(ReadingOn::ToTheEnd(bound), left + bound));
+        assert!(!deadlines.keep_alive_is_due(left + KEEP_ALIVE));
     }
 }

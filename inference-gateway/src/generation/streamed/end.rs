@@ -1,20 +1,15 @@
 //! The end of a stream: why it ended, what is billed, and the last bytes for its client.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use shared::error::{ApiError, Code};
-use tokio::time::timeout;
 
-use super::{super::model_metrics::OK, Generator, Stream};
+use super::{super::model_metrics::OK, Stream};
 use crate::{
-    client::Pipe,
     domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError},
     upstream::{Failure, of_event},
 };
 
-/// Time for which the last bytes may wait for a client that does not read; its charge is captured by then.
-const LAST_WRITE: Duration = Duration::from_secs(30);
+/// Outcome in the log of a stream whose client left.
+const CLIENT_GONE: &str = "client_gone";
 
 /// The end of a stream as its client sees it.
 pub(super) enum End {
@@ -44,7 +39,16 @@ impl Stream {
         }
     }
 
-    /// Settles the stream and writes its last bytes.
+    /// End of a stream of which no more is kept, since its client takes nothing.
+    pub(super) fn unread(&self) -> End {
+        tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
+        metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
+        let message = "The stream was read too slowly, and was ended. Its tokens up to then are billed.";
+        End::Failed(ApiError::new(Code::Overloaded, message))
+    }
+
+    /// Settles the stream and writes its last bytes. A client that does not read, or has gone, misses them; it was charged for
+    /// all that came.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) {
             self.count_prompt().await;
@@ -58,6 +62,7 @@ impl Stream {
         }
         let (usage, estimated) = self.meter.usage();
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
+        let client_left = self.deadlines.left_at().is_some();
         let Self { generator, job, hold, mut meter, running, mut log, pipe, mut room, .. } = self;
         meter.forget_incomplete();
         room.hold(meter.held_bytes());
@@ -70,13 +75,17 @@ impl Stream {
             log.charge = hold.capture(usage, estimated).await;
         }
         log.outcome = match &end {
+            _ if client_left => CLIENT_GONE,
             End::Complete => OK,
             End::GrantUsedUp => "grant_used_up",
-            End::ClientGone => "client_gone",
+            End::ClientGone => CLIENT_GONE,
             End::Failed(error) => error.code.as_str(),
         };
+        if client_left {
+            metrics::counter!("gateway_client_disconnects_total").increment(1);
+        }
         match &end {
-            End::ClientGone => metrics::counter!("gateway_client_disconnects_total").increment(1),
+            End::ClientGone => {}
             End::Complete | End::GrantUsedUp => {
                 meter.cut();
                 meter.finish(log.charge.map(|charge| charge.charged));
@@ -84,9 +93,7 @@ impl Stream {
             End::Failed(error) => meter.fail(error),
         }
         log.write(&job.model, &generator.metrics);
-        if !matches!(end, End::ClientGone) {
-            write_last(&generator, &pipe, room.leave_with(meter.take_output())).await;
-        }
+        pipe.put_last(room.leave_with(meter.take_output()));
     }
 
     /// Replaces an estimate of the prompt where the upstream can count it.
@@ -96,19 +103,6 @@ impl Stream {
         {
             self.meter.set_prompt(exact);
         }
-    }
-}
-
-/// A client that does not read, or has gone, misses the end; it was charged for what it got.
-async fn write_last(generator: &Generator, pipe: &Pipe, output: Bytes) {
-    tokio::select! {
-        written = timeout(LAST_WRITE, pipe.writable()) => {
-            if written.is_ok() {
-                pipe.put(output);
-            }
-        }
-        () = pipe.left() => {}
-        () = generator.cut.cancelled() => {}
     }
 }
 

@@ -1,0 +1,78 @@
+//! Clients that take nothing of their streams, for a while or for good, while the upstream generates on.
+
+use std::time::Duration;
+
+use tests::{
+    attack::unread::open_scripted_streams,
+    harness::{ApiKey, PATIENCE, Stack, cost_of},
+    upstream::{Generation, Script},
+};
+use tokio::time::sleep;
+
+/// Tokens that an upstream generates while its stream's end reaches it.
+const ON_THEIR_WAY: u64 = 20;
+
+/// A script of an upstream that generates at its own pace, whatever its reader does.
+fn own_pace(tokens: u64, pace_ms: u64) -> Script {
+    Script { own_pace: true, tag: "unread".into(), ..Script::tokens(12, tokens).pace(pace_ms) }
+}
+
+async fn unread_for(stack: &Stack, key: &ApiKey, script: &Script, time: Duration) -> Generation {
+    stack.others_spend();
+    let unread = open_scripted_streams(stack.server().public(), &key.secret, 1, script).await;
+    assert_eq!(unread.begun(), 1);
+    sleep(time).await;
+    drop(unread);
+    let ended = stack.upstream.wait_for(&script.tag, "stop", |generation| generation.ended.is_some()).await;
+    stack.released(PATIENCE).await;
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_takes_nothing_and_leaves_pays_for_what_was_generated_meanwhile() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let served = unread_for(&stack, &key, &own_pace(100_000, 10), Duration::from_secs(4)).await.served;
+    assert!(served.completion > 100, "it generated on: {served:?}");
+    let used = stack.used(&key).await;
+    let least = cost_of(12, served.completion - ON_THEIR_WAY);
+    assert!((least..=cost_of(12, served.completion)).contains(&used), "{used}: {served:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_takes_nothing_is_generated_for_up_to_its_limit_and_no_further() {
+    let stack = Stack::start().await;
+    let limit = cost_of(400, 100);
+    let key = stack.key_limited(limit).await;
+    let served = unread_for(&stack, &key, &own_pace(100_000, 15), Duration::from_secs(8)).await.served;
+    assert_eq!(stack.used(&key).await, limit);
+    let (least, most) = (limit, limit.checked_add(cost_of(0, ON_THEIR_WAY)).unwrap());
+    let cost = cost_of(12, served.completion);
+    assert!((least..=most).contains(&cost), "{cost} was generated of {limit}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_pauses_finds_its_stream_whole() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut stream = stack.call(&key, Script::tokens(12, 40_000)).stream().await;
+    stream.read_tokens(1).await;
+    sleep(Duration::from_secs(3)).await;
+    let ended = stream.rest().await;
+    assert_eq!((ended.assert_done().tokens(), ended.cost()), (40_000, cost_of(12, 40_000)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_for_which_no_more_is_kept_hears_so_after_what_was_kept() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = Script { own_pace: true, ..Script::tokens(12, 120_000) };
+    let mut stream = stack.call(&key, script).costing(cost_of(12, 1), cost_of(12, 120_000)).stream().await;
+    stream.read_tokens(1).await;
+    // Until the gateway's bound, and then some.
+    sleep(Duration::from_secs(14)).await;
+    let ended = stream.rest().await;
+    ended.assert_error(503, "overloaded");
+    stack.released(PATIENCE).await;
+    assert!(stack.used(&key).await >= cost_of(12, ended.tokens() as u64), "what it got is billed");
+}
