@@ -1,4 +1,4 @@
-//! Comparison of the journal with an upstream's own record of its requests.
+//! Comparison of the journal with an upstream's record of requests.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,16 +10,16 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 /// Tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tokens {
-    /// Of the prompt, cached ones included.
+    /// Tokens of the prompt, cached tokens included.
     pub prompt: u64,
     /// Generated.
     pub completion: u64,
 }
 
-/// A request as the upstream recorded it.
+/// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// The generation, or a time at which the upstream worked on it.
+    /// The generation, or a time at which the upstream worked on the request.
     pub identity: Identity,
     /// Tokens by the upstream's count.
     pub tokens: Tokens,
@@ -34,12 +34,12 @@ pub(crate) enum Identity {
     Time(Timestamp),
 }
 
-/// A billed generation: its last entry in the journal.
+/// A billed generation, by the last entry in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Billed {
     /// The generation.
     pub generation: GenerationId,
-    /// When it was last billed.
+    /// Time of the last bill.
     pub at: Timestamp,
     /// Tokens that were billed.
     pub tokens: Tokens,
@@ -52,11 +52,11 @@ pub(crate) struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// The upstream served it, and the journal has no bill for it.
+    /// A request without a bill in the journal.
     NotBilled(Served),
-    /// Both have it, with other tokens.
+    /// A request that was billed with other tokens.
     BilledDifferently(Tokens, Billed),
-    /// The journal bills it, and the upstream has no record of it.
+    /// A bill without a request in the upstream's record.
     NotServed(Billed),
 }
 
@@ -78,8 +78,7 @@ pub(crate) struct Comparison {
     pub served: Totals,
     /// By the journal.
     pub billed: Totals,
-    /// The differences: first those of the upstream's requests in their order, then the rest of the journal in order of
-    /// time.
+    /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
     pub differences: Vec<Difference>,
 }
 
@@ -98,7 +97,7 @@ impl Billed {
     }
 }
 
-/// The first and the last time in an upstream's record; `None` where it is empty.
+/// The first and the last time in an upstream's record; `None` for an empty record.
 pub(crate) fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
     let time = |served: &Served| match served.identity {
         Identity::Generation(generation) => generation.created_at(),
