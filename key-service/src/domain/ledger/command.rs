@@ -27,7 +27,7 @@ pub enum Command {
         /// The amount; above zero.
         amount: NanoUsd,
     },
-    /// Advances lease time by one if it is still `seen`. The outcome is the current tick in any case.
+    /// Advances lease time by one if the tick is still `seen`. The outcome is the current tick in any case.
     Tick {
         /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
