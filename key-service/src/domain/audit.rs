@@ -11,7 +11,6 @@ use super::ledger::{Account, Key};
 ///
 /// Compared figures must be of one moment: a key's, with the entries passed in until then. Memory is a balance per
 /// key, however long the journal is.
-/// key, however long the journal is.
 #[derive(Debug)]
 pub(crate) struct Auditor {
     /// True if the journal still has its first entries.
