@@ -318,7 +318,7 @@ struct AuditJson<'a> {
     wrong: Vec<WrongJson>,
 }
 
-/// A figure that is wrong. Its key is null where it is the account's.
+/// A wrong figure. The key is null for a figure of the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,
