@@ -65,7 +65,7 @@ impl BytePermit {
         Err(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Takes `bytes` more, and returns whether the budget had as many.
+    /// Takes `bytes` more, and returns true if the budget had as many.
     pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
         let share = self.account.is_none_or(|account| self.shared.accounts.take(account, bytes));
         let fits = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.shared.most);

@@ -1,4 +1,4 @@
-//! Open holds, renewed and extended while requests run. Each hold is captured or released exactly once, however its
+//! Open holds, renewed and extended while requests run. Each hold is captured or released exactly once, however the
 //! request ends.
 
 mod heartbeat;
@@ -41,11 +41,11 @@ struct HoldsInner {
     settling: TaskTracker,
 }
 
-/// State of a hold, shared by its request and the heartbeat.
+/// State shared by a hold's request and the heartbeat.
 struct HoldState {
     hold: HoldRef,
     lease: Mutex<Lease>,
-    /// Notified when the standing changes, and when a lapsed lease was renewed.
+    /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
     /// Called at each heartbeat.
     watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
@@ -154,7 +154,7 @@ impl OpenHold {
         self.state.hold.account
     }
 
-    /// Counts the request against its account's share of the slots, and returns whether the account had a slot left.
+    /// Counts the request against the account's share of the slots, and returns true if the account had a slot left.
     pub(crate) fn take_share(&mut self) -> bool {
         let account = self.account();
         self.slot.as_mut().is_none_or(|slot| slot.charge_to(account))
@@ -192,7 +192,7 @@ impl OpenHold {
         lease.standing == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
     }
 
-    /// Returns when the standing may have changed, or a lapsed lease was renewed.
+    /// Returns when the status may have changed, or a lapsed lease was renewed.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let state = self.state.clone();
         async move { state.changed.notified().await }

@@ -48,7 +48,7 @@ pub(crate) struct App {
     pub(crate) prompts: ByteBudget,
     /// The memory for small bodies that are read before the sender is authenticated.
     pub(crate) unauthenticated: ByteBudget,
-    /// The turns of unauthenticated callers at having their credentials checked.
+    /// The turns of unauthenticated callers at the check of credentials.
     pub(crate) strangers: Turns,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
@@ -95,7 +95,7 @@ pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-token
 use front::front;
 pub(crate) use passthrough::Management;
 
-/// Returns the presented credential if it has the form of an API key. A management key is first checked by the
+/// Returns the presented credential if the form is that of an API key. A management key is first checked by the
 /// key-service, so that the error names the right reason.
 async fn credential(
     app: &App,

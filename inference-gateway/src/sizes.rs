@@ -40,7 +40,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Derives and logs the sizes of a gateway, in a process with `ports` ports like the public one and
+    /// Derives and logs the sizes of a gateway, in a process with `ports` ports of the public port's size and
     /// `other_files`.
     pub fn of(
         options: &Options,

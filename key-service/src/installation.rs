@@ -19,7 +19,7 @@ use crate::{
     store::Store,
 };
 
-/// An open store, with its use-cases. Cheap to clone.
+/// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]
 pub struct Installation {
     pub(crate) store: Arc<dyn Store>,

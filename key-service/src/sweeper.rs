@@ -103,7 +103,7 @@ impl Sweeper {
         }
     }
 
-    /// Watches an account while it has holds.
+    /// Watches an account as long as the account has holds.
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut warned = Throttle::default();
@@ -134,7 +134,7 @@ impl Sweeper {
     }
 }
 
-/// Lease time of an account, and the means to advance it.
+/// Lease time of an account, and the means to advance the tick.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,

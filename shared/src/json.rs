@@ -157,7 +157,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that borrows from its source where possible.
+/// A string that borrows from the source where possible.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

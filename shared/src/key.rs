@@ -70,7 +70,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The part of a key that may be shown after its creation: enough to distinguish keys, too little to guess a key.
+/// The part of a key that may be shown after the creation: enough to distinguish keys, too little to guess a key.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();

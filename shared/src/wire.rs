@@ -41,7 +41,7 @@ pub struct KeyObject<'a> {
     /// `revoked`, else `expired`, else `active`.
     #[schemars(extend("enum" = STATUSES))]
     pub status: &'static str,
-    /// Most that the key may spend in its life; null is no limit.
+    /// Most that the key may ever spend; null is no limit.
     pub limit: Option<NanoUsd>,
     /// Amount spent so far.
     pub used: NanoUsd,

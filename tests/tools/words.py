@@ -19,7 +19,7 @@ COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 CODE = re.compile(r"`[^`]*`")
 PRONOUN = re.compile(r"\b(it|its|they|them|their|those|one|ones)\b", re.IGNORECASE)
-LEANING = re.compile(PRONOUN.pattern + r"|\b(what|whether|so many|nobody|whoever)\b", re.IGNORECASE)
+LEANING = re.compile(PRONOUN.pattern + r"|^whether\b|\b(what|so many|nobody|whoever)\b", re.IGNORECASE)
 
 
 def production_files(paths):

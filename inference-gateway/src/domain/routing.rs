@@ -16,11 +16,11 @@ const FIRST_ASIDE: Duration = Duration::from_secs(2);
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// Time for which an upstream that reports overload, or is draining, gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
-/// Load of an upstream, in percent of its share, above which requests leave the upstream that caches their prefix. A
-/// quarter more costs less time than processing a long prompt again.
+/// Load of an upstream, in percent of a fair share, above which requests leave the upstream that caches their prefix.
+/// A quarter more costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
 
-/// Outcome of an attempt, as far as it tells of the upstream's health.
+/// Outcome of an attempt, with regard to the upstream's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     /// A complete answer.
@@ -56,7 +56,7 @@ impl Health {
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
-            // The failure count stays: an upstream whose answers all break is not healthy because it begins answers.
+            // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, ..self },
             // The trial failed, or an earlier request did. The time of the next trial is set already.
             (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
@@ -108,7 +108,7 @@ pub(crate) struct Candidate {
     pub(crate) aside: bool,
 }
 
-/// Index of the upstream for a request; `None` without an upstream other than the `tried` one.
+/// Index of the upstream for a request; `None` if there is no upstream but the `tried` one.
 ///
 /// A request with an `affinity`, common to all requests of a prefix, goes to the prefix's own upstream unless that is
 /// overloaded; a request without, to the upstream with the fewest requests for its weight. `turn`, a different number
@@ -146,7 +146,7 @@ impl Share {
         })
     }
 
-    /// Returns whether one more request keeps the candidate's load close to its share. At least one candidate has
+    /// Returns whether another request keeps the candidate's load close to a fair share. At least one candidate has
     /// room, since not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);

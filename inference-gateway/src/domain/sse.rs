@@ -15,8 +15,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
 pub(crate) struct EventTooLong;
 
-/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`, which chat
-/// streams do not use: their events differ by the data.
+/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`. Events of
+/// chat streams differ by the data alone.
 ///
 /// A payload that lies inside a piece is a slice of the piece, not a copy.
 #[derive(Debug, Default)]

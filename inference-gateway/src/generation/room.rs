@@ -28,7 +28,7 @@ pub(super) struct AnswerRoom {
     patience: Duration,
 }
 
-/// Bytes of an answer on the way to the client, with their part of the budget.
+/// Bytes of an answer on the way to the client, with a part of the budget.
 struct BytesInRoom {
     bytes: Bytes,
     _room: BytePermit,
@@ -46,8 +46,8 @@ impl AnswerRoom {
         Self { permit: budget.permit_of(account), patience: WAIT_FOR_ROOM }
     }
 
-    /// Holds memory for exactly `bytes`, and returns whether the budget had as much. On failure, the answer keeps its
-    /// previous part.
+    /// Holds memory for exactly `bytes`, and returns true if the budget had as much. On failure, the answer keeps the
+    /// part that it had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         let wanted = if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
         match wanted.checked_sub(self.permit.taken()) {
@@ -75,7 +75,7 @@ impl AnswerRoom {
         found
     }
 
-    /// Lets large bytes keep their part of the budget until the connection has sent them.
+    /// Lets large bytes keep a part of the budget until the connection has sent all.
     pub(super) fn leave_with(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;

@@ -1,5 +1,4 @@
-//! Slots for chat requests in flight, with bounds on the slots of an account, and on those of unauthenticated
-//! callers.
+//! Slots for chat requests in flight, with bounds on the slots of an account and of unauthenticated callers.
 
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// Counts the slot against the account that pays, and returns whether the account had a slot left.
+    /// Counts the slot against the account that pays, and returns true if the account had a slot left.
     pub(super) fn charge_to(&mut self, account: AccountId) -> bool {
         self.newcomer = None;
         if self.share.is_none() {

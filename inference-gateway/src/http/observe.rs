@@ -121,7 +121,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// A method as a label; all invented methods count as a single one.
+/// A method as a label; all invented methods share a label.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -74,7 +74,7 @@ impl KeyServiceHealth {
         health.port(port).store(self.now() + millis(AVOIDED), Ordering::Relaxed);
     }
 
-    /// The key-services, beginning with the next in turn; those that failed lately come last.
+    /// The key-services, beginning with the next in turn, and ending with those that failed lately.
     pub(crate) fn in_turn(&self) -> Vec<usize> {
         let count = self.services.len();
         let first = self.turns.fetch_add(1, Ordering::Relaxed) % count.max(1);

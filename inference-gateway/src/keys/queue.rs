@@ -16,7 +16,7 @@ use shared::rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 /// Number of calls awaited at once, as many as the chat requests admitted by default; further callers wait for a
-/// permit, within their deadline.
+/// permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 /// Queue length at which an idle session starts a second frame while another is in flight. Below that, a large frame
 /// is cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
@@ -92,7 +92,7 @@ enum SessionState {
 
 /// The next work of a session.
 pub(super) enum Work {
-    /// A frame of at least one call.
+    /// A frame of some calls.
     Frame(Vec<Arc<Pending>>),
     /// No calls; the session will be woken.
     Wait,
@@ -120,7 +120,7 @@ impl Queue {
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = self.state.lock();
         if state.waiting.len() >= 2 * MAX_CALLS {
-            // At least half of the waiting calls were abandoned by their callers.
+            // At least half of the waiting calls are abandoned.
             state.waiting.retain(|pending| pending.is_wanted());
         }
         state.waiting.push_back(pending);
@@ -150,7 +150,7 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and puts its unanswered calls in front of all others.
+    /// Marks the session as away, and puts the unanswered calls in front of all others.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session] = SessionState::Away;

@@ -45,7 +45,7 @@ impl KeyForm {
     }
 }
 
-/// An amount, read from the digits: a float would change it.
+/// An amount, exact where a float would not be.
 fn limit(text: &str) -> Result<NanoUsd, String> {
     let bounds = || format!("Limit: give an amount from 0 to {MAX_LIMIT}.");
     match NanoUsd::parse(text.strip_prefix('$').unwrap_or(text)) {

@@ -32,7 +32,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// The parts listed in the navigation, in order, with their addresses.
+    /// The parts listed in the navigation, with addresses, in order.
     const LISTED: [(Self, &'static str, &'static str); 7] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
@@ -145,8 +145,7 @@ fn mark() -> Markup {
     }
 }
 
-/// A field with a hint below, which describes the field and is no part of its name. The input has the id, and names
-/// the hint as its description.
+/// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
 pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! { div.field { label for=(id) { (name) } (input) small id={ (id) "-hint" } { (hint) } } }
 }

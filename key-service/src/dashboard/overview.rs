@@ -29,7 +29,7 @@ use crate::{
 /// Keys in the chart, and in the list of top-spending keys.
 const TOP_KEYS: usize = 5;
 
-/// Days until credit runs out beyond which no number is said.
+/// Days until credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
 
 /// Shows the account at a glance.

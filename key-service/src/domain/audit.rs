@@ -13,7 +13,7 @@ use super::ledger::{Account, Key};
 /// key, however long the journal is.
 #[derive(Debug)]
 pub(crate) struct Auditor {
-    /// True if the journal still has its first entries.
+    /// True if the journal still has the first entries.
     complete: bool,
     balances: HashMap<KeyId, Balance>,
     entries: u64,
@@ -57,13 +57,13 @@ pub struct Wrong {
 pub enum Figure {
     /// The balance of a key after the entry of this number: the balance before and the entry's change.
     Entry(KeyId, u64),
-    /// A key's `used`: the balance after its last entry. A key that does not exist has a recorded zero.
+    /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
     Used(KeyId),
-    /// A key's `held`: the sum of its open holds.
+    /// A key's `held`: the sum of open holds.
     KeyHeld(KeyId),
     /// The account's `held`: the sum of all open holds.
     Held,
-    /// The account's credit: its deposits less the `used` of all keys.
+    /// The account's credit: deposits less the `used` of all keys.
     Credit,
 }
 
@@ -88,7 +88,7 @@ impl Figure {
 }
 
 impl Auditor {
-    /// Starts an audit of a journal; a `complete` journal has lost no entries at its beginning.
+    /// Starts an audit of a journal, which is `complete` if no entries were dropped at the beginning.
     pub(crate) fn new(complete: bool) -> Self {
         Self { complete, balances: HashMap::new(), entries: 0, keys: 0, used: 0, wrong: Vec::new() }
     }
@@ -104,7 +104,7 @@ impl Auditor {
         }
     }
 
-    /// Adds a key and the sum of its open holds.
+    /// Adds a key and the sum of the key's open holds.
     pub(crate) fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
         self.keys += 1;
         let proven = match self.balances.get_mut(&id) {
@@ -126,7 +126,7 @@ impl Auditor {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
-    /// Ends the audit with the account, the sum of its open holds, and its deposits.
+    /// Ends the audit with the account, the sum of all open holds, and the deposits.
     pub(crate) fn account(
         mut self,
         account: Account,

@@ -30,7 +30,7 @@ pub(crate) struct Served {
 pub(crate) enum Identity {
     /// The request's generation.
     Generation(GenerationId),
-    /// A time between the generation's start and its bill. The tokens must be equal.
+    /// A time between the generation's start and the bill. The tokens must be equal.
     Time(Timestamp),
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Difference {
     NotServed(Billed),
 }
 
-/// Sums over one of the records.
+/// Sums over a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Requests.
@@ -111,7 +111,7 @@ pub(crate) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name their generation come first, so that no other request takes their bill.
+    // Requests that name a generation come first, so that no other request takes the bill.
     for request in served {
         comparison.served.add(request.tokens);
         if let Identity::Generation(generation) = request.identity
@@ -154,8 +154,8 @@ struct Group {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a distinct bill for each request that has only a time: among bills of equal tokens at a matching time, the one
-/// that ends first. Returns for each request whether a bill was found.
+/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the
+/// bill that ends first. Returns for each request whether a bill was found.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

@@ -34,7 +34,7 @@ pub struct NewKey {
     pub key: ApiKey,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Bound on the keys of the account, the new key and revoked ones included.
+    /// Bound on the keys of the account, with the new key and all revoked keys.
     pub most: u64,
 }
 

@@ -28,11 +28,11 @@ pub(crate) use self::{
     record::{Ending, Entry, Hold, Record, Settlement, entry},
 };
 
-/// Age of a generation up to which every store remembers its settlement. An older capture without a hold may have
+/// Age of a generation up to which every store remembers the settlement. An older capture without a hold may have
 /// been billed before, and is recorded as shortfall.
 pub(crate) const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Largest lead of a gateway's clock over ours at which the age of its generations is trusted.
+/// Largest lead of a gateway's clock over ours at which the age of a generation is trusted.
 pub(crate) const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
 /// Money and lease time of an account.
@@ -63,7 +63,7 @@ pub struct Key {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Tokens so far, and their cost.
+/// Tokens so far, with the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Tokens used.
@@ -83,7 +83,7 @@ pub(crate) struct State {
     pub record: Record,
 }
 
-/// Applies a command to the state, or returns the reason why it is refused.
+/// Applies a command to the state, or returns the reason of the refusal.
 pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, record } = state;
     match command {
@@ -105,7 +105,7 @@ pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(
     }
     let mut funds = Funds { account, key: key.ok_or(Refused::UnknownKey)? };
     if record.key().is_some_and(|payer| command.key() != Some(payer)) {
-        // A generation is billed to the key of its hold; no other key can change the generation.
+        // A generation is billed to the key of the hold; no other key can change the generation.
         return Ok((State { account, key, record }, Outcome::Gone));
     }
     let (record, outcome) = spend(&mut funds, record, command, now)?;

@@ -26,7 +26,7 @@ pub struct Day(i64);
 /// Counters. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Billed generations, free ones included.
+    /// Billed generations, including free ones.
     pub requests: u64,
     /// Tokens of the generations.
     pub usage: Usage,

@@ -118,7 +118,7 @@ fn label(value: &RawValue) -> Result<String, ApiError> {
     Ok(text.into_owned())
 }
 
-/// Reads an amount from the raw token; a float would change it.
+/// Reads an amount from the raw token, exact where a float would not be.
 fn limit(value: &RawValue) -> Result<NanoUsd, ApiError> {
     let wrong = |code, message: String| ApiError::at(code, "limit", message);
     if Kind::of(value) != Kind::Number {

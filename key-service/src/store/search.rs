@@ -52,7 +52,7 @@ pub(super) async fn entries<B: Books + ?Sized>(
     }
 }
 
-/// The numbers between which all entries of a day before a number lie, with some others around them.
+/// The numbers between which all entries of a day before a number lie, with some others around.
 pub(super) async fn numbers<B: Books + ?Sized>(
     books: &B,
     account: AccountId,

@@ -15,8 +15,8 @@ pub(super) fn return_regularly() {
     tokio::spawn(async {
         loop {
             sleep(EVERY).await;
-            // The thread has to allocate, or mimalloc takes no notice of it. If no thread can be started, the next
-            // look comes soon.
+            // A thread that allocates nothing goes unnoticed by mimalloc. If no thread can be started, the next look
+            // comes soon.
             let _ =
                 thread::Builder::new().name("idle-memory".into()).spawn(|| drop(black_box(Box::new(0_u8))));
         }

@@ -12,7 +12,7 @@ use super::{
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Most memory of a silent connection, with half of its largest head. Connections take up to a quarter of the
+/// Most memory of a silent connection, with half of the largest head. Connections take up to a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
 /// Connections of the main port, if files and memory allow as many.
@@ -23,7 +23,7 @@ const MOST_CONNECTIONS: usize = 16_384;
 #[group(id = "process")]
 pub struct LimitOptions {
     /// MiB of memory that the process may take, from which budgets are derived [default: the bound of the cgroup, or
-    /// what is available at the start]
+    /// the memory available at the start]
     #[arg(long, env = "FAREGATE_MEMORY_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
     pub memory_mib: Option<u32>,

@@ -1,5 +1,5 @@
-//! HTTP server of every port of every program: the only code that decides how connections are served, and when they
-//! end.
+//! HTTP server of every port of every program: the only code that decides how connections are served, and when each
+//! ends.
 //!
 //! Every new connection gets a place (`admission`). A connection that sends no head, carries no request, or takes too
 //! little of its answers is closed in time, by the progress of requests, not of bytes.
@@ -68,7 +68,7 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     listen().map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
-/// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
+/// A port, with bounds on connections: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
     /// Listener of the connections.
     pub listener: TcpListener,
@@ -91,7 +91,7 @@ impl Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// A runtime that serves connections, with the handler of their requests.
+/// A runtime that serves connections, with a handler of requests.
 #[derive(Clone)]
 pub struct Worker {
     /// The runtime.
@@ -100,7 +100,7 @@ pub struct Worker {
     pub handler: Handler,
 }
 
-/// Handler of requests: cheap to clone, unlike a router, with one allocation a request.
+/// Handler of requests: cheap to clone, unlike a router, with a single allocation for each.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 
@@ -151,7 +151,7 @@ pub enum Caller {
     Service,
 }
 
-/// Trust in the connection of a request: an accepted credential moves the connection among those of authenticated
+/// Trust in the connection of a request. An accepted credential moves the connection among those of authenticated
 /// callers. Cheap to clone.
 #[derive(Clone)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
@@ -245,7 +245,7 @@ impl Workers {
         (worker.runtime.clone(), WorkerPlace { workers: self.clone(), number })
     }
 
-    /// Answers a request on its connection's worker, or on the next worker in turn if the connection carries many at
+    /// Answers a request on the connection's worker, or on the next worker in turn if the connection carries many at
     /// once.
     async fn answer(&self, own: usize, request: Request<Body>) -> Response {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
@@ -259,7 +259,7 @@ impl Workers {
     }
 }
 
-/// A connection on its worker, counted until the drop.
+/// A connection on a worker, counted until the drop.
 struct WorkerPlace {
     workers: Arc<Workers>,
     number: usize,

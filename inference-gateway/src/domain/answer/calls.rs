@@ -75,7 +75,7 @@ pub(super) struct ToolCallDelta {
 }
 
 impl Calls {
-    /// Takes in the piece at `place` of its array.
+    /// Takes in the piece at `place` of the array of calls.
     ///
     /// SDKs join pieces of one index, texts end to end. So an id or a name that is repeated, as by llama-cpp-python
     /// in every piece, is sent once; and another call under the same index, as sent by Ollama, gets its own index.

@@ -64,7 +64,7 @@ fn find_surrogate(text: &str) -> Option<usize> {
         if is_high(&text[at..]) || is_low(&text[at..]) {
             return Some(at);
         }
-        // A backslash and the escaped character, which may be another backslash: one byte each.
+        // A backslash and the escaped character, which may be another backslash: a byte each.
         from = at + 2;
     }
 }
@@ -99,7 +99,7 @@ pub(super) struct Delta<'a> {
     /// Reasoning, as named by vLLM, Ollama and OpenRouter.
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// Reasoning, as named by other servers; some of them send other values than texts.
+    /// Reasoning, as named by other servers; some send other values than texts.
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -110,7 +110,7 @@ pub(super) struct Delta<'a> {
 pub(super) const MAX_LISTED_CHOICES: usize = 64;
 /// Most tool calls in a message or a delta: more than any model makes.
 const MAX_CALLS: usize = 512;
-/// Most bytes of a call's id or name as spelled: ids have some 40, and names are those of the request's tools.
+/// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
 /// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of

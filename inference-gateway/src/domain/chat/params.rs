@@ -1,4 +1,4 @@
-//! The scalar parameters: their bounds, and their passage to the upstream.
+//! The scalar parameters: checks, bounds, and the passage to the upstream.
 
 use std::ops::RangeInclusive;
 
@@ -57,7 +57,7 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("logit_bias", logit_bias),
 ];
 
-/// Limit that a request sets to the length of its answer.
+/// Limit that a request sets to the length of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     /// Output tokens of each choice.
@@ -95,7 +95,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     }
 }
 
-/// `max_tokens`, or its alias `max_completion_tokens`.
+/// `max_tokens`, or the alias `max_completion_tokens`.
 pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
     let read = |name| -> Result<Option<Limit>, ApiError> {
         let Some(value) = body.get(name) else { return Ok::<_, ApiError>(None) };
@@ -127,7 +127,7 @@ pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
     Ok((stream, include_usage))
 }
 
-/// Refuses parameters that are known but not supported, rather than answering as if they were heeded.
+/// Refuses known but unsupported parameters, rather than answering as if heeded.
 pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError> {
     let unsupported = [
         ("functions", "is not supported; use 'tools'"),

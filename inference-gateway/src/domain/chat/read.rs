@@ -1,4 +1,4 @@
-//! Reader of a body's values one at a time; a value that does not fit is an error that names the place.
+//! Reader of the values of a body; a value that does not fit is an error that names the place.
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
@@ -74,7 +74,7 @@ impl<'a> Members<'a, '_> {
     }
 }
 
-/// A value of the body, with its place.
+/// A value of the body, with its place in the body.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'a, 'p> {
     raw: &'a RawValue,
@@ -187,7 +187,7 @@ impl<'a> Value<'a, '_> {
         }
     }
 
-    /// One string of `options`.
+    /// A string that is among `options`.
     pub(super) fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.string()?;
         options.iter().find(|option| ***option == *given).copied().ok_or_else(|| {
@@ -204,8 +204,8 @@ impl<'a> Value<'a, '_> {
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Passes the elements of an array to `take`, at least one and at most `most`, so that an array of millions is
-    /// never held as a list.
+    /// Passes at least one and at most `most` elements of an array to `take`, so that an array of millions is never
+    /// held as a list.
     pub(super) fn each(
         &self,
         most: usize,
@@ -239,7 +239,7 @@ impl<'a> Value<'a, '_> {
     }
 }
 
-/// Passes elements on while they are read, until the first refusal.
+/// Passes on each element while reading, until the first refusal.
 struct Elements<F>(F);
 
 impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Elements<F> {

@@ -18,7 +18,7 @@ pub(super) const MAX_NAME: usize = 64;
 /// The kind of choice that lets the model call some of the tools, and the member with the list.
 const ALLOWED_TOOLS: &str = "allowed_tools";
 
-/// Checks the offered tools and their permitted use, and writes both.
+/// Checks and writes the offered tools and the choice of tools.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let choice = body.get("tool_choice");
     let mut offered = Vec::new();
@@ -72,7 +72,7 @@ fn write_tools(
     Ok(offered)
 }
 
-/// Checks and writes a tool; returns its name.
+/// Checks and writes a tool, and returns the tool's name.
 fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     let tool = tool.object()?;
     tool.require("type")?.one_of(&["function"])?;

@@ -1,4 +1,4 @@
-//! Extensions of a stream's hold: requested ahead of need, one at a time, and again while the stream may wait.
+//! Extensions of a stream's hold, requested ahead of need, and again while the stream may wait.
 
 use std::{
     future::{Future, pending},

@@ -76,7 +76,7 @@ impl Operation {
         self
     }
 
-    /// Responds with these errors, one response for each status.
+    /// Responds with these errors, by a response for each status.
     #[must_use]
     pub(super) fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();

@@ -1,4 +1,4 @@
-//! A management request on its way to a key-service: the repeatable parts, and when a repetition is safe.
+//! A management request on the way to a key-service: the repeatable parts, and the conditions of a repetition.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathA
 use hyper::body::Body as _;
 use shared::{error::ApiError, process::http::read_body};
 
-/// Largest body that is read before it is passed on; the key-service takes no larger ones.
+/// Largest body that is read before the request is passed on; the key-service takes no larger ones.
 const SMALL_BODY: usize = 64 << 10;
 
 /// Makes creating a key repeatable.
@@ -22,9 +22,9 @@ pub(super) struct ReplayableRequest {
 /// Time at which a request may be sent again. Each variant includes the variants before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Before the request is sent: twice, it would do twice as much.
+    /// Only before the request is sent: a repetition would do twice as much.
     Unsent,
-    /// Once the key-service that has the request will not execute it any more. The request sets a state, and a late
+    /// After the key-service that has the request cannot execute it any more. The request sets a state, and a late
     /// execution would undo a newer change.
     OnceEnded,
     /// At any time, whatever happened to the first.
@@ -34,7 +34,7 @@ pub(super) enum RetrySafety {
 enum Content {
     /// Whole body in memory.
     Read(Bytes),
-    /// Body passed on while it comes from the client, so to a single key-service; then `None`.
+    /// Body passed on while the client sends, and so to a single key-service; then `None`.
     Streamed(Option<Body>),
 }
 

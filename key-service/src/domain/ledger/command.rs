@@ -1,4 +1,4 @@
-//! Commands to the ledger, and their outcomes.
+//! Commands to the ledger, and the outcomes of commands.
 
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
@@ -17,7 +17,7 @@ pub enum RecordId {
     Deposit(DepositId),
 }
 
-/// A command to an account, and to at most one of its keys.
+/// A command to an account, and to at most a single key of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Adds credit.
@@ -27,7 +27,7 @@ pub enum Command {
         /// The amount; above zero.
         amount: NanoUsd,
     },
-    /// Advances lease time by one if the tick is still `seen`. The outcome is the current tick in any case.
+    /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in any case.
     Tick {
         /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
@@ -68,7 +68,7 @@ pub enum Command {
         /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
-    /// Bills a generation and gives the rest of its hold back. Replaces the bill of an expiry. Without a hold, bills
+    /// Bills a generation and gives the rest of the hold back. Replaces the bill of an expiry. Without a hold, bills
     /// up to the available amount.
     Capture {
         /// The key that pays.

@@ -100,7 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // A generation mostly stays with its key, as outside of tests.
+    // Most commands of a generation name the same key, as outside of tests.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Sums of a key's open holds and of the charges of its settlements.
+    /// Sums of a key's open holds and of the charges of settlements.
     pub(crate) fn booked(&self, account: AccountId, key: KeyId) -> (NanoUsd, NanoUsd) {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {

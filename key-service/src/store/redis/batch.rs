@@ -55,7 +55,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Applies the commands in their order. If the script fails on a batch, each command is tried alone, so that an
+    /// Applies the commands in order. If the script fails on a batch, each command is tried alone, so that an
     /// unreadable record affects only commands on this record.
     pub(super) async fn execute(&self, commands: &[Command]) -> RedisResult<Outcomes> {
         let mut all = Vec::with_capacity(commands.len());
@@ -153,8 +153,8 @@ fn settles(command: &Command) -> bool {
     matches!(command, Command::Capture { .. } | Command::Expire { .. })
 }
 
-/// Distinct generations of a batch: first those to be held that begin in the same hour, as nearly all do, then others
-/// of that hour, then the rest.
+/// Distinct generations of a batch: first the generations to be held that begin in the same hour, as nearly all do,
+/// then others of that hour, then the rest.
 struct Generations {
     ids: Vec<GenerationId>,
     numbers: HashMap<GenerationId, usize>,
@@ -195,8 +195,8 @@ impl Generations {
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Names the hashes of settled and of expired generations, first those of the first generation. Returns for each
-    /// generation the indices of both hashes among all names.
+    /// Names the hashes of settled and of expired generations, beginning with the first generation's. Returns for
+    /// each generation the indices of both hashes among all names.
     fn places(&self, arguments: &mut Arguments, key_space: &KeySpace, account: AccountId) -> Vec<u8> {
         let (mut hours, mut days, mut places) = (HashMap::new(), HashMap::new(), Vec::new());
         for id in &self.ids {
@@ -212,7 +212,7 @@ impl Generations {
     }
 }
 
-/// Distinct values, in the order of their first occurrence.
+/// Distinct values, in the order of first occurrence.
 struct Named<T> {
     all: Vec<T>,
 }

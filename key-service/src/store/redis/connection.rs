@@ -36,7 +36,7 @@ pub(super) enum Source {
     Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
-/// A connection, shared by its clones.
+/// A connection, shared by all clones.
 #[derive(Clone)]
 pub(super) enum Connection {
     One(MultiplexedConnection),

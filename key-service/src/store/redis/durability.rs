@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::{admission::Sync, client::Client, connection::Connection};
 
-/// Longest wait for a disk: `everysec` takes one second, and two on a slow disk.
+/// Longest wait for a disk: `everysec` takes a second, and two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
 /// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);

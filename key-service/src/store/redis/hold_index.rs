@@ -102,7 +102,7 @@ impl AccountIndex {
         HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
     }
 
-    /// Returns the account, or removes it from the index if it has no holds. An account in an unreachable part of the
+    /// Returns an account with holds, or removes the account from the index. An account in an unreachable part of the
     /// store is kept.
     async fn keep(&self, client: &Client, key_space: &KeySpace, listed: Listed) -> Option<AccountId> {
         let Listed { account, at } = listed;

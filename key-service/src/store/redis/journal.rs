@@ -90,7 +90,7 @@ impl Redis {
                 Some((id, _)) if additions.len() == at_once => from = format!("({id}"),
                 _ => break,
             }
-            // As many additions as the rest needs if they are like the additions before.
+            // As many additions as the rest needs, at the size of the additions before.
             let each = (entries.len() / at_once).max(1);
             at_once = (limit.saturating_sub(entries.len()) / each).clamp(1, MOST_ADDITIONS);
         }

@@ -45,7 +45,7 @@ pub(crate) enum Address {
     ),
 }
 
-/// Sentinels, and the master under their watch.
+/// Sentinels, and the master under watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinel {
     /// Some of the Sentinels.

@@ -1,4 +1,4 @@
-//! Executes many commands to an account together: the rows of the account and of its keys are read and written once.
+//! Executes many commands to an account together: each row of the account and of the keys is read and written once.
 
 use std::collections::HashMap;
 

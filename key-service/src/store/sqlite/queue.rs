@@ -23,7 +23,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
 /// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
 
-/// A bounded queue of calls, and the threads that serve the queue until it is dropped and empty.
+/// A bounded queue of calls, and the threads that serve the queue until dropped and empty.
 pub(super) struct Queue<C> {
     /// Taken on drop, which ends the threads once the queue is empty.
     calls: Option<mpsc::Sender<C>>,

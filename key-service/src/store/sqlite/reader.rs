@@ -15,7 +15,7 @@ use crate::store::Unavailable;
 /// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
 
-/// A query that sends its answer itself.
+/// A query, which sends the answer itself.
 type Question = Box<dyn FnOnce(&Connection) + Send>;
 
 /// Runs queries on separate connections.

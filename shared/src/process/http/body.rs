@@ -44,7 +44,7 @@ pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// Reads a whole body of at most `limit` bytes; each chunk asks `room` for its bytes before the chunk is kept.
+/// Reads a whole body of at most `limit` bytes, asking `room` before each chunk is kept.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
@@ -68,8 +68,7 @@ const EAGER_ROOM: u64 = 1 << 20;
 
 /// Longest pause of a client during a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// Time before a body has to make progress of `LEAST_BYTES_PER_SECOND`, so that a trickling body does not keep its
-/// memory.
+/// Time before a body has to make progress of `LEAST_BYTES_PER_SECOND`, so that a trickling body cannot keep memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
 /// Deadline of a whole body: enough for the largest, over two megabits a second.

@@ -13,7 +13,7 @@ use crate::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
 /// The id of every response, made by us. On a request, the client's own id, which is logged beside ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The id that a gateway gave a request before passing it on.
+/// The id that a gateway gave a request before the request was passed on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
 /// Characters of a client's own id that logs show: more than a UUID or a trace id has.
@@ -31,7 +31,7 @@ impl ClientRequestId {
         Some(Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into()))
     }
 
-    /// The id as a text, so that a log line quotes it: unquoted it could look like further fields.
+    /// The id as a text, quoted in log lines: unquoted, an id could look like further fields.
     pub fn as_str(&self) -> &str {
         &self.0
     }

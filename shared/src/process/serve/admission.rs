@@ -1,4 +1,4 @@
-//! Admission of connections: every new connection gets a place, taken from a less deserving one if all are taken.
+//! Admission of connections: every new connection gets a place, if need be at the cost of another connection.
 //!
 //! Unauthenticated connections have their own bounds, on places and on requests. Beyond these, the network address
 //! with the most gives up its oldest connection, idle ones first, or its connections with the most requests. So
@@ -37,7 +37,7 @@ pub(super) struct Admission {
     groups: Mutex<Groups>,
 }
 
-/// Bounds of the authenticated or the unauthenticated connections, and the load of their requests.
+/// Bounds of the authenticated or the unauthenticated connections, and the load of all requests.
 struct Side {
     places: usize,
     most_load: usize,
@@ -77,7 +77,7 @@ impl Admission {
         })
     }
 
-    // Locked before the state of a connection, never after it.
+    // Locked before the state of a connection, never afterwards.
     fn groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock()
     }
@@ -95,11 +95,11 @@ impl Admission {
         Place(connection, self.clone())
     }
 
-    /// Moves a connection to those of authenticated callers; without a free place or an idle connection there, the
+    /// Moves a connection to the authenticated connections; without a free place or an idle connection there, the
     /// connection stays.
     pub(super) fn trust(&self, connection: &Arc<Connection>, caller: Caller) {
         let mut groups = self.groups();
-        // A connection that was evicted meanwhile has lost its place.
+        // A connection evicted meanwhile has no place any more.
         if self.trusted.places == 0 || !groups.untrusted.contains(connection.network, connection.number) {
             return;
         }

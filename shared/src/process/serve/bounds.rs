@@ -61,7 +61,7 @@ pub struct Bounds {
     pub connections: usize,
     /// Of these, connections on which no credential was accepted yet.
     pub unauthenticated: usize,
-    /// Requests at once of authenticated callers, beyond those of every port.
+    /// Requests at once of authenticated callers, beyond the number for every port.
     pub requests: usize,
     /// Requests at once on an HTTP/2 connection.
     pub streams: u32,

@@ -1,4 +1,4 @@
-//! State of a connection as its server sees the connection: requests, progress, and the deadline.
+//! State of a connection for the server: requests, progress, and the deadline.
 
 use std::{
     sync::{
@@ -44,7 +44,7 @@ impl Overdue {
     }
 }
 
-/// State shared by a connection's task, its requests and the admission.
+/// State shared by a connection's task, the requests and the admission.
 pub(super) struct Connection {
     /// Place in the order of admission.
     pub(super) number: u64,
@@ -157,8 +157,7 @@ impl Connection {
     /// The next time to look at the connection, or the overdue step. Overdue answers are dropped on the way, so that
     /// an abandoned answer frees its memory while others on the connection go on.
     pub(super) fn look(&self, bounds: &Bounds, now: Instant) -> Result<Instant, Overdue> {
-        // Responses have their own locks, held while bodies are polled: they are checked outside the connection's
-        // lock.
+        // Responses have separate locks, held while bodies are polled, and are checked outside the connection's lock.
         let mut responding = self.state().responding.clone();
         let longest =
             responding.iter().map(|response| response.unread_bound).fold(bounds.unread, Duration::max);
@@ -170,7 +169,7 @@ impl Connection {
         });
         let overdue = responding;
         let mut state = self.state();
-        // A dropped response counts until its written bytes have left the buffer.
+        // A dropped response counts until the written bytes have left the buffer.
         state.responding.retain(|response| !overdue.iter().any(|other| Arc::ptr_eq(other, response)));
         state.quiet_since = state.quiet_since.max(quiet_since);
         let (spoke, busy, quiet_since) = (state.spoke, !state.is_idle(), state.quiet_since);
@@ -189,14 +188,14 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // The last bytes of a response, in the buffers of the connection, may take longer than its body.
+            // The last bytes of a response, in the buffers of the connection, may take longer than the body.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Counts a request once its whole head, of `head_bytes`, has arrived.
+    /// Counts a request after the arrival of the whole head, of `head_bytes`.
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
@@ -207,7 +206,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, handling: true }
     }
 
-    /// Notes that a full piece of an answer waits for its client.
+    /// Notes that a full piece of an answer waits for the client.
     pub(super) fn begin_piece(&self) {
         self.load_more(self.state(), 1);
     }
@@ -243,7 +242,7 @@ impl Connection {
         state.quiet_since = Instant::now();
     }
 
-    /// Forgets a response that was written to its end, or given up with everything that waited.
+    /// Forgets a response that was written to the end, or given up with everything that waited.
     pub(super) fn end_response(&self, response: &Arc<ResponseState>) {
         let mut state = self.state();
         let before = state.responding.len();
@@ -261,13 +260,13 @@ impl Connection {
 
     /// Notes that a credential of this caller was accepted.
     pub(super) fn trust(self: &Arc<Self>, caller: Caller) {
-        // The state stays unlocked while the admission looks at its connections.
+        // The state stays unlocked while the admission looks at connections.
         if self.caller().is_none() {
             self.admission.trust(self, caller);
         }
     }
 
-    /// Counts the connection among those of authenticated callers, and returns its load.
+    /// Moves the connection among those of authenticated callers, and returns the connection's load.
     pub(super) fn become_trusted(&self, caller: Caller) -> usize {
         let mut state = self.state();
         state.caller = Some(caller);
@@ -294,7 +293,7 @@ pub(super) struct RequestGuard {
 }
 
 impl RequestGuard {
-    /// Body of the response, watched until the client took all of it.
+    /// Body of the response, watched until the client took everything.
     pub(super) fn respond(mut self, body: Body, watch: WatchedBodyOptions) -> WatchedBody {
         let mut state = self.connection.state();
         let response = Arc::new(ResponseState::new(body, watch, state.caller.is_some()));

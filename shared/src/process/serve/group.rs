@@ -16,8 +16,8 @@ use super::connection::Connection;
 /// Time without a request after which a connection yields ahead of older connections: a caller may be far away, or
 /// slow.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Connections of an owner up to which their number does not count against the owner: a caller may open a few at
-/// once, beside unauthenticated ones from each of thousands of addresses.
+/// Number of connections that does not count against an owner: a caller may open a few at once, beside thousands of
+/// unauthenticated addresses with a connection each.
 const FEW: usize = 4;
 /// Search limit for a silent connection of an address.
 const LOOKED_THROUGH: usize = 256;

@@ -1,4 +1,4 @@
-//! A response's body on its way to the client, dropped when the client stops taking it or takes a whole answer too
+//! A response's body on the way to the client, dropped when the client stops taking, or takes a whole answer too
 //! slowly.
 
 use std::{
@@ -32,10 +32,10 @@ const LEAST_RATE: u64 = 32 << 10;
 pub(super) struct ResponseState {
     /// The time for which nothing of the body may be taken.
     pub(super) unread_bound: Duration,
-    /// True over HTTP/1, where a connection carries one response at a time.
+    /// True over HTTP/1, where a connection carries responses in turn.
     pub(super) alone: bool,
     piece: usize,
-    /// Start of an answer that is whole from its beginning.
+    /// Start of an answer that is whole from the beginning.
     whole_since: Option<Instant>,
     body: Mutex<BodyState>,
 }
@@ -121,7 +121,7 @@ impl ResponseState {
 #[error("the client took the answer too slowly")]
 struct Unread;
 
-/// Counts a response on its connection until body and pieces are dropped: written, or given up.
+/// Counts a response on the connection until body and pieces are dropped: written, or given up.
 struct Untaken {
     response: Arc<ResponseState>,
     connection: Arc<Connection>,
@@ -133,7 +133,7 @@ impl Drop for Untaken {
     }
 }
 
-/// Piece of a body until it is written. A full HTTP/2 piece weighs as much as a request.
+/// Piece of a body until written. A full HTTP/2 piece weighs as much as a request.
 pub(super) struct Piece {
     data: Bytes,
     heavy: bool,
@@ -152,7 +152,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // The transport may hold its own locks here, so only the connection's count is touched.
+        // The transport may hold locks here, so only the connection's count is touched.
         if self.heavy {
             self.of.connection.end_piece();
         }
@@ -173,7 +173,7 @@ impl Buf for Piece {
     }
 }
 
-/// Body of a response, as the connection polls it.
+/// Body of a response, as polled by the connection.
 pub(super) struct WatchedBody(Arc<Untaken>);
 
 /// The watch over the body of a response.
@@ -181,7 +181,7 @@ pub(super) struct WatchedBody(Arc<Untaken>);
 pub(super) struct WatchedBodyOptions {
     /// Longest time for which the client may take nothing of the body.
     pub(super) unread_bound: Duration,
-    /// True over HTTP/2, where pieces stay in memory until the client's window takes them.
+    /// True over HTTP/2, where pieces stay in memory until the client's window has space.
     pub(super) http2: bool,
 }
 

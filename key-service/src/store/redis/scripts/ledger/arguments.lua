@@ -1,5 +1,5 @@
--- Effect of commands on an account and its keys: `domain/ledger.rs` for Redis, in the same order and terms. If the
--- two differ, the script is wrong.
+-- Effect of commands on an account and the account's keys: `domain/ledger.rs` for Redis, in the same order and terms.
+-- If the two differ, the script is wrong.
 --
 -- The parts are a single script, joined in this order: `arguments`; `load` reads everything once; `funds` and
 -- `commands` decide command by command, as `domain/ledger/funds.rs` and `domain/ledger.rs` do; `write` writes all
@@ -19,7 +19,7 @@
 local MAX = 9000000000000000 -- `NanoUsd::MAX`
 local NEVER = math.huge
 local REMEMBERED, CLOCK_LEAD, HOUR = 7200000, 60000, 3600000
--- Seconds for which a settled generation is kept after its hour, and an expired generation after its expiry.
+-- Seconds that a settled generation is kept after the hour of its start, and an expired generation after the expiry.
 local SETTLED_KEPT, EXPIRED_KEPT = 14400, 2764800
 local COUNTED, COUNTED_PER_REQUEST = 9007199254740991, 1000000000000
 -- An amount billed to a key may exceed 2^53, and is stored as a multiple of this number and a remainder.
@@ -34,7 +34,7 @@ local ACCOUNT, HOLDS, JOURNAL, DEPOSITS, COUNTERS = KEYS[1], KEYS[2], KEYS[3], K
 local PLACES, COMMANDS, BILLS, BEFORE_IDS = ARGV[2], ARGV[3], ARGV[4], 4
 
 local call, pack, read, sub = redis.call, struct.pack, struct.unpack, string.sub
--- The first generations are those to be held (`holding`), and the first of all share two hashes (`alike`).
+-- The first generations are to be held (`holding`), and the first of all share two hashes (`alike`).
 local now, most_entries, counters_kept, hour, holding, alike, generations, deposits, named =
   read('>ddddHHHHH', ARGV[1])
 -- Names of the commands in this batch. Only these functions are made: making a function takes longer than running it.
