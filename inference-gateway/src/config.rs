@@ -47,8 +47,8 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub client_stall_seconds: u64,
 
-    /// Seconds until an upstream begins to answer; then the client is answered 504. A whole answer may take up to
-    /// three times as long, and is billed at its end
+    /// Seconds that an upstream may take to begin an answer; then the client gets a 504. A whole answer may go on for
+    /// up to three times as long, and is billed at its end
     #[arg(long, env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_seconds: u64,

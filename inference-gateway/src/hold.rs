@@ -101,7 +101,7 @@ impl Holds {
         Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
     }
 
-    /// A slot, if any is free; for an unauthenticated caller, within the share of the caller's network.
+    /// A slot, if any is free. An unauthenticated caller, known by network, waits for a turn.
     pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
         self.0.slots.reserve(stranger).await
     }

@@ -25,15 +25,15 @@ pub struct Sizes {
     pub bounds: Bounds,
     /// Chat requests in flight at once.
     pub(crate) in_flight: usize,
-    /// Requests in flight of an account.
+    /// Requests of a single account in flight at once.
     pub(crate) in_flight_per_account: usize,
     /// Bytes of prompts in memory at once.
     pub(crate) prompts_bytes: usize,
-    /// Bytes of prompts in memory of an account.
+    /// Bytes of a single account's prompts in memory.
     pub(crate) prompts_bytes_per_account: usize,
     /// Bytes of answers in memory at once.
     pub(crate) answers_bytes: usize,
-    /// Bytes of answers in memory of an account.
+    /// Bytes of a single account's answers in memory.
     pub(crate) answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub(crate) unauthenticated_bytes: usize,

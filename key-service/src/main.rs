@@ -36,7 +36,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const PORTS: usize = 2;
 /// Open files of the store: a cluster's connections, or the files of SQLite.
 const STORE_FILES: usize = 256;
-/// The address of clients if none is configured: that of a gateway on this machine.
+/// The address for clients if none is configured: that of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.

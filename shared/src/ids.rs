@@ -28,7 +28,7 @@ macro_rules! id {
             /// Prefix of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Makes an identifier from a time, which is the order of identifiers, and random bytes.
+            /// Makes an identifier from a time, by which identifiers sort, and random bytes.
             pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())

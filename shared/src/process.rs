@@ -40,7 +40,7 @@ pub trait CommandLine: Parser {
 }
 
 /// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`.
-/// Writes an error to standard error on a line, with the chain of causes.
+/// Writes an error, with the chain of causes, to standard error on a single line.
 pub async fn main<A, E>(program: impl AsyncFnOnce(A) -> Result<(), E>) -> ExitCode
 where
     A: CommandLine,

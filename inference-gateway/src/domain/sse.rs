@@ -7,7 +7,7 @@ use memchr::memchr2;
 /// send a whole answer as an event: 131,072 tokens of eight choices, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Byte order mark that some servers send first; the standard demands to skip the first.
+/// Byte order mark that some servers send first, to be skipped once by the standard.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Error of an event longer than [`MAX_EVENT_BYTES`], after which the stream cannot be read.

@@ -1,4 +1,4 @@
-//! Counts every response, and logs a line for each response without a line.
+//! Counts every response, and logs a line for each response that has none yet.
 
 use std::time::Duration;
 

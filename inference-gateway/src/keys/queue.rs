@@ -92,7 +92,7 @@ enum SessionState {
 
 /// The next work of a session.
 pub(super) enum Work {
-    /// A frame of some calls.
+    /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
     /// No calls; the session will be woken.
     Wait,

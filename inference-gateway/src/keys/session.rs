@@ -35,11 +35,11 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions: short, so that the gateway is back within a second of the key-service.
+/// Longest pause after failed sessions: short, so that the gateway recovers within a second after the key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// Time without an answer after which calls are sent to another key-service as well. Frames are normally answered
-/// within milliseconds. If all key-services are slow, since the store is, the other one still has most of the
-/// callers' deadline.
+/// within milliseconds. If all key-services are slow, since the store is, the next still has most of the callers'
+/// deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
 /// Time for which a key-service that cannot reach the store gets no calls, if there is another: longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.

@@ -34,7 +34,7 @@ pub struct NewKey {
     pub key: ApiKey,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Bound on the keys of the account, with the new key and all revoked keys.
+    /// Bound on the number of the account's keys, revoked keys and the new key included.
     pub most: u64,
 }
 

@@ -38,7 +38,7 @@ pub(crate) const CLOCK_LEAD: Duration = Duration::from_mins(1);
 /// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Prepaid credit, raised by deposits, lowered by settlements, partly given back by corrections.
+    /// Prepaid credit: deposits raise it, settlements lower it, corrections may give some back.
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
@@ -184,7 +184,7 @@ fn deposit(account: Account, record: Record, amount: NanoUsd) -> Result<(Account
     Ok((Account { credit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
 }
 
-/// Returns whether a store without a record of the generation would have a record after a settlement.
+/// Returns whether every store would still have the record of a settlement of the generation.
 fn remembered(generation: GenerationId, now: Timestamp) -> bool {
     let created_at = generation.created_at();
     now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD)

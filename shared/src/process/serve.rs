@@ -68,7 +68,7 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     listen().map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
-/// A port, with bounds on connections: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
+/// A port that serves HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
     /// Listener of the connections.
     pub listener: TcpListener,
@@ -100,7 +100,7 @@ pub struct Worker {
     pub handler: Handler,
 }
 
-/// Handler of requests: cheap to clone, unlike a router, with a single allocation for each.
+/// Handler of requests: cheap to clone, unlike a router, and with a single allocation a request.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 

@@ -166,7 +166,7 @@ fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
 }
 
 fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
-    // Token ids have at most ten digits, and names of digits are safe to repeat in an error.
+    // Token ids have at most ten digits, and names of digits alone are safe to repeat in an error.
     let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
     for (name, bias) in value.object()?.iter() {
         if !is_token_id(name) {

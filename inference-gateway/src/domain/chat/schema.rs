@@ -107,7 +107,7 @@ fn content(parts: &[Value]) -> Value {
     json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
 }
 
-/// An earlier message of the model, with some of these members.
+/// An earlier message of the model, with at least one of these members.
 fn assistant(mut message: Value) -> Value {
     let members = [
         ("content", content(&[text_part(), refusal_part()])),

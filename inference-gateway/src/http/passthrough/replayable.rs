@@ -19,12 +19,12 @@ pub(super) struct ReplayableRequest {
     repeat: RetrySafety,
 }
 
-/// Time at which a request may be sent again. Each variant includes the variants before.
+/// Condition for sending a request again. Each variant includes the variants before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Only before the request is sent: a repetition would do twice as much.
+    /// Only while the request is unsent: a repetition would do twice as much.
     Unsent,
-    /// After the key-service that has the request cannot execute it any more. The request sets a state, and a late
+    /// Once the key-service that has the request can no longer execute it. The request sets a state, and a late
     /// execution would undo a newer change.
     OnceEnded,
     /// At any time, whatever happened to the first.
@@ -55,7 +55,7 @@ impl ReplayableRequest {
         Ok(Self { head, body, repeat })
     }
 
-    /// Time at which the request may be sent again.
+    /// Condition for sending the request again.
     pub(super) const fn repeat(&self) -> RetrySafety {
         self.repeat
     }

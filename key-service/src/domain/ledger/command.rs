@@ -75,7 +75,7 @@ pub enum Command {
         key: KeyId,
         /// The generation.
         generation: GenerationId,
-        /// The model's id in the catalogue, kept unless a hold or a bill has another.
+        /// The model's id in the catalogue; an earlier hold or bill keeps its own.
         model: String,
         /// Final usage.
         total: Progress,
@@ -141,7 +141,7 @@ pub enum Outcome {
     Extended {
         /// Total amount held.
         amount: NanoUsd,
-        /// True if the key was revoked in the meantime, so that the hold was not raised.
+        /// True if the key was revoked in the meantime, so that no more is held.
         revoked: bool,
     },
     /// The generation is billed.

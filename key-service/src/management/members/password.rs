@@ -93,7 +93,7 @@ fn unfit(error: argon2::Error) -> Unavailable {
     Unavailable(format!("a password cannot be hashed: {error}"))
 }
 
-/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, for any parameters.
+/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, with whatever parameters.
 fn parse(text: &str) -> Option<(Params, Vec<u8>, Vec<u8>)> {
     let rest = text.strip_prefix("$argon2id$v=19$m=")?;
     let (memory, rest) = rest.split_once(",t=")?;

@@ -28,9 +28,9 @@ use crate::{
 const BATCH: usize = 512;
 /// Seconds of a day.
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// Milliseconds of an hour, the time that a hash of settled generations covers, by the generations' beginnings.
+/// Milliseconds of an hour: a hash of settled generations is kept for each hour in which generations began.
 const HOUR: i64 = 60 * 60 * 1000;
-/// Milliseconds of a day, the time that a hash of expired generations covers.
+/// Milliseconds of a day: a hash of expired generations is kept for each day.
 const DAY: i64 = 24 * HOUR;
 /// Bytes of an encoded command.
 const COMMAND_SIZE: usize = 41;
@@ -195,8 +195,8 @@ impl Generations {
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Names the hashes of settled and of expired generations, beginning with the first generation's. Returns for
-    /// each generation the indices of both hashes among all names.
+    /// Adds the hashes of settled and of expired generations to the names of keys, beginning with the first
+    /// generation's. Returns for each generation the indices of both hashes among all names.
     fn places(&self, arguments: &mut Arguments, key_space: &KeySpace, account: AccountId) -> Vec<u8> {
         let (mut hours, mut days, mut places) = (HashMap::new(), HashMap::new(), Vec::new());
         for id in &self.ids {

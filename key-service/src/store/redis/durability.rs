@@ -1,6 +1,6 @@
 //! Waits until writes are on disk, for servers that can report durability.
 //!
-//! `WAITAOF` blocks a connection until the disk has answered, and so has a connection apart. Callers that arrive
+//! `WAITAOF` blocks a connection until the disk has answered, and so needs a separate connection. Callers that arrive
 //! meanwhile share the next wait.
 
 use std::{mem, time::Duration};

@@ -29,8 +29,8 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Age of the last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than the
-/// duration of calls, and than the differences of clocks.
+/// Age of the last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than calls
+/// take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Number of accounts for which this process remembers the time of listing; others are listed again.
 const REMEMBERED: usize = 65_536;

@@ -1,4 +1,4 @@
-//! Address of Redis, and the requirements on a Redis.
+//! Address of a Redis, and the requirements on the server.
 
 use std::path::PathBuf;
 

@@ -43,7 +43,7 @@ impl<C> Queue<C> {
         Ok(())
     }
 
-    /// Queues a call and waits for the answer, both within a deadline.
+    /// Queues a call and waits for the answer, both within the same deadline.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Unavailable> {
         let stopped = || Unavailable("its thread has stopped".into());
         let asked = async {

@@ -38,7 +38,7 @@ impl ClientRequestId {
 }
 
 /// Middleware: gives the request an id of ours, and the response a header with the id. A request that a gateway
-/// passed on keeps the gateway's id, which serves logs alone, so that a caller who makes up an id deceives no other.
+/// passed on keeps the gateway's id, which serves logs alone: a made-up id deceives only its maker.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

@@ -19,8 +19,7 @@ use super::{
     response::{ResponseState, WatchedBody, WatchedBodyOptions},
 };
 
-/// Bytes of a request's head that weigh as much as another request, since the head may stay in memory until the
-/// answer.
+/// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// Step that a connection did not do in time. The names are labels of a metric.
@@ -130,7 +129,7 @@ impl Connection {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the connection has been idle for `time`, with all that had come read.
+    /// Returns whether the connection has been idle for `time`, although everything sent was read.
     pub(super) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
         self.found_nothing.load(Ordering::Relaxed)
             && self.idle_since().is_some_and(|since| now.saturating_duration_since(since) >= time)
@@ -195,7 +194,7 @@ impl Connection {
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Counts a request after the arrival of the whole head, of `head_bytes`.
+    /// Counts a request whose whole head, of `head_bytes`, has arrived.
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
@@ -253,7 +252,7 @@ impl Connection {
         self.unload(&mut state, 1);
     }
 
-    /// Caller whose credential was accepted first on the connection, if any was.
+    /// First caller whose credential was accepted on the connection, if any.
     pub(super) fn caller(&self) -> Option<Caller> {
         self.state().caller
     }

@@ -24,7 +24,7 @@ use super::{
     response::{WatchedBody, WatchedBodyOptions},
 };
 
-/// Time that an idle connection has to end without force: a request already on the way is still answered.
+/// Time that an idle connection has to end by itself: a request already under way is still answered.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. Such bytes stay
 /// in memory; 128 KiB a round trip are five megabytes a second over 25 ms.

@@ -32,7 +32,7 @@ const LEAST_RATE: u64 = 32 << 10;
 pub(super) struct ResponseState {
     /// The time for which nothing of the body may be taken.
     pub(super) unread_bound: Duration,
-    /// True over HTTP/1, where a connection carries responses in turn.
+    /// True over HTTP/1, where a connection carries a single response at a time.
     pub(super) alone: bool,
     piece: usize,
     /// Start of an answer that is whole from the beginning.

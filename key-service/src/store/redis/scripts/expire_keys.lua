@@ -1,4 +1,4 @@
--- Moves at most 1,000 active keys to the expired keys. Returns the number of moved keys, and whether all keys of the
+-- Moves at most 1,000 active keys past expiry to the expired keys. Returns the number of moved keys, and whether all keys of the
 -- account are listed by status: keys of an earlier version are not.
 --
 -- KEYS  the account's list of keys, the keys by status: active, expired, revoked; the keys with an expiry

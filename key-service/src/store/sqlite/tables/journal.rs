@@ -123,7 +123,7 @@ pub(crate) fn audit(
     Ok(())
 }
 
-/// The hint keeps SQLite from scanning all entries of the account from the last on, to save a sort.
+/// Query with a hint, as SQLite would otherwise scan the account's entries from the last on, to save a sort.
 const SETTLEMENT: &str = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
     FROM journal INDEXED BY journal_by_generation
     WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";

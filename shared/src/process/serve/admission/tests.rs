@@ -116,7 +116,7 @@ async fn the_busiest_of_strangers_goes_when_there_are_too_many_requests() {
     assert!(!was_evicted(&greedy).await);
     let one_more = modest.0.begin_request(0);
     assert!(was_evicted(&greedy).await && !was_evicted(&modest).await && !was_evicted(&idle).await);
-    // A head of 64 KiB weighs as much as 17 requests without a body.
+    // A head of 64 KiB weighs more than 17 requests with small heads.
     let large: Vec<_> = (0..=REQUESTS_IN_ANY_CASE / 17).map(|_| idle.0.begin_request(64 << 10)).collect();
     assert!(was_evicted(&idle).await && !was_evicted(&modest).await);
     drop((few, many, one_more, large));
