@@ -16,6 +16,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	tests/tools/words.py
 
 # The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
 # run over a cluster.

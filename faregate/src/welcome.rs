@@ -16,7 +16,8 @@ pub(crate) struct Addresses {
     pub(crate) key_grpc: SocketAddr,
 }
 
-/// Prints the screen. `public` is the address that clients use. The `listening` lines are for programs as well, and keep their form.
+/// Prints the screen. `public` is the address that clients use. Programs read the `listening` lines as well, which
+/// keep their form.
 pub(crate) fn print(
     out: &mut impl Write,
     at: &Addresses,

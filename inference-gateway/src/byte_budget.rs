@@ -23,16 +23,16 @@ struct Budget {
     accounts: AccountShares,
 }
 
-/// Share of one request in the budget, returned when it is dropped.
+/// Share of a request in the budget, returned by the drop.
 pub(crate) struct BytePermit {
     shared: Arc<Budget>,
     taken: usize,
-    /// The account whose share it counts against, where it is known.
+    /// The account whose share the bytes count against, if known.
     account: Option<AccountId>,
 }
 
 impl ByteBudget {
-    /// A budget of so many bytes, and so many of them for one account at most.
+    /// A budget of `most` bytes, of which an account may take `per_account`.
     pub(crate) fn new(most: usize, per_account: usize) -> Self {
         let accounts = AccountShares::new(per_account);
         Self(Arc::new(Budget { most, per_account, taken: AtomicUsize::new(0), accounts }))
@@ -43,7 +43,7 @@ impl ByteBudget {
         BytePermit { shared: self.0.clone(), taken: 0, account: None }
     }
 
-    /// The most that one account may ever take.
+    /// The most that an account may ever take.
     pub(crate) fn largest(&self) -> usize {
         self.0.per_account.min(self.0.most)
     }
@@ -65,7 +65,7 @@ impl BytePermit {
         Err(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Takes so many bytes more, and returns whether the budget has them.
+    /// Takes `bytes` more, and returns true if the budget had as many.
     pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
         let share = self.account.is_none_or(|account| self.shared.accounts.take(account, bytes));
         let fits = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.shared.most);
@@ -79,7 +79,7 @@ impl BytePermit {
         false
     }
 
-    /// Moves what it has taken to another budget, and there to the share of an account.
+    /// Moves the taken bytes to another budget, and there to the share of an account.
     pub(crate) fn move_to(&mut self, budget: &ByteBudget, account: AccountId) -> Result<(), ApiError> {
         if Arc::ptr_eq(&self.shared, &budget.0) {
             return Ok(());
@@ -90,12 +90,12 @@ impl BytePermit {
         Ok(())
     }
 
-    /// The bytes that it has taken.
+    /// The bytes taken.
     pub(crate) const fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Makes a permit of its own of so many of its bytes, or of as many as it has.
+    /// Splits off a permit of at most `bytes`.
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let taken = bytes.min(self.taken);
         self.taken -= taken;

@@ -17,52 +17,54 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub max_body_mib: u32,
 
-    /// MiB of prompts in memory at once, each counted twice until it was read and checked; a further one is told to come back
-    /// [default: half of the memory that the process may take, at most 1024]
+    /// MiB of prompts in memory at once, each counted twice until read and checked; the client of a further one has
+    /// to try again [default: half of the memory that the process may take, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_prompts_mib: Option<u32>,
 
-    /// MiB of large answers in memory at once, half of them for one account; one that finds no room within ten seconds is billed and
-    /// not given out. A whole answer is counted twice until it is rewritten; what an answer holds up to 64 KiB is not counted
-    /// [default: a quarter of the memory that the process may take, at most 1024]
+    /// MiB of large answers in memory at once, half of them for one account; an answer that finds no room within ten
+    /// seconds is billed and not given out. A whole answer is counted twice until rewritten; the first 64 KiB of an
+    /// answer are not counted [default: a quarter of the memory that the process may take, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
 
-    /// Chat requests in flight at once; a further one is told to come back [default: 4096, or a quarter of the open files]
+    /// Chat requests in flight at once; the client of a further one has to try again [default: 4096, or a quarter of
+    /// the open files]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
-    /// Chat requests in flight of one account; a further one is told to come back [default: all but a quarter]
+    /// Chat requests in flight of one account; the client of a further one has to try again [default: all but a
+    /// quarter]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,
 
-    /// Seconds for which a client may take nothing of its stream before it counts as gone
+    /// Seconds for which a client may take nothing of a stream before the client counts as gone
     #[arg(long, env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub client_stall_seconds: u64,
 
-    /// Seconds that an upstream may take to begin its answer; then the client is answered 504. A whole answer goes on for up to
-    /// three times as long, or once as long after its client left, and is billed at its end
+    /// Seconds that an upstream may take to begin an answer; then the client gets a 504. A whole answer may go on for
+    /// up to three times as long, or once as long after its client left, and is billed at its end
     #[arg(long, env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_seconds: u64,
 
-    /// Seconds for which an upstream may send nothing of its stream, or of a whole answer after its first byte; comments, and an
-    /// event that does not end, are nothing
+    /// Seconds for which an upstream may send nothing of a stream, or of a whole answer after its first byte; comments,
+    /// and an event that does not end, are nothing
     #[arg(long, env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS", default_value_t = 120,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub upstream_silence_seconds: u64,
 
-    /// Believe X-Forwarded-For, -Proto and -Host of a proxy that every client comes through; without one, clients would
-    /// choose what the dashboard takes for their address
+    /// Believe X-Forwarded-For, -Proto and -Host of a proxy in front of all clients; without a proxy, clients could
+    /// choose the address that the dashboard sees
     #[arg(long, env = "FAREGATE_TRUST_PROXY")]
     pub trust_proxy: bool,
 
-    /// Threads that serve requests [default: one for each core]
+    /// Threads that serve requests [default: the number of cores]
     #[arg(long, env = "FAREGATE_WORKERS", value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
@@ -79,12 +81,12 @@ impl Options {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 
-    /// Time for which a client may read nothing of its stream before it counts as gone.
+    /// Time for which a client may read nothing of a stream before the client counts as gone.
     pub fn client_stall(&self) -> Duration {
         Duration::from_secs(self.client_stall_seconds)
     }
 
-    /// Time within which an upstream has to begin its answer.
+    /// Time within which an upstream has to begin to answer.
     pub fn answer_deadline(&self) -> Duration {
         Duration::from_secs(self.answer_seconds)
     }

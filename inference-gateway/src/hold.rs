@@ -1,4 +1,4 @@
-//! Open holds: each is renewed and extended while its request runs, and captured or released exactly once, however the
+//! Open holds, renewed and extended while requests run. Each hold is captured or released exactly once, however the
 //! request ends.
 
 mod heartbeat;
@@ -28,7 +28,7 @@ use settlement::{Attempt, Settlement};
 pub(crate) use slots::{Slot, Slots};
 pub(crate) use spool::Spool;
 
-/// The open holds of one worker. Cheap to clone.
+/// The open holds of a worker. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Holds(Arc<HoldsInner>);
 
@@ -41,17 +41,17 @@ struct HoldsInner {
     settling: TaskTracker,
 }
 
-/// State that a hold shares between its request and the heartbeat.
+/// State shared by a hold's request and the heartbeat.
 struct HoldState {
     hold: HoldRef,
     lease: Mutex<Lease>,
-    /// Notified when the standing changes, and when a lapsed lease was renewed.
+    /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
     /// Called at each heartbeat.
     watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
 }
 
-/// The lease of a hold as this gateway sees it.
+/// Lease of a hold as known to this gateway.
 struct Lease {
     /// Shortest time that the hold lives after a renewal.
     length: Duration,
@@ -70,13 +70,13 @@ struct Lease {
 pub(crate) enum HoldStatus {
     /// Open.
     Open,
-    /// Open, but its key was revoked.
+    /// Open, with the key revoked.
     Revoked,
-    /// Expired: its lease ran out.
+    /// Expired, since the lease ran out.
     Gone,
 }
 
-/// An open hold. When dropped, it is captured with the usage recorded so far, or released if there is none.
+/// An open hold. The drop captures the usage recorded so far, or releases a hold without usage.
 pub(crate) struct OpenHold {
     holds: Holds,
     state: Arc<HoldState>,
@@ -101,7 +101,7 @@ impl Holds {
         Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
     }
 
-    /// A slot, if one is free; for a caller from this network, if no credential of it was accepted yet.
+    /// A slot, if any is free. An unauthenticated caller, known by network, waits for a turn.
     pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
         self.0.slots.reserve(stranger).await
     }
@@ -154,7 +154,7 @@ impl OpenHold {
         self.state.hold.account
     }
 
-    /// Counts the request against its account's share of the slots, and returns whether the account had one left.
+    /// Counts the request against the account's share of the slots, and returns true if the account had a slot left.
     pub(crate) fn take_share(&mut self) -> bool {
         let account = self.account();
         self.slot.as_mut().is_none_or(|slot| slot.charge_to(account))
@@ -165,12 +165,12 @@ impl OpenHold {
         self.state.hold.key
     }
 
-    /// Tokens of the prompt that it covers.
+    /// Prompt tokens that the hold covers.
     pub(crate) fn prompt_tokens(&self) -> u64 {
         self.state.lease().prompt_tokens
     }
 
-    /// Output tokens that it covers, over all choices.
+    /// Output tokens that the hold covers, over all choices.
     pub(crate) fn output_tokens(&self) -> u64 {
         self.state.lease().output_tokens
     }
@@ -181,18 +181,18 @@ impl OpenHold {
         self.state.lease().usage = usage;
     }
 
-    /// The standing at the key-service, by its last answer.
+    /// Status at the key-service, by the last answer.
     pub(crate) fn standing(&self) -> HoldStatus {
         self.state.lease().standing
     }
 
-    /// Returns whether the lease may have run out, so that nothing is delivered until it is renewed.
+    /// Returns whether the lease may have run out, so that no output is delivered before a renewal.
     pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
         lease.standing == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
     }
 
-    /// Returns when the standing may have changed, or a lapsed lease was renewed.
+    /// Returns when the status may have changed, or a lapsed lease was renewed.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let state = self.state.clone();
         async move { state.changed.notified().await }
@@ -213,15 +213,15 @@ impl OpenHold {
         async move { state.extend(&keys, prompt_tokens, output_tokens).await }
     }
 
-    /// Bills the recorded usage and waits for the charge, within a bound. `None` means that the charge is not confirmed
-    /// yet and is delivered in the background; with a spool, it survives this process.
+    /// Bills the recorded usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be
+    /// delivered in the background; with a spool, the charge survives this process.
     pub(crate) async fn capture(mut self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.record(usage, estimated);
         self.settle().await
     }
 
-    /// Releases the hold: the request cost nothing. Waits for it, within a bound, so that the money is free again when
-    /// the client repeats its request.
+    /// Releases the hold of a request that cost nothing. Waits, within a bound, so that the money is free again when
+    /// the client repeats the request.
     pub(crate) async fn release(mut self) {
         self.ending = Ending::Release;
         self.settle().await;

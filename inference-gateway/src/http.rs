@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{byte_budget::ByteBudget, generation::Generator, turns::Turns};
 
-/// Dependencies of the routes, one instance per worker.
+/// Dependencies of the routes, an instance per worker.
 pub(crate) struct App {
     /// Source of time and randomness.
     pub(crate) clock: Arc<dyn Clock>,
@@ -46,13 +46,13 @@ pub(crate) struct App {
     pub(crate) max_body: usize,
     /// Memory budget for prompts.
     pub(crate) prompts: ByteBudget,
-    /// The memory for small bodies that are read before their sender is authenticated.
+    /// The memory for small bodies that are read before the sender is authenticated.
     pub(crate) unauthenticated: ByteBudget,
-    /// The turns of callers that are not authenticated yet, at having their credentials checked.
+    /// The turns of unauthenticated callers at the check of credentials.
     pub(crate) strangers: Turns,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
-    /// True if the proxy in front of the gateway is trusted to name the client it speaks for.
+    /// True if the proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
     /// Cancelled when the gateway begins to stop: no new requests are accepted.
     pub(crate) draining: CancellationToken,
@@ -87,7 +87,7 @@ pub(crate) fn routes(app: Arc<App>) -> Handler {
 /// The route of chat requests.
 const CHAT: &str = "/v1/chat/completions";
 
-/// Response header with the generation's id, which is also its billing id.
+/// Response header with the generation's id, which is also the billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
 /// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
@@ -95,7 +95,7 @@ pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-token
 use front::front;
 pub(crate) use passthrough::Management;
 
-/// Returns the presented credential if it has the form of an API key. A management key is first checked by the
+/// Returns the presented credential if the form is that of an API key. A management key is first checked by the
 /// key-service, so that the error names the right reason.
 async fn credential(
     app: &App,
@@ -118,8 +118,8 @@ async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> R
     Ok(account(app, credential, Class::Api, trust).await??)
 }
 
-/// The account of a credential, or its refusal. Callers on connections on which no credential was accepted yet take turns, so
-/// that however many of them ask, the calls of the others do not wait behind theirs.
+/// The account of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
+/// not wait behind any number of unauthenticated calls.
 async fn account(
     app: &App,
     credential: &str,

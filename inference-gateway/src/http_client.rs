@@ -1,4 +1,4 @@
-//! HTTP clients of upstreams and of key-services, built in one way.
+//! HTTP clients of upstreams and of key-services, all built alike.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 
-/// A client, http and https, with its pool of connections. Cheap to clone.
+/// A client, http and https, with a pool of connections. Cheap to clone.
 pub(crate) type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
 /// Settings in which clients differ.

@@ -1,4 +1,4 @@
-//! Carries requests to a model and back, and meters them on the way. Counts in tokens, never in money; stores
+//! Carries requests to a model and answers back, and meters both on the way. Counts in tokens, never in money; stores
 //! nothing but a spool of undelivered captures.
 
 mod byte_budget;

@@ -1,14 +1,14 @@
-//! The sizes of a gateway's budgets: as configured, or derived from what the process may have.
+//! Sizes of a gateway's budgets: as configured, or derived from the limits of the process.
 
 use shared::process::{Limits, config::ConfigError, serve::Bounds};
 
 use crate::config::Options;
 
-/// Chat requests in flight, where open files allow them.
+/// Chat requests in flight, if open files allow as many.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Prompts in memory, where memory allows them.
+/// Bytes of prompts in memory, if memory allows as many.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Answers in memory, where memory allows them: two of the largest that are given out, with their copies.
+/// Bytes of answers in memory, if memory allows as many: two of the largest answers, with their copies.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 /// The memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside the
 /// budget for prompts.
@@ -25,22 +25,23 @@ pub struct Sizes {
     pub bounds: Bounds,
     /// Chat requests in flight at once.
     pub(crate) in_flight: usize,
-    /// Of these, requests of one account.
+    /// Requests of a single account in flight at once.
     pub(crate) in_flight_per_account: usize,
     /// Bytes of prompts in memory at once.
     pub(crate) prompts_bytes: usize,
-    /// Of these, prompts of one account.
+    /// Bytes of a single account's prompts in memory.
     pub(crate) prompts_bytes_per_account: usize,
     /// Bytes of answers in memory at once.
     pub(crate) answers_bytes: usize,
-    /// Of these, answers of one account.
+    /// Bytes of a single account's answers in memory.
     pub(crate) answers_bytes_per_account: usize,
     /// Bytes of bodies of callers that are not authenticated yet.
     pub(crate) unauthenticated_bytes: usize,
 }
 
 impl Sizes {
-    /// The sizes of a gateway in a process that serves so many ports like the public one, and has `other_files`. They are logged.
+    /// Derives and logs the sizes of a gateway, in a process with `ports` ports of the public port's size and
+    /// `other_files`.
     pub fn of(
         options: &Options,
         limits: &Limits,
@@ -85,7 +86,7 @@ impl Sizes {
     }
 }
 
-/// Half of the process's memory, as far as it is not configured. The largest body has to fit twice.
+/// Bytes of prompts: as configured, or half of the process's memory. The largest body has to fit twice.
 fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     const SETTING: &str = "FAREGATE_MAX_PROMPTS_MIB";
     let derived = MOST_PROMPTS_BYTES.min(memory / 2);
@@ -102,7 +103,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// A quarter of the process's memory, as far as it is not configured.
+/// Bytes of answers: as configured, or a quarter of the process's memory.
 fn answers_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     let derived = MOST_ANSWERS_BYTES.min(memory / 4);
     let bytes = options.max_answers_mib.map_or(derived, |mib| u64::from(mib) << 20);

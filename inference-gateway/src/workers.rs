@@ -1,4 +1,4 @@
-//! Worker threads, each with a runtime of its own, so that a request never moves between threads.
+//! Worker threads, each with a separate runtime, so that a request never moves between threads.
 
 use std::{io, thread};
 
@@ -9,7 +9,7 @@ use tokio::{
 
 /// A thread with a single-threaded runtime.
 pub(crate) struct WorkerThread {
-    /// Its runtime.
+    /// Runtime of the thread.
     pub(crate) runtime: Handle,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -29,7 +29,7 @@ impl WorkerThread {
         Ok(Self { runtime: handle, stop, thread })
     }
 
-    /// Ends the runtime and all tasks on it.
+    /// Ends the runtime with all tasks.
     pub(crate) fn stop(self) {
         // The receiver is gone only if the thread has ended already.
         let _ = self.stop.send(());

@@ -43,16 +43,16 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true, value_parser = parse_secret)]
     pub store: Option<SecretString>,
 
-    /// A file that holds that URL, where it has a password
+    /// A file that holds the URL of the store, for a URL with a password
     #[arg(long, env = "FAREGATE_STORE_FILE", value_name = "FILE", global = true)]
     pub store_file: Option<PathBuf>,
 
-    /// First part of all names in Redis; installations that share a Redis have different ones
+    /// First part of all names in Redis; installations that share a Redis have different prefixes
     #[arg(long, env = "FAREGATE_REDIS_PREFIX", value_name = "PREFIX", default_value = "fg",
           value_parser = parse_redis_prefix, global = true)]
     pub redis_prefix: String,
 
-    /// Most entries that Redis keeps of an account's journal, some 180 bytes each; older ones are dropped
+    /// Most entries that Redis keeps of an account's journal, some 180 bytes each; older entries are dropped
     #[arg(long, env = "FAREGATE_REDIS_JOURNAL_ENTRIES", value_name = "ENTRIES", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
@@ -62,7 +62,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
-    /// Accept a Redis without an append-only file: it forgets all keys and money when it stops
+    /// Accept a Redis without an append-only file, which forgets all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
@@ -102,7 +102,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PEPPER_FILE", value_name = "FILE")]
     pub pepper_file: Option<PathBuf>,
 
-    /// During a rotation, the pepper before: keys made with it are still found
+    /// During a rotation, the pepper before: keys made with the old pepper are still found
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER", value_name = "HEX", hide_env_values = true, value_parser = parse_secret)]
     pub previous_pepper: Option<SecretString>,
 
@@ -110,29 +110,30 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER_FILE", value_name = "FILE")]
     pub previous_pepper_file: Option<PathBuf>,
 
-    /// API keys that an account may have, revoked ones included
+    /// API keys that an account may have, revoked keys included
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
-    /// The address that clients use, as printed links and commands name it; with https, cookies are kept to TLS
-    /// [default: where the gateway listens]
+    /// The address that clients use, for printed links and commands; with https, cookies are kept to TLS [default:
+    /// where the gateway listens]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
-    /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second later
+    /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second
+    /// later
     #[arg(long, env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(3..=3600))]
     pub hold_lease_seconds: u64,
 }
 
 impl Options {
-    /// Lifetime of a hold unless it is extended.
+    /// Lifetime of a hold without renewals.
     pub fn hold_lease(&self) -> Duration {
         Duration::from_secs(self.hold_lease_seconds)
     }
 
-    /// The peppers, if one is configured.
+    /// The peppers, if configured.
     pub fn peppers(&self) -> Result<Option<Peppers>, ConfigError> {
         let current = pepper(
             ("FAREGATE_PEPPER", self.pepper.as_ref()),

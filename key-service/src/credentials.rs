@@ -1,4 +1,4 @@
-//! Creates credentials, and finds the owner of a presented one.
+//! Creates credentials, and finds the owner of a presented credential.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct Credentials {
     store: Arc<dyn Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Owners by digest. A mapping never changes once it exists, so an entry is never wrong. Unknown digests are not
-    /// cached, and revocation is never answered from here.
+    /// Owners by digest. A mapping never changes, so an entry is never wrong. Unknown digests are not cached, and
+    /// revocation is never answered from the cache.
     owners: Cache<Digest, Principal>,
 }
 
@@ -51,9 +51,9 @@ impl Credentials {
         Ok(None)
     }
 
-    /// Returns the owner if it is live and of the class that a route needs.
+    /// Returns the owner if live and of the class that a route needs.
     ///
-    /// A live key of the wrong class is refused with its class; a revoked key is refused like an unknown one. The
+    /// A live key of the wrong class is refused with its class; a revoked key is refused like an unknown key. The
     /// ledger decides whether an API key may spend.
     pub async fn identify(
         &self,
@@ -80,14 +80,14 @@ impl Credentials {
         })
     }
 
-    /// Creates a key: returns its plaintext, and the digest to store.
+    /// Creates a key: returns the plaintext, and the digest to store.
     pub fn mint(&self, class: Class, random: [u8; 32]) -> (SecretString, Digest) {
         let plaintext = self.prefix.mint(class, random);
         let digest = self.peppers.digest(&plaintext);
         (plaintext, digest)
     }
 
-    /// A digest that those who do not have the pepper cannot calculate, of text that is no key: it must contain a NUL.
+    /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }

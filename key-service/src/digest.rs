@@ -1,15 +1,16 @@
-//! Stored form of a key: a keyed BLAKE3 hash of its plaintext.
+//! Stored form of a key: a keyed BLAKE3 hash of the plaintext.
 
 use std::fmt;
 
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. Without it, a copy of the store neither contains usable keys nor allows to test one.
+/// The secret key of the hash. Without the pepper, a copy of the store neither contains usable keys nor allows to
+/// test a key.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
 impl Pepper {
-    /// A pepper from its 32 bytes.
+    /// A pepper from 32 bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -32,7 +33,7 @@ impl fmt::Debug for Pepper {
     }
 }
 
-/// The current pepper, and during a rotation the previous one.
+/// The current pepper, and during a rotation the previous pepper.
 #[derive(Clone, Debug)]
 pub struct Peppers {
     /// Pepper for new keys.
@@ -63,12 +64,12 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// A digest from its 32 bytes.
+    /// A digest from 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest's 32 bytes, as stores keep them.
+    /// The digest's 32 bytes, as in stores.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

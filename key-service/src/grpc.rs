@@ -1,4 +1,4 @@
-//! The gRPC edge: turns messages into calls, passes them to the service, and turns its answers into messages.
+//! The gRPC edge: turns messages into calls of the service, and answers into messages.
 
 pub(crate) mod deadline;
 #[cfg(test)]
@@ -26,12 +26,12 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// A gRPC service. When `shutdown` is cancelled, sessions end after their current frame.
+    /// A gRPC service. When `shutdown` is cancelled, sessions end after the current frame.
     pub(crate) fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken) -> Self {
         Self { service, shutdown }
     }
 
-    /// Runs a unary call as a batch of one.
+    /// Runs a unary call as a batch of a single call.
     async fn one(&self, call: Result<Call, Malformed>) -> Result<answer::Response, Status> {
         let call = call.map_err(|malformed| invalid(&malformed))?;
         match self.service.handle(vec![call]).await.pop() {
@@ -61,7 +61,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner().try_into(), Authenticate)
     }
 
-    /// Its deadline is that of gRPC: `deadline` drops a call that is late.
+    /// The call's deadline is that of gRPC: `deadline` drops a late call.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
@@ -110,7 +110,7 @@ impl key_service_server::KeyService for Grpc {
     }
 }
 
-/// One session of a gateway.
+/// A session of a gateway.
 struct SessionStream {
     frames: Streaming<v1::SessionRequest>,
     service: Arc<dyn KeyService>,
@@ -121,7 +121,8 @@ struct SessionStream {
 }
 
 impl SessionStream {
-    /// Returns the next frame of answers. One frame is at the store at a time, while the gateway gathers the next one.
+    /// Returns the next frame of answers. A single frame is at the store at a time, while the gateway gathers the
+    /// next.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -219,7 +220,7 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Logs the failures of a frame: one line for each reason, since an unreachable store fails all of its calls.
+/// Logs the failures of a frame, a line for each reason, since an unreachable store fails all calls of the frame.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

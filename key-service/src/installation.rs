@@ -1,4 +1,4 @@
-//! Data of an installation, and the use-cases over it, as the commands and the server need them.
+//! Data of an installation, with the use-cases that the commands and the server need.
 
 use std::{io, sync::Arc};
 
@@ -19,14 +19,14 @@ use crate::{
     store::Store,
 };
 
-/// An open store, and the use-cases over it. Cheap to clone.
+/// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]
 pub struct Installation {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) management: Arc<Management>,
-    /// The address that clients use, where a setting names it.
+    /// The address that clients use, if configured.
     public_url: Option<Uri>,
 }
 
@@ -51,12 +51,12 @@ impl Installation {
         &self.management
     }
 
-    /// The address that clients use; `default` where no setting names one.
+    /// The address that clients use; `default` if none is configured.
     pub fn public_url(&self, default: impl FnOnce() -> String) -> String {
         self.public_url.as_ref().map_or_else(default, Uri::to_string)
     }
 
-    /// Runs a command of the operator, and writes its result to standard output.
+    /// Runs a command of the operator, and writes the result to standard output.
     pub async fn run(&self, command: Command, public_url: &str) -> anyhow::Result<()> {
         cli::run(command, &self.management, public_url, &mut io::stdout()).await
     }

@@ -1,6 +1,7 @@
-//! Library of the key-service: authorizes spending, and keeps accounts, keys and their bills.
+//! Library of the key-service: authorizes spending, and keeps accounts, keys and bills.
 //!
-//! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and those two `→ store`.
+//! Arrows point one way: `grpc | http | dashboard → service | management → domain`, and `service | management →
+//! store`.
 
 pub mod cli;
 pub mod config;

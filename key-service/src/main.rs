@@ -1,4 +1,4 @@
-//! The key-service as a process of its own.
+//! The key-service as a separate process.
 
 use std::{
     io::{StdoutLock, Write},
@@ -36,7 +36,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const PORTS: usize = 2;
 /// Open files of the store: a cluster's connections, or the files of SQLite.
 const STORE_FILES: usize = 256;
-/// The address that clients use where no setting names it: that of a gateway on this machine.
+/// The address for clients if none is configured: that of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
@@ -59,7 +59,7 @@ struct KeyServiceArguments {
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
     admin_listen: SocketAddr,
 
-    /// If there is no account yet, make one with credit and a management key, and print how to use them
+    /// If there is no account yet, make an account with credit and a management key, and print how to use them
     #[arg(long, env = "FAREGATE_FIRST_RUN")]
     first_run: bool,
 

@@ -1,7 +1,7 @@
 //! Use-cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
 //!
-//! A batch is grouped by account, with one call to the store for each: at high load, a record is read and written once
-//! for many calls.
+//! A batch is grouped by account, with a single call to the store for each: at high load, a record is read and
+//! written once for many calls.
 
 mod outcome;
 #[cfg(test)]
@@ -43,13 +43,13 @@ pub(crate) struct Service {
     lease: Duration,
 }
 
-/// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
+/// Next step of a call: none, or a command to the ledger with the meaning of the outcome.
 enum Plan {
     Done(Result<Answer, CallFailure>),
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// Commands of one account; for each, the index of its answer and the meaning of its outcome.
+/// Commands to an account; for each, the index of the answer and the meaning of the outcome.
 #[derive(Default)]
 struct Batch {
     commands: Vec<Command>,
@@ -57,7 +57,7 @@ struct Batch {
 }
 
 impl Service {
-    /// A service over this ledger. Holds last for `lease` unless they are extended.
+    /// A service over this ledger. Holds last for `lease` without extensions.
     pub(crate) fn new(
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,

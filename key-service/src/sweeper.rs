@@ -1,8 +1,8 @@
-//! Advances lease time, and expires holds whose lease is over: their gateway died, or lost contact for longer than a
+//! Advances lease time, and expires holds whose lease is over: the gateway died, or lost contact for longer than a
 //! lease.
 //!
-//! Each account has a separate watcher, so that one whose part of the store is unreachable, or whose records are
-//! damaged, does not keep others from expiring.
+//! Each account has a separate watcher, so that an account with damaged records, or in an unreachable part of the
+//! store, does not keep others from expiring.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,7 +31,7 @@ use crate::{
     store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Unavailable},
 };
 
-/// Longest pause between two polls of the ledger: two of them fit into a gap that still counts.
+/// Longest pause between two polls of the ledger: two pauses fit into a gap that still counts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two listings of the accounts that have holds. Bounds the time until a first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ const LOOKS: u32 = 2;
 /// Pause between two warnings of the same failure.
 const WARN_AGAIN: Duration = Duration::from_mins(1);
 
-/// The dependencies of the sweeper and of its watchers.
+/// Dependencies of the sweeper and all watchers.
 struct Sweeper {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
@@ -51,7 +51,7 @@ struct Sweeper {
     holding: Mutex<HashSet<AccountId>>,
 }
 
-/// Advances lease time and expires holds until `shutdown`. Several sweepers on one store do no harm: a tick is a
+/// Advances lease time and expires holds until `shutdown`. Several sweepers of a store do no harm: a tick is a
 /// compare-and-set, and an expiry is idempotent.
 pub(crate) async fn run(
     ledger: Arc<dyn Ledger>,
@@ -103,7 +103,7 @@ impl Sweeper {
         }
     }
 
-    /// Watches one account while it has holds.
+    /// Watches an account as long as the account has holds.
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut warned = Throttle::default();
@@ -134,7 +134,7 @@ impl Sweeper {
     }
 }
 
-/// Lease time of one account, and the means to advance it.
+/// Lease time of an account, and the means to advance the tick.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
@@ -144,7 +144,7 @@ struct Watcher<'s> {
 }
 
 impl Watcher<'_> {
-    /// Reads the ledger's tick, advances it when a quantum is over, and expires holds after every new tick.
+    /// Reads the ledger's tick, advances the tick when a quantum is over, and expires holds after every new tick.
     async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
         self.tick(None).await?;
         if let Some(seen) = self.lease.due(self.sweeper.quantum) {

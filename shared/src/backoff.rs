@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, random_bytes};
 
-/// Pauses of one series of attempts.
+/// Pauses of a series of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -18,7 +18,7 @@ impl Backoff {
         Self { first, most, step: first }
     }
 
-    /// The pause before the next attempt: between half of the current step and all of it.
+    /// The pause before the next attempt: between half of the current step and the whole step.
     pub fn pause(&mut self, clock: &dyn Clock) -> Duration {
         let step = self.step.min(self.most);
         self.step = step.saturating_mul(2).min(self.most);

@@ -28,7 +28,7 @@ macro_rules! id {
             /// Prefix of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Makes an identifier from a time (identifiers sort by it) and random bytes.
+            /// Makes an identifier from a time, by which identifiers sort, and random bytes.
             pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
@@ -39,7 +39,7 @@ macro_rules! id {
                 Self::new(clock.now(), random_bytes(clock))
             }
 
-            /// Time of creation, on the clock of the process that made it.
+            /// Time of creation, on the clock of the creating process.
             pub fn created_at(&self) -> Timestamp {
                 let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
                 let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
@@ -123,12 +123,12 @@ id!(
     "mem_"
 );
 id!(
-    /// A session of a member, as lists of sessions name it. It is no credential.
+    /// A session of a member, as named in lists of sessions. No credential.
     SessionId,
     "ses_"
 );
 id!(
-    /// A generation: one chat request. Also the billing and idempotency id of its hold.
+    /// A generation: a chat request. Also the billing and idempotency id of the hold.
     GenerationId,
     "gen_"
 );

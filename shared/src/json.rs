@@ -1,4 +1,4 @@
-//! Parsing of JSON objects with unique names, whose members stay unparsed until they are needed.
+//! Parsing of JSON objects with unique names, whose members stay unparsed until needed.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -13,19 +13,19 @@ use crate::{
     text::shown,
 };
 
-/// Number of members up to which duplicates are found by comparing all pairs; above it, with a set.
+/// Number of members up to which duplicates are found by comparing all pairs; beyond, a set is used.
 const FEW_MEMBERS: usize = 16;
 
-/// Largest number of members of one object: far more than any valid one has, and few enough that an object of very
-/// short names takes little memory.
+/// Most members of an object: far more than in any valid object, and few enough that an object of very short names
+/// takes little memory.
 const MAX_MEMBERS: usize = 4096;
 
 /// Characters of a member's name that an error repeats.
 const MAX_SHOWN_NAME: usize = 80;
-/// Characters of a parser's error that an answer repeats: it may quote the wrong value.
+/// Characters of a parser's error that an answer repeats; the error may quote the wrong value.
 const MAX_SHOWN_ERROR: usize = 300;
 
-/// Kind of a JSON value, by its first character.
+/// Kind of a JSON value, by the first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `null`
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The kind with its article, for messages.
+    /// The kind with an article, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// The members of a JSON object in their order; names are unique, values unparsed.
+/// Members of a JSON object in order; names are unique, values unparsed.
 #[derive(Debug, Default)]
 pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -114,7 +114,7 @@ pub fn invalid_json(error: &serde_json::Error) -> ApiError {
     ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
-/// The text of a string; borrowed where it has no escapes.
+/// The text of a string, borrowed if free of escapes.
 pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
 }
@@ -157,7 +157,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that borrows from its source where possible.
+/// A string that borrows from the source where possible.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -50,8 +50,8 @@ impl Prefix {
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// Returns the class of a presented key, if it has this prefix and a correct checksum. Any other text was never
-    /// made by [`Prefix::mint`], and is refused without a look-up.
+    /// Returns the class of a presented key with this prefix and a correct checksum. Any other text was never made by
+    /// [`Prefix::mint`], and is refused without a look-up.
     pub fn classify(&self, presented: &str) -> Option<Class> {
         let class = [Class::Api, Class::Management].into_iter().find(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
@@ -70,7 +70,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The part of a key that may be shown after its creation: enough to distinguish keys, too little to guess one.
+/// The part of a key that may be shown after the creation: enough to distinguish keys, too little to guess a key.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();
@@ -78,11 +78,11 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Characters after a key's class from which on they may be a secret.
+/// Fewest letters and digits after a key's class that may be a secret.
 const SECRET_CHARS: usize = 16;
 
-/// A text without the plaintexts of keys that it may contain, of any installation: for logs and errors, which repeat paths and
-/// ids of clients.
+/// A text without any plaintexts of keys, of any installation: for logs and errors, which repeat paths and ids of
+/// clients.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(at) = secret(rest) {

@@ -6,15 +6,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Nano-USD in one USD.
+/// Nano-USD in a USD.
 const NANOS_PER_USD: i64 = 1_000_000_000;
 
-/// Decimal places of one nano-USD.
+/// Decimal places of a nano-USD.
 const DECIMALS: i64 = 9;
 
 /// An amount in nano-USD (1e-9 $).
 ///
-/// Deliberately without `Add` and `Sub`: arithmetic on money can fail, so it returns an `Option`.
+/// Deliberately without `Add` and `Sub`: arithmetic on money can fail, so methods return an `Option`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NanoUsd(i64);
 
@@ -22,11 +22,11 @@ impl NanoUsd {
     /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, so that it is exact in stores whose numbers are
-    /// doubles (Lua inside Redis).
+    /// The largest stored amount: 9,000,000 $, below 2^53 nano-USD, and so exact in stores whose numbers are doubles
+    /// (Lua inside Redis).
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
-    /// An amount from its nano-USD.
+    /// The amount of `nanos` nano-USD.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -41,7 +41,7 @@ impl NanoUsd {
         self.0
     }
 
-    /// The sum, or `None` where it leaves the range of an `i64`.
+    /// The sum, or `None` outside the range of an `i64`.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -50,7 +50,7 @@ impl NanoUsd {
         }
     }
 
-    /// The difference, or `None` where it leaves the range of an `i64`.
+    /// The difference, or `None` outside the range of an `i64`.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
@@ -69,7 +69,7 @@ impl NanoUsd {
     /// The exact amount that a decimal number spells, in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`).
     ///
     /// More than nine decimals are rounded half to even. A number other than zero that rounds to zero is refused, as
-    /// it was hardly meant as zero. `-0` is zero.
+    /// hardly meant as zero. `-0` is zero.
     pub fn parse(number: &str) -> Result<Self, MoneyError> {
         let decimal = Decimal::scan(number).ok_or(MoneyError::NotANumber)?;
         let nanos = decimal.to_nanos()?;
@@ -89,7 +89,7 @@ pub enum MoneyError {
     /// The number has more digits before the point than an amount can hold.
     #[error("is out of range")]
     OutOfRange {
-        /// The number is below the range rather than above it.
+        /// True below the range, false above.
         negative: bool,
     },
     /// The number is not zero, but less than half a nano-USD.
@@ -133,7 +133,7 @@ impl JsonSchema for NanoUsd {
     }
 }
 
-/// Parses a string with the number, as in configuration. The API's numbers are read from their raw tokens.
+/// Parses a string with the number, as in configuration. The API's numbers are read from raw tokens instead.
 impl<'de> Deserialize<'de> for NanoUsd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -215,7 +215,8 @@ impl Decimal {
     }
 }
 
-/// The exponent's value. Absurd ones saturate; the amount is then out of range or rounds to zero, as it should.
+/// Value of the exponent. An absurd exponent saturates; the amount is then out of range or rounds to zero, as it
+/// should.
 fn scan_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

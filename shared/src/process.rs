@@ -1,4 +1,4 @@
-//! A process, from its settings to its end. Every program starts, serves, drains and stops in the same way.
+//! A process, from settings to end. Every program starts, serves, drains and stops in the same way.
 
 pub mod config;
 pub mod http;
@@ -30,17 +30,17 @@ use probe::probe;
 use serve::{Port, bind, serve};
 use telemetry::{PrometheusHandle, Readiness, admin_router};
 
-/// Command line of a program, and the settings in it that every program has.
+/// Command line of a program, and the settings that every program has.
 pub trait CommandLine: Parser {
     /// Settings of the log, and the request for a probe.
     fn basics(&self) -> &Basics;
 
-    /// Address and path at which a running process of this program reports its readiness.
+    /// Address and path at which a running process of this program reports readiness.
     fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
-/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`. An error
-/// is written to standard error on one line, with the chain of its causes.
+/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`.
+/// Writes an error, with the chain of causes, to standard error on a single line.
 pub async fn main<A, E>(program: impl AsyncFnOnce(A) -> Result<(), E>) -> ExitCode
 where
     A: CommandLine,
@@ -69,9 +69,9 @@ where
 
 /// A process that is about to serve.
 pub struct Process {
-    /// Its open files and memory.
+    /// Limits of open files and memory.
     pub limits: Limits,
-    /// Cancelled when its services are to stop.
+    /// Cancelled when the services are to stop.
     pub shutdown: CancellationToken,
     metrics: PrometheusHandle,
     admin: Port,
@@ -99,7 +99,7 @@ impl Process {
 
 /// A process that serves.
 pub struct Serving {
-    /// The address of its probes and metrics.
+    /// Address of probes and metrics.
     pub admin_address: SocketAddr,
     shutdown: CancellationToken,
     admin: JoinHandle<()>,
@@ -122,7 +122,7 @@ impl Serving {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first of them.
+/// Listens for Ctrl-C and SIGTERM from now on. The future ends with the first signal.
 pub fn stop_signal() -> impl Future<Output = ()> {
     let listen = |name: &str, kind| {
         signal(kind).inspect_err(|e| tracing::warn!(error = %e, "{name} cannot be noticed")).ok()

@@ -9,13 +9,13 @@ pub enum Refusal {
     InvalidApiKey,
     /// The management key does not exist, or was revoked.
     InvalidManagementKey,
-    /// The API key is past its `expires_at`.
+    /// The API key's `expires_at` has passed.
     KeyExpired,
     /// A management key on a model route.
     ManagementKeyNotAllowed,
     /// An API key on a management route.
     ManagementKeyRequired,
-    /// The key has spent its limit, or the rest of it cannot pay for this request.
+    /// The key has spent its limit, or the rest cannot pay for this request.
     KeyLimitReached,
     /// The account's credit is empty, or cannot pay for this request.
     InsufficientCredits,

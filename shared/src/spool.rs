@@ -1,8 +1,8 @@
-//! The spool: captures that were not confirmed before their answers left, on disk until they are delivered.
+//! The spool: captures that were not confirmed before the answers left, on disk until delivered.
 //!
-//! A file of JSON lines, `{"capture":{…}}` when one is added and `{"done":"gen_…"}` when it is delivered. Lines that cannot
-//! be read are kept apart, since each may be a charge that is owed; the last one may also be one that a crash cut short, which
-//! was never confirmed.
+//! A file of JSON lines, `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
+//! lines are kept apart, since each may be a charge that is owed; the last line may also be cut short by a crash, in
+//! which case the capture was never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub struct SpooledCapture {
     pub estimated: bool,
 }
 
-/// One line of the file.
+/// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolLine {
@@ -58,7 +58,7 @@ pub enum SpoolLine {
 }
 
 impl SpoolLine {
-    /// Text of the line, with its line end.
+    /// Text of the line, with a line end.
     pub fn to_text(&self) -> io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -74,7 +74,7 @@ pub fn damaged_file(file: &Path) -> PathBuf {
 /// Contents of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SpoolContents {
-    /// The captures that are not delivered, in the order in which they were written.
+    /// The undelivered captures, in the order of writing.
     pub pending: Vec<SpooledCapture>,
     /// The lines that cannot be read.
     pub damaged: Vec<Vec<u8>>,
@@ -110,7 +110,7 @@ pub fn read(file: &Path) -> io::Result<SpoolContents> {
 }
 
 impl SpooledCapture {
-    /// A spooled capture with its time of writing.
+    /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, estimated } = capture;
         let HoldRef { generation, account, key, model, price } = hold.clone();

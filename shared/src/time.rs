@@ -1,4 +1,4 @@
-//! Instants in milliseconds, and their ISO 8601 format in the API.
+//! Instants in milliseconds, with the ISO 8601 format of the API.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -37,7 +37,7 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
-    /// The same instant without its milliseconds.
+    /// The same instant in whole seconds.
     #[must_use]
     pub const fn to_whole_seconds(self) -> Self {
         Self(self.seconds() * 1000)
@@ -55,10 +55,9 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// Parses ISO 8601 as the API accepts it: RFC 3339 with any offset; lower-case `t` and `z` or a space between date
-    /// and time, no seconds, an offset without colon, or none at all (then UTC) are accepted too. Digits beyond
-    /// milliseconds are cut. Dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks
-    /// are refused.
+    /// Parses the API's ISO 8601: RFC 3339 with any offset; lower-case `t` and `z` or a space between date and time,
+    /// no seconds, an offset without colon, or no offset (then UTC) are accepted too. Digits beyond milliseconds are
+    /// cut. Dates alone, leap seconds, days that do not exist, years after 9999 and surrounding blanks are refused.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         // chrono is more lenient than ISO 8601: signs, blanks and short years are refused here.
@@ -81,7 +80,7 @@ impl Timestamp {
     }
 }
 
-/// Splits the offset off a time of day, and returns it in milliseconds. No offset is UTC.
+/// Splits the offset, in milliseconds, off a time of day. No offset is UTC.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));

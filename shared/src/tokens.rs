@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Usage of a request by the model server's count. Reasoning tokens are included in `completion`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, cached tokens included.
     pub prompt: u64,
     /// Tokens of the prompt that the model server had cached; at most `prompt`.
     pub cached: u64,
@@ -14,7 +14,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The larger of both, field by field: usage only grows, in whatever order its reports arrive.
+    /// The larger of both, field by field: usage only grows, whatever the order of reports.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {

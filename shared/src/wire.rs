@@ -18,9 +18,9 @@ const MAX_LIMIT_USD: i64 = 1_000_000;
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
-/// Statuses of a key, computed when it is read.
+/// Statuses of a key, computed on read.
 pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
-/// Orders of a listing, by the end that comes first; the first one is the default.
+/// Orders of a listing, by the end that comes first; the default is first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];
 
 /// An API key. Every member is always present, null where there is nothing to say; `key` alone appears once, when the key
@@ -33,27 +33,27 @@ pub struct KeyObject<'a> {
     /// `api_key`
     #[schemars(extend("const" = "api_key"))]
     pub object: &'static str,
-    /// Its owner's name for it.
+    /// Name chosen by the owner.
     #[schemars(length(max = MAX_LABEL_CHARS))]
     pub label: &'a str,
-    /// Its first and last characters.
+    /// First and last characters of the plaintext.
     pub key_hint: &'a str,
     /// `revoked`, else `expired`, else `active`.
     #[schemars(extend("enum" = STATUSES))]
     pub status: &'static str,
-    /// What it may spend in its life; null is without a limit.
+    /// Most that the key may ever spend; null is no limit.
     pub limit: Option<NanoUsd>,
-    /// What it has spent.
+    /// Amount spent so far.
     pub used: NanoUsd,
-    /// `limit - used`, below zero where the limit was lowered under what was used.
+    /// `limit - used`, below zero if the limit was lowered below `used`.
     pub limit_remaining: Option<NanoUsd>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it expires; null is never.
+    /// Time of expiry; null is never.
     pub expires_at: Option<Timestamp>,
-    /// When it last completed a billed request.
+    /// Time of the last billed request.
     pub last_used_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of the revocation.
     pub revoked_at: Option<Timestamp>,
     /// The plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct KeyList<'a> {
     has_more: bool,
 }
 
-/// Fields for making or changing a key. The key-service checks them.
+/// Fields for making or changing a key, checked by the key-service.
 pub struct KeyFields<const NEW: bool>;
 
 impl<const NEW: bool> JsonSchema for KeyFields<NEW> {

@@ -1,9 +1,9 @@
-//! Affinity of requests to upstreams with a prefix cache, without leaking one account's prompts to another.
+//! Affinity of requests to upstreams with a prefix cache, without leaking an account's prompts to other accounts.
 //!
 //! A caller that can see how many tokens of a prompt were cached, or how soon the answer came, can discover other
 //! callers' prompts, prefix by prefix. So the account is part of everything here: requests of two accounts with the
 //! same prefix are routed independently of each other, and where an upstream can separate its cache by a salt, each
-//! account has its own.
+//! account has a different salt.
 
 use shared::ids::AccountId;
 
@@ -12,8 +12,8 @@ pub(crate) fn affinity(account: AccountId, opening: &[u8]) -> u64 {
     number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
 }
 
-/// Salt that separates an account's part of an upstream's cache. Like account ids, it cannot be guessed, and it does
-/// not reveal the account to the upstream.
+/// Salt that separates an account's part of an upstream's cache. A salt, like an account id, cannot be guessed, and
+/// does not reveal the account to the upstream.
 pub(crate) fn cache_salt(account: AccountId) -> String {
     let salt = blake3::derive_key("faregate 2026 salt of prefix caches", account.to_string().as_bytes());
     blake3::Hash::from_bytes(salt).to_hex().to_string()

@@ -2,40 +2,40 @@
 //!
 //! An upstream caches recent prompts, and does not process a cached prefix again. So requests with the same prefix go
 //! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same one, and an added or removed
-//! upstream moves no requests but its own. The choice holds as long as the load of that upstream is not far above its
-//! share; beyond that the request goes to its second choice, and so on.
+//! upstream moves no requests but its own. The choice holds until the load of that upstream is far above its share;
+//! then the request goes to its second choice, and so on.
 
 use std::{cmp::Ordering, time::Duration};
 
-/// Consecutive failures that set an upstream aside: one may be caused by the request, and two may be a coincidence.
+/// Consecutive failures that set an upstream aside: a first may be the request's fault, a second a coincidence.
 const FAILURES: u32 = 3;
-/// Time for which an upstream is set aside at first, until one request tries it again: about the shortest restart of a
-/// server. It doubles with every failed trial.
+/// Time for which an upstream is set aside at first, until a trial request: about the shortest restart of a server.
+/// Every failed trial doubles the time.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
-/// Longest time until a recovered upstream is noticed, however long it was down.
+/// Longest time until a recovered upstream is noticed, however long the outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
 /// Time for which an upstream that reports overload, or is draining, gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
-/// Load of an upstream, in percent of its share, above which requests that prefer it for its cache go elsewhere. A
-/// quarter more costs less time than processing a long prompt again.
+/// Load of an upstream, in percent of a fair share, above which requests leave the upstream that caches their prefix.
+/// A quarter more costs less time than processing a long prompt again.
 const MOST_OF_SHARE: u64 = 125;
 
-/// AttemptOutcome of a request, as far as it concerns the upstream.
+/// Outcome of an attempt, with regard to the upstream's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
-    /// It answered completely.
+    /// A complete answer.
     Served,
-    /// It began to answer.
+    /// The beginning of an answer.
     Answered,
-    /// It reported that it is overloaded, or is about to stop.
+    /// A report of overload, or of a stop that is near.
     Overloaded,
-    /// It failed before or during its answer.
+    /// A failure before or during the answer.
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
 }
 
-/// Health of an upstream by its last requests. Times are since an arbitrary common instant.
+/// Health of an upstream by its last requests. Times count from an arbitrary common instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     failures: u32,
@@ -56,7 +56,7 @@ impl Health {
         let failures = self.failures.saturating_add(1);
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
-            // The failure count stays: an upstream whose answers all break is not healthy because it begins them.
+            // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, ..self },
             // The trial failed, or an earlier request did. The time of the next trial is set already.
             (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
@@ -71,7 +71,7 @@ impl Health {
     }
 
     /// The health when a request is sent. If the upstream was set aside for long enough, this request is a trial:
-    /// unless it is answered, the upstream is set aside for twice as long.
+    /// unless an answer comes, the upstream is set aside for twice as long.
     #[must_use]
     pub(crate) fn tried(self, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -84,12 +84,12 @@ impl Health {
         Self { aside: self.aside.map(again), ..self }
     }
 
-    /// Returns whether it was set aside and has not answered since.
+    /// Returns whether the upstream was set aside and has not answered since.
     pub(crate) const fn is_set_aside(&self) -> bool {
         self.aside.is_some()
     }
 
-    /// Returns whether no requests are to be sent to it at this time.
+    /// Returns whether the upstream gets no requests at this time.
     pub(crate) fn rests(&self, now: Duration) -> bool {
         self.aside.is_some_and(|aside| now < aside.until)
     }
@@ -104,15 +104,15 @@ pub(crate) struct Candidate {
     pub(crate) weight: u32,
     /// Requests in flight.
     pub(crate) in_flight: u64,
-    /// No requests are to be sent to it now.
+    /// True if the upstream gets no requests now.
     pub(crate) aside: bool,
 }
 
-/// Index of the upstream that a request goes to; `None` if there is none besides the one that was `tried`.
+/// Index of the upstream for a request; `None` if there is no upstream but the `tried` one.
 ///
-/// With `affinity`, which requests with the same prefix have in common, it is the prefix's own upstream unless that is
-/// overloaded; without, it is the one with the fewest requests for its weight. `turn`, a different number each time,
-/// decides between equals. If all are set aside, they are used nevertheless: trying is better than refusing.
+/// A request with an `affinity`, common to all requests of a prefix, goes to the prefix's own upstream unless that is
+/// overloaded; a request without, to the upstream with the fewest requests for its weight. `turn`, a different number
+/// each time, decides between equals. If all are set aside, all are eligible: trying is better than refusing.
 pub(crate) fn choose(
     candidates: &[Candidate],
     affinity: Option<u64>,
@@ -146,15 +146,15 @@ impl Share {
         })
     }
 
-    /// Returns whether one more request keeps the load close to its share. This holds for at least one candidate, since
-    /// not all can be above the mean.
+    /// Returns whether another request keeps the candidate's load close to a fair share. At least one candidate has
+    /// room, since not all can be above the mean.
     fn has_room(&self, candidate: &Candidate) -> bool {
         let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
         candidate.in_flight < most
     }
 }
 
-/// Compares the loads per weight after one more request, without division.
+/// Compares the loads per weight after another request, without division.
 fn by_load(a: &Candidate, b: &Candidate) -> Ordering {
     let load = |of: &Candidate, other: &Candidate| (of.in_flight + 1) * u64::from(other.weight);
     load(a, b).cmp(&load(b, a))
@@ -164,8 +164,8 @@ fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
     distance(a, turn).total_cmp(&distance(b, turn))
 }
 
-/// Distance of a key from an upstream; a key belongs to the nearest one. By weighted rendezvous hashing, each upstream
-/// is nearest to a part of all keys that is proportional to its weight.
+/// Distance of a key from an upstream; the nearest upstream owns the key. By weighted rendezvous hashing, an
+/// upstream's part of all keys is proportional to its weight.
 fn distance(candidate: &Candidate, key: u64) -> f64 {
     // 53 bits, which a float holds exactly, mapped to a number between 0 and 1, both excluded.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]

@@ -4,21 +4,21 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
 /// Longest accepted event in bytes. A chunk of a token or two has a few hundred bytes; the rest is for upstreams that
-/// send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
+/// send a whole answer as an event: 131,072 tokens of eight choices, as JSON.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Byte order mark that some servers send first; the standard demands to skip it once.
+/// Byte order mark that some servers send first, to be skipped once by the standard.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event exceeded [`MAX_EVENT_BYTES`]. The rest of its stream cannot be read.
+/// Error of an event longer than [`MAX_EVENT_BYTES`], after which the stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
 pub(crate) struct EventTooLong;
 
-/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`, which chat
-/// streams do not use: they distinguish their events by their data.
+/// Decoder of event payloads: the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`. Events of
+/// chat streams differ by the data alone.
 ///
-/// A payload that lies inside one piece is a slice of it, not a copy.
+/// A payload that lies inside a piece is a slice of the piece, not a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// The current piece.
@@ -27,7 +27,8 @@ pub(crate) struct Decoder {
     partial: BytesMut,
     /// Payload of an incomplete event.
     data: Option<Bytes>,
-    /// The last line ended with a carriage return at the end of a piece: a following line feed belongs to it.
+    /// True if the last line ended with a carriage return at the end of a piece: a following line feed belongs to
+    /// that line.
     after_carriage_return: bool,
     /// A line was read, so that a byte order mark is no longer skipped.
     begun: bool,
@@ -58,12 +59,12 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the incomplete event, and of what was not read yet.
+    /// Bytes of the incomplete event, and of the input not read yet.
     pub(crate) fn held_bytes(&self) -> usize {
         self.partial.len() + self.data.as_ref().map_or(0, Bytes::len) + self.input.len()
     }
 
-    /// The next line, without its end.
+    /// The next line, without the line end.
     fn next_line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
         if self.after_carriage_return && !self.input.is_empty() {
             self.after_carriage_return = false;
@@ -82,7 +83,7 @@ impl Decoder {
         let mut line = self.input.split_to(end);
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
-            // Its memory is given back with the line, however large it was.
+            // The memory of the line is given back with the line, however large.
             line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
@@ -107,7 +108,7 @@ impl Decoder {
             }
         }
         if self.input.is_empty() {
-            // An empty slice would keep the whole piece in memory, and the connection from using its buffer again.
+            // An empty slice would keep the whole piece in memory, and the connection from using the buffer again.
             self.input = Bytes::new();
         }
     }

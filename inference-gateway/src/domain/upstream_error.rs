@@ -1,11 +1,11 @@
-//! Errors of upstreams, in the formats of their different servers.
+//! Errors of upstreams, in the formats of the different servers.
 
 mod inside;
 
 use serde_json::Value;
 
-/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each is from a
-/// server's own source or documentation.
+/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
+/// from the source or the documentation of a server.
 const TOO_LONG: [&str; 13] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
@@ -22,14 +22,14 @@ const TOO_LONG: [&str; 13] = [
     "`inputs` tokens",                // Text Generation Inference
 ];
 
-/// Types and codes of errors that the request caused, whatever their status.
+/// Types and codes of errors that the request caused, whatever the status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
 
-/// Bytes of an error that is read: as a tree it takes many times as much memory. Longer ones say nothing.
+/// Most bytes of an error that is read: as a tree, an error takes many times as much memory. Longer ones say nothing.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// The error of an upstream; empty where no text can be read. It may quote the prompt.
+/// Error of an upstream; empty without a readable text. The text may quote the prompt.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamError {
     /// Text of the error.
@@ -43,7 +43,7 @@ pub(crate) struct UpstreamError {
 /// Cause of an upstream's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The prompt, or its sum with the requested output, exceeds the upstream's context.
+    /// The prompt, or the sum of prompt and requested output, exceeds the upstream's context.
     TooLong,
     /// The request is invalid in another way.
     Invalid,
@@ -51,16 +51,16 @@ pub(crate) enum Verdict {
     TooLarge,
     /// The upstream is overloaded or not ready.
     Overloaded,
-    /// A server behind the upstream did not answer it in time.
+    /// A server behind the upstream did not answer the upstream in time.
     Timeout,
-    /// The upstream failed, or it and this gateway are not configured for each other.
+    /// The upstream failed, or upstream and gateway are not configured for each other.
     Broken,
 }
 
 impl UpstreamError {
     /// Reads an error from a body or an event of a stream: nested (`{"error":{"message"}}`: OpenAI, vLLM, llama.cpp,
     /// Ollama), flat (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text
-    /// Generation Inference; `{"detail":"…"}` or a list of them: FastAPI).
+    /// Generation Inference; `{"detail":"…"}` or a list of details: FastAPI).
     pub(crate) fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();
@@ -74,7 +74,7 @@ impl UpstreamError {
     }
 
     /// Cause of the error, by the status of the response and the error's text. Some servers report a client's mistake
-    /// as a 500, which is recognised by its text.
+    /// as a 500, recognised by the text.
     pub(crate) fn verdict(&self, status: u16) -> Verdict {
         match status {
             400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
@@ -87,14 +87,14 @@ impl UpstreamError {
         }
     }
 
-    /// Status of an error event in a stream: its code, if that is a status.
+    /// Status of an error event in a stream: the code, if that is a status.
     pub(crate) fn status_in_stream(&self) -> u16 {
         self.code.parse().unwrap_or(500)
     }
 
     /// The part of the text that a client may read, without the upstream's own name for the model, which is
-    /// confidential. Texts about the server's own failures, and those with an address, a credential, a file or a stack,
-    /// are dropped completely, since the remaining part could still reveal them.
+    /// confidential. Texts about the server's own failures, and texts with an address, a credential, a file or a
+    /// stack, are dropped completely, since the rest could still reveal secrets.
     pub(crate) fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let message = self.message.replace(upstream_model, "the model");
         let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
@@ -109,7 +109,7 @@ impl UpstreamError {
 
     fn blames_request(&self) -> bool {
         // llama-cpp-python reports pydantic's message about the body as a 500; llama.cpp's server does so for images
-        // that its model does not support.
+        // that the model does not support.
         let words = self.message.contains("validation error") && self.message.contains("'body'")
             || self.message.contains("input is not supported");
         words || REQUEST_AT_FAULT.iter().any(|name| self.is(name))

@@ -1,4 +1,4 @@
-//! Metrics of generations, named as the GenAI semantic conventions name them.
+//! Metrics of generations, named by the GenAI semantic conventions.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,10 +8,10 @@ use shared::tokens::Usage;
 /// The outcome of a generation that nothing disturbed.
 pub(super) const OK: &str = "ok";
 
-/// The metrics of each model, looked up once: a lookup by name and labels costs more than what it is for.
+/// The metrics of each model, looked up once: a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
-/// The metrics of one model.
+/// The metrics of a model.
 pub(super) struct ModelMetrics {
     model: String,
     ok: Histogram,
@@ -23,12 +23,12 @@ pub(super) struct ModelMetrics {
 }
 
 impl Metrics {
-    /// Those of these models.
+    /// The metrics of these models.
     pub(crate) fn of(models: Vec<String>) -> Self {
         Self(models.into_iter().map(|model| (model.clone(), ModelMetrics::of(model))).collect())
     }
 
-    /// Those of a model of the catalogue.
+    /// The metrics of a model of the catalogue.
     pub(super) fn model(&self, model: &str) -> Option<&ModelMetrics> {
         self.0.get(model)
     }

@@ -1,6 +1,6 @@
 //! The memory that an answer takes of the budget that all answers share.
 //!
-//! Small answers take none of it, so that most requests never touch it.
+//! Small answers take no memory of the budget, so that most requests never touch it.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use tokio::time::{Instant, sleep};
 
 use crate::byte_budget::{ByteBudget, BytePermit};
 
-/// Bytes that an answer holds without counting: an ordinary whole answer and its copy, or the event that a stream waits for.
+/// Bytes of an answer that are not counted: an ordinary whole answer and its copy, or the event that a stream waits
+/// for.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Bytes that are taken at a time: the lock on accounts' shares is then taken a few times for each mebibyte.
 const STEP_BYTES: usize = 256 << 10;
-/// Longest wait of a whole answer for room, in all. It was generated and will be billed, so that it is worth to wait until others
-/// have left; the upstream waits meanwhile.
+/// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so waiting for
+/// others to leave is worth while; the upstream waits meanwhile.
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 /// Pause between two looks for room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The part of the budget that one answer holds, given back when it is dropped.
+/// Part of the budget that an answer holds, given back by the drop.
 pub(super) struct AnswerRoom {
     permit: BytePermit,
-    /// Time that it may still wait for more.
+    /// Rest of the time that the answer may wait for more.
     patience: Duration,
 }
 
-/// Bytes of an answer on their way to the client, with their part of the budget.
+/// Bytes of an answer on the way to the client, with a part of the budget.
 struct BytesInRoom {
     bytes: Bytes,
     _room: BytePermit,
@@ -45,8 +46,8 @@ impl AnswerRoom {
         Self { permit: budget.permit_of(account), patience: WAIT_FOR_ROOM }
     }
 
-    /// Holds room for so many bytes, neither more nor less, and returns whether there is as much. If not, it keeps what it
-    /// has.
+    /// Holds memory for exactly `bytes`, and returns true if the budget had as much. On failure, the answer keeps the
+    /// part that it had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         let wanted = if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
         match wanted.checked_sub(self.permit.taken()) {
@@ -59,7 +60,7 @@ impl AnswerRoom {
         }
     }
 
-    /// Holds room for so many bytes, and waits for it until others have given theirs back. Returns whether it came in time.
+    /// Holds memory for `bytes`, after a wait for other answers if need be. Returns whether the memory came in time.
     pub(super) async fn wait_for(&mut self, bytes: usize) -> bool {
         if self.hold(bytes) {
             return true;
@@ -74,7 +75,7 @@ impl AnswerRoom {
         found
     }
 
-    /// Lets large bytes keep their room until the connection has sent them.
+    /// Lets large bytes keep a part of the budget until the connection has sent all.
     pub(super) fn leave_with(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;

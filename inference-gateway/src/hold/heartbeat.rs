@@ -1,4 +1,4 @@
-//! Renews the leases of all open holds together, reports their progress, and releases orphans.
+//! Renews the leases of all open holds together, reports progress, and releases orphans.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,13 +73,13 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
 }
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
-    // The call requests no tokens; those granted stay.
+    // The call requests no tokens; granted tokens stay.
     let renewed = hold.extend(keys, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }
 
-/// Releases holds of authorizations with unknown outcome, unless their requests turned out to run.
+/// Releases holds of authorizations with unknown outcome, except the holds of running requests.
 async fn release(holds: Holds, orphans: Vec<Orphan>) {
     for orphan in orphans {
         if holds.is_live(&orphan) {

@@ -1,4 +1,4 @@
-//! Settlement of holds, and its delivery for as long as the key-service is down.
+//! Settlement of holds, with delivery for as long as the key-service is down.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout};
 use super::{Holds, Slot};
 use crate::keys::{Keys, Unavailable};
 
-/// Time that a response waits for its charge. After it, the response completes without, and the capture is delivered
-/// later.
+/// Time that a response waits for the charge. Afterwards, the response completes without a charge, and the capture is
+/// delivered later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
 /// Time for which a settlement that fails for a permanent reason (a damaged record, say) is repeated.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
@@ -43,9 +43,9 @@ pub(super) struct Settlement {
 
 /// Outcome of the first attempts to deliver a settlement.
 pub(super) enum Attempt {
-    /// It is delivered; with the charge, if the generation was billed.
+    /// Delivered; with the charge, if the generation was billed.
     Settled(Option<Charge>),
-    /// Its delivery is not confirmed.
+    /// Delivery not confirmed.
     Unsettled,
 }
 
@@ -78,14 +78,14 @@ impl Settlement {
         timeout(CAPTURE_BOUND, attempts).await.unwrap_or(Attempt::Unsettled)
     }
 
-    /// Writes the settlement to the spool, and delivers it in a separate task.
+    /// Writes the settlement to the spool, and delivers the settlement in a separate task.
     pub(super) async fn hand_over(mut self, holds: &Holds) {
         tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; the settlement follows");
         self.spool(holds).await;
         holds.settle_in_background(self);
     }
 
-    /// Sends the settlement until it is answered: captures and releases are idempotent by generation id.
+    /// Sends the settlement until an answer comes: captures and releases are idempotent by generation id.
     pub(super) async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
@@ -93,7 +93,7 @@ impl Settlement {
             match self.send(holds).await {
                 Ok(_) => break,
                 Err(Unavailable::Ended) => {
-                    // The spool, if there is one, contains it.
+                    // The spool, if any, contains the settlement.
                     tracing::error!(%generation, ending = ?self.ending, "stopped before a settlement was delivered");
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Slots for chat requests in flight. One account has a part of them at most, and so have callers that are not authenticated yet.
+//! Slots for chat requests in flight, with bounds on the slots of an account and of unauthenticated callers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     turns::{Turn, Turns},
 };
 
-/// The part of all slots for requests on connections on which no credential was accepted yet, while they are authorized.
+/// The part of all slots for requests on unauthenticated connections, until the requests are authorized.
 const PART_OF_NEWCOMERS: usize = 4;
 
 /// Slots for chat requests, shared by all workers.
@@ -20,7 +20,7 @@ pub(crate) struct Slots {
     accounts: AccountShares,
 }
 
-/// A place for one chat request, reserved before its hold is opened: taking on what it owes can then not fail.
+/// A place for a chat request, reserved before the hold is opened, so that taking on the obligation cannot fail.
 pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     /// Until the request is authorized.
@@ -31,7 +31,7 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
-    /// Creates this many slots, of which one account may have at most `per_account`.
+    /// Creates `slots` slots, of which an account may have at most `per_account`.
     pub(crate) fn new(slots: usize, per_account: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(slots)),
@@ -40,7 +40,7 @@ impl Slots {
         })
     }
 
-    /// A slot, if one is free. A request of a caller without an accepted credential waits for its turn.
+    /// A slot, if any is free. A request of an unauthenticated caller waits for a turn.
     pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
         let newcomer = match stranger {
             Some(network) => Some(self.newcomers.wait(network).await.ok()?),
@@ -52,7 +52,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// Counts the slot against the account that was found to pay, and returns whether it had one left.
+    /// Counts the slot against the account that pays, and returns true if the account had a slot left.
     pub(super) fn charge_to(&mut self, account: AccountId) -> bool {
         self.newcomer = None;
         if self.share.is_none() {

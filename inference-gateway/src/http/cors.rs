@@ -10,7 +10,7 @@ use super::{X_GENERATION_ID, X_MAX_TOKENS};
 const EXPOSED: [HeaderName; 5] =
     [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS];
 
-/// The layer of the routes; it also answers preflight requests.
+/// The layer of the routes, which also answers preflight requests.
 pub(super) fn layer() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(Any)
@@ -19,7 +19,7 @@ pub(super) fn layer() -> CorsLayer {
         .expose_headers(EXPOSED)
 }
 
-/// Adds to a response what the layer adds to every response that is not a preflight's.
+/// Adds the headers that the layer adds to every response but a preflight's.
 pub(super) fn allow(response: &mut HeaderMap) {
     const ALL: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens";
     const VARY: &str = "access-control-request-method, access-control-request-headers";

@@ -1,4 +1,4 @@
-//! Descriptions of the service: its models, its endpoints, its health.
+//! Descriptions of the service: models, endpoints, health.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
     })
 }
 
-/// `GET /health`: this process serves. Its dependencies are not checked.
+/// `GET /health`: this process serves. Dependencies are not checked.
 pub(super) async fn health() -> Response {
     ok(&Health { status: "ok" })
 }

@@ -1,7 +1,7 @@
-//! The front of the public routes: what is done for every request, and a straight way for chat requests.
+//! The front of the public routes: the steps common to every request, and a straight way for chat requests.
 //!
-//! A router clones its routes and layers for every request, and each layer polls the next. For chat requests, which are nearly
-//! all there are, this took a fifth of the gateway's instructions.
+//! A router clones its routes and layers for every request, and each layer polls the next. For chat requests, nearly
+//! all requests there are, this took a fifth of the gateway's instructions.
 
 use std::{future::ready, panic::AssertUnwindSafe, sync::Arc};
 
@@ -41,7 +41,7 @@ pub(super) fn front(app: Arc<App>, routes: Router) -> Handler {
     Handler::new(move |request| answer(behind.clone(), request))
 }
 
-/// Answers a request under an id of ours. Of its body, what no handler reads is drained.
+/// Answers a request under an id of ours, and drains the unread rest of the body.
 async fn answer(behind: Arc<Behind>, request: Request) -> Response {
     let id = RequestId::generate(&*behind.app.clock);
     let mut request = request.map(drain_unread_body);
@@ -64,7 +64,7 @@ async fn answer(behind: Arc<Behind>, request: Request) -> Response {
     response
 }
 
-/// A chat request, with what its route has around it: CORS, and panics as answers.
+/// A chat request, with the layers of a route: CORS, and panics as answers.
 async fn create_chat(app: Arc<App>, id: RequestId, request: Request) -> Response {
     let created = AssertUnwindSafe(chat::answer(app, id, request)).catch_unwind().await;
     let created = created.unwrap_or_else(|_| Err(ApiError::internal()));

@@ -1,4 +1,4 @@
-//! Counts every response, and logs one line for each that has none yet.
+//! Counts every response, and logs a line for each response that has none yet.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use shared::{
 };
 use tokio::time::Instant;
 
-/// In a response's extensions: it has a log line already.
+/// Mark of a response with a log line; an extension of responses.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
-/// Facts about a request that its log line contains.
+/// Facts about a request for the log line.
 pub(super) struct Head {
     id: RequestId,
     client: Option<ClientRequestId>,
@@ -51,7 +51,7 @@ impl Head {
 /// Middleware: counts and logs.
 pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
     let head = Head::of(&request, id);
-    // The route's pattern, not its path: labels are few.
+    // The route's pattern, not the path: labels are few.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     Observed { route, served: None }.answer(head, next.run(request)).await
@@ -61,7 +61,7 @@ pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Reques
 pub(super) struct Observed<'a> {
     /// The route's pattern.
     pub(super) route: &'a str,
-    /// The counter of answers 200 to `POST`, where it was looked up before: a lookup costs more than counting.
+    /// The counter of answers 200 to `POST`, if looked up before: a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 
@@ -90,7 +90,7 @@ impl Observed<'_> {
     }
 }
 
-/// A request that is being answered. One whose client leaves before its answer begins counts as 499, as proxies have it.
+/// A request in progress. If the client leaves before the answer begins, the request counts as 499, as with proxies.
 struct InFlight<'a> {
     requests: Gauge,
     route: &'a str,
@@ -121,7 +121,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// A method as a label: what clients make up counts as one.
+/// A method as a label; all invented methods share a label.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,8 @@
-//! Health of the key-services, and the order in which they are asked. Sessions and management requests report to it.
+//! Health of the key-services, reported by sessions and management requests, and the order in which key-services are
+//! asked.
 //!
-//! A session takes calls from the queue when it is free, so that one without answers gets none. A management request has no
-//! session, and asks the key-services in the order that this module gives.
+//! A session takes calls from the queue when free, so that a session without answers gets none. A management request
+//! has no session, and asks the key-services in the order that this module gives.
 
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -13,15 +14,15 @@ use tokio::time::Instant;
 /// Time for which a key-service that failed is asked only if no other is left.
 const AVOIDED: Duration = Duration::from_secs(5);
 
-/// Health of every key-service, by its place in the settings. Shared by all workers.
+/// Health of every key-service, by the place in the settings. Shared by all workers.
 pub(crate) struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Requests so far: they begin with one key-service after the other.
+    /// Number of requests so far, so that requests begin with each key-service in turn.
     turns: AtomicUsize,
 }
 
-/// Way to a key-service. Each has a port of its own, and may fail alone.
+/// Way to a key-service. Each way has its own port, and may fail alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyServicePort {
     /// gRPC, which carries sessions.
@@ -30,7 +31,7 @@ pub(crate) enum KeyServicePort {
     Http,
 }
 
-/// Milliseconds since the beginning until which a port is avoided; 0 while it answers.
+/// Milliseconds since the beginning until which a port is avoided; 0 for a port that answers.
 #[derive(Default)]
 struct ServiceHealth {
     sessions: AtomicU64,
@@ -47,7 +48,7 @@ impl ServiceHealth {
 }
 
 impl KeyServiceHealth {
-    /// This many key-services, all of them healthy.
+    /// Health of `services` key-services, all healthy.
     pub(crate) fn new(services: usize) -> Self {
         let services = (0..services).map(|_| ServiceHealth::default()).collect();
         Self { began: Instant::now(), services, turns: AtomicUsize::new(0) }
@@ -67,13 +68,13 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach its store.
+    /// Notes that a key-service did not answer, or cannot reach the store.
     pub(crate) fn failed(&self, service: usize, port: KeyServicePort) {
         let Some(health) = self.services.get(service) else { return };
         health.port(port).store(self.now() + millis(AVOIDED), Ordering::Relaxed);
     }
 
-    /// The key-services, beginning with another one each time; those that failed lately come last.
+    /// The key-services, beginning with the next in turn, and ending with those that failed lately.
     pub(crate) fn in_turn(&self) -> Vec<usize> {
         let count = self.services.len();
         let first = self.turns.fetch_add(1, Ordering::Relaxed) % count.max(1);

@@ -1,5 +1,5 @@
-//! Authorizations of unknown outcome. A hold that one of them may have opened is released as soon as the call can no longer
-//! take effect: it names an instant after which the key-service refuses it.
+//! Authorizations of unknown outcome. A hold that may have been opened is released as soon as the call can no longer
+//! take effect: each call names an instant after which the key-service refuses it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,14 +12,15 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// Longest time for a key-service to execute a call that it accepted in time: its store's own deadline, and a margin.
+/// Longest time for a key-service to execute a call that was accepted in time: the deadline of the store, and a
+/// margin.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(2);
 /// Time for which a release is repeated: an ordinary lease, after which the hold expires by itself.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
 /// Largest number of orphans kept; the leases of others run out.
 const MAX_ORPHANS: usize = 65_536;
 
-/// A hold that may be open although no request uses it.
+/// A hold that may be open although no request uses the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Orphan {
     /// The generation that the authorization was for.
@@ -40,7 +41,7 @@ impl Orphan {
     }
 }
 
-/// The orphans of one gateway worker.
+/// The orphans of a gateway worker.
 #[derive(Default)]
 pub(super) struct Orphans(Mutex<Vec<Orphan>>);
 
@@ -77,7 +78,7 @@ impl Orphans {
     }
 }
 
-/// Guard of one authorization. If it is dropped while a copy of the call may still open a hold, it adds an orphan.
+/// Guard of an authorization. If dropped while a copy of the call may still open a hold, the guard adds an orphan.
 pub(super) struct OrphanGuard<'a> {
     orphans: &'a Orphans,
     authorize: Authorize,
@@ -104,7 +105,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // An answered copy leaves nothing behind; every other one may be executed.
+        // An answered copy leaves nothing behind; all others may be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

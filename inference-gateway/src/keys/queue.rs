@@ -1,7 +1,7 @@
-//! Queue of calls to the key-services, and the choice of the session that takes them.
+//! Queue of calls to the key-services, and the choice of the session for each call.
 //!
-//! All sessions share one queue. A session takes waiting calls when it is free to send, so that a disconnected one gets
-//! none, and its unanswered calls go to the next free one.
+//! All sessions share one queue. A session takes waiting calls when free to send, so that a disconnected session gets
+//! none, and its unanswered calls go to the next free session.
 
 use std::{
     collections::VecDeque,
@@ -15,17 +15,17 @@ use parking_lot::{Mutex, MutexGuard};
 use shared::rpc::{Answer, Call, CallFailure, MAX_FRAME_CALLS};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
-/// Number of calls awaited at once; further callers wait for a permit, within their deadline. As many as the chat
-/// requests that are admitted by default.
+/// Number of calls awaited at once, as many as the chat requests admitted by default; further callers wait for a
+/// permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
-/// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
-/// cheaper for the store than two small ones, and waiting for it costs a call less than a millisecond.
+/// Queue length at which an idle session starts a second frame while another is in flight. Below that, a large frame
+/// is cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
 const SECOND_FRAME_THRESHOLD: usize = MAX_FRAME_CALLS / 8;
 
-/// The answer to one call.
+/// Answer to a call.
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for its answer. Copies may have been sent to several key-services: the first answer counts.
+/// A call that waits for an answer. Copies may have been sent to several key-services: the first answer counts.
 pub(super) struct Pending {
     /// The call.
     pub(super) call: Arc<Call>,
@@ -34,7 +34,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// A pending call, and the receiver of its answer.
+    /// A pending call, and the receiver of the answer.
     pub(super) fn new(call: Arc<Call>) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
         let pending = Self { call, answer: Mutex::new(Some(answer)), copies: AtomicU32::new(0) };
@@ -46,7 +46,7 @@ impl Pending {
         self.answer.lock().as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
-    /// Delivers the answer to the caller; returns it if no caller waits.
+    /// Delivers the answer to the caller, or returns the answer if no caller waits.
     pub(super) fn answer(&self, answered: Answered) -> Result<(), Answered> {
         match self.answer.lock().take() {
             Some(answer) => answer.send(answered),
@@ -84,7 +84,7 @@ struct QueueState {
 enum SessionState {
     /// Waiting for calls.
     Idle,
-    /// Has a frame in flight, and takes more calls once it is answered.
+    /// A frame in flight; more calls are taken once that is answered.
     Busy,
     /// Not connected, or without answers for too long.
     Away,
@@ -101,7 +101,7 @@ pub(super) enum Work {
 }
 
 impl Queue {
-    /// A queue for this many sessions, all of them away.
+    /// A queue for `sessions` sessions, all away.
     pub(super) fn new(sessions: usize) -> Self {
         let sessions = vec![SessionState::Away; sessions];
         Self {
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// A permit for one call, kept while its answer is awaited.
+    /// A permit for a call, kept until the answer.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
@@ -120,7 +120,7 @@ impl Queue {
     pub(super) fn push(&self, pending: Arc<Pending>) {
         let mut state = self.state.lock();
         if state.waiting.len() >= 2 * MAX_CALLS {
-            // At least half of them were abandoned by their callers.
+            // At least half of the waiting calls are abandoned.
             state.waiting.retain(|pending| pending.is_wanted());
         }
         state.waiting.push_back(pending);
@@ -150,7 +150,7 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and puts its unanswered calls in front of all others.
+    /// Marks the session as away, and puts the unanswered calls in front of all others.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session] = SessionState::Away;
@@ -160,7 +160,7 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Marks the session as away, unless every other one is away too.
+    /// Marks the session as away, unless all others are away too.
     pub(super) fn yield_to_others(&self, session: usize) -> bool {
         let others =
             |(other, state): (usize, &SessionState)| other != session && *state != SessionState::Away;
@@ -193,7 +193,7 @@ impl Queue {
         self.state.lock().sessions.iter().filter(|state| **state == SessionState::Idle).count()
     }
 
-    /// Wakes an idle session if calls wait that no busy one will take soon.
+    /// Wakes an idle session if calls wait that no busy session will take soon.
     fn notify(&self, state: MutexGuard<'_, QueueState>) {
         let busy = state.sessions.contains(&SessionState::Busy);
         let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };

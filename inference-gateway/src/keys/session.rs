@@ -1,8 +1,8 @@
-//! Group commit with one key-service: calls that arrive while a frame is in flight are sent together in the next one.
+//! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next frame.
 //!
-//! An idle gateway does not wait, and a busy one sends large frames. Unanswered calls of a session that breaks or does
-//! not answer are sent again by another one: all calls are idempotent. A session without answers gets new frames once
-//! it has answered.
+//! An idle gateway does not wait, and a busy gateway sends large frames. Unanswered calls of a broken or silent
+//! session are sent again by another session: all calls are idempotent. A silent session gets new frames after its
+//! next answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,15 +35,16 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions: short, so that the gateway recovers within a second of its key-service.
+/// Longest pause after failed sessions: short, so that the gateway recovers within a second after the key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// Time without an answer after which calls are sent to another key-service as well. Frames are normally answered
-/// within milliseconds. Where all are slow, since their store is, the others still have most of the callers' deadline.
+/// within milliseconds. If all key-services are slow, since the store is, the next still has most of the callers'
+/// deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
-/// Time for which a key-service that cannot reach the store gets no calls, if there is another one: longer than a
-/// caller pauses before its next attempt, so that the attempt goes to the other.
+/// Time for which a key-service that cannot reach the store gets no calls, if there is another: longer than a
+/// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
-/// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request needs it.
+/// Interval of HTTP/2 pings on an idle session, so that a vanished peer is noticed before a request is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A key-service to connect to.
@@ -55,7 +56,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// A key-service in another process; its connection is kept alive.
+    /// A key-service in another process, over a connection kept alive.
     pub(super) fn remote(endpoint: Endpoint, token: PresentToken) -> Self {
         let endpoint =
             endpoint.tcp_nodelay(true).http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
@@ -70,7 +71,7 @@ impl Peer {
     }
 }
 
-/// Connection settings and dependencies of one session task.
+/// Connection settings and dependencies of a session task.
 pub(super) struct SessionTask {
     /// The session's number in the queue.
     pub(super) number: usize,
@@ -124,7 +125,7 @@ impl SessionTask {
                 channel.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // One frame is in flight at a time, so that the channel never blocks.
+            // Only a single frame is in flight at a time, so that the channel never blocks.
             let (frames, outgoing) = mpsc::channel(1);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -169,7 +170,7 @@ struct Frame {
     /// `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
-    /// Its calls were passed to other sessions, since no answer came.
+    /// True once the calls were passed to other sessions, since no answer came.
     hedged: bool,
     /// A call failed since the store cannot be reached.
     store_failed: bool,
@@ -232,7 +233,7 @@ async fn exchange_in_process(
 }
 
 impl RemoteSession {
-    /// Sends one frame and reads all of its answers. Unanswered calls stay in the frame if the session breaks.
+    /// Sends a frame and reads all answers. Unanswered calls stay in the frame if the session breaks.
     async fn exchange(
         &mut self,
         task: &SessionTask,
@@ -290,7 +291,7 @@ impl Frame {
         }
     }
 
-    /// Takes the call with this id, unless it was answered.
+    /// Takes the call with this id, unless answered before.
     fn answered(&mut self, id: u64) -> Option<Arc<Pending>> {
         let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
         let pending = self.calls.get_mut(index)?.take()?;
@@ -298,7 +299,7 @@ impl Frame {
         Some(pending)
     }
 
-    /// Calls that other sessions have to execute; none if they were passed on already.
+    /// Calls that other sessions have to execute; none if passed on before.
     fn to_hand_on(&self) -> Vec<Arc<Pending>> {
         if self.hedged {
             return Vec::new();

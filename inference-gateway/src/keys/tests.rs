@@ -52,9 +52,9 @@ struct Fake {
     ledger: Ledger,
     account: String,
     key: String,
-    /// While it hangs, calls wait. They are executed afterwards unless they are too late.
+    /// True to let calls wait. Afterwards calls are executed unless too late.
     hangs: watch::Sender<bool>,
-    /// Executes its calls, but answers that they failed.
+    /// True to execute calls, but to answer that they failed.
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
     frames: Arc<AtomicUsize>,
@@ -77,7 +77,7 @@ impl Fake {
         self.frames.load(Ordering::SeqCst)
     }
 
-    /// Serves on a port of its own until the task is aborted.
+    /// Serves on a separate port until the task is aborted.
     async fn serve(&self) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -361,7 +361,7 @@ async fn calls_of_a_broken_session_are_answered_by_another_at_once() {
     while broken.frames() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // Aborting the server ends its streams as well.
+    // Aborting the server ends all streams as well.
     let server = serving.remove(0);
     server.abort();
     broken.hangs.send_replace(false);

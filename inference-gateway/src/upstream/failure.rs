@@ -1,4 +1,4 @@
-//! Failures of an upstream, and the errors that our client gets for them.
+//! Failures of an upstream, and the resulting errors for clients.
 
 use std::{error::Error as _, fmt};
 
@@ -25,22 +25,23 @@ const MAX_LOGGED_CHARS: usize = 200;
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// No server listens there. Another one may be tried.
+    /// No server listens at the address. Another upstream may be tried.
     Unreachable(String),
-    /// It hung up before an answer. Another one may be tried.
+    /// The upstream hung up before an answer. Another upstream may be tried.
     HungUp(String),
-    /// It has too much to do. Another one may be tried.
+    /// The upstream has too much to do. Another upstream may be tried.
     Overloaded,
-    /// It did not answer in time.
+    /// No answer came in time.
     Timeout,
-    /// It refused the request itself.
+    /// The upstream refused the request itself.
     Refused(ApiError),
-    /// It failed, answered nonsense, or refused our credential. Another one may be tried.
+    /// The upstream failed, answered nonsense, or refused our credential. Another upstream may be tried.
     Broken(String),
 }
 
 impl Failure {
-    /// Returns whether the same request may succeed at another upstream. After a timeout the client has waited long enough.
+    /// Returns whether the same request may succeed at another upstream. After a timeout the client has waited long
+    /// enough.
     pub(crate) const fn elsewhere(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::HungUp(_) | Self::Overloaded | Self::Broken(_) => true,
@@ -54,12 +55,12 @@ impl Failure {
             Self::Unreachable(_) => AttemptOutcome::Unreachable,
             Self::HungUp(_) | Self::Timeout | Self::Broken(_) => AttemptOutcome::Failed,
             Self::Overloaded => AttemptOutcome::Overloaded,
-            // It is well enough to judge requests.
+            // An upstream that judges requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
         }
     }
 
-    /// Returns whether the prompt, with the output that was asked for, did not fit the upstream's context.
+    /// Returns whether the prompt, with the requested output, did not fit the upstream's context.
     pub(crate) fn is_too_long(&self) -> bool {
         matches!(self, Self::Refused(error) if error.code == Code::ContextLengthExceeded)
     }
@@ -154,7 +155,7 @@ fn of_error(error: &UpstreamError, status: u16, upstream_model: &str) -> Failure
         }
         Verdict::Overloaded => Failure::Overloaded,
         Verdict::Timeout => Failure::Timeout,
-        // Its message may quote the prompt, and is kept out of the log.
+        // The upstream's message may quote the prompt, and is kept out of the log.
         Verdict::Broken => {
             Failure::Broken(format!("status {status}, type \"{}\"", shown(&error.kind, MAX_LOGGED_CHARS)))
         }

@@ -90,7 +90,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// Generations to compare: those that the upstream names, and those billed during its record.
+/// Generations to compare: all that the upstream names, and all billed during the upstream's record.
 struct Scope {
     named: HashSet<GenerationId>,
     span: Option<(Timestamp, Timestamp)>,

@@ -31,7 +31,7 @@ pub(super) const EXPORTED_AT_ONCE: usize = 500;
 
 /// Number of days listed by default, today included.
 const DAYS: i64 = 30;
-/// Bound on the days of one listing, which is in memory as a whole.
+/// Most days of a listing, which is in memory as a whole.
 const MOST_DAYS: i64 = 366;
 
 /// Commands on the journal.
@@ -39,16 +39,16 @@ const MOST_DAYS: i64 = 366;
 pub enum Journal {
     /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
     ///
-    /// To go on later, pass the last `seq` with --after. Entries never change. A capture that comes after its hold had
-    /// expired is a correction: one more entry of the same `generation_id`, whose `charged` and tokens replace those of the
-    /// entry before. So either import entries by `generation_id`, the later one over the earlier one, and add up `charged`;
-    /// or keep all of them and add up `charged_change`, which is below zero where something was given back. `key_used` is
+    /// To go on later, pass the last `seq` with --after. Entries never change. A capture after the expiry of its hold
+    /// is a correction: another entry of the same `generation_id`, whose `charged` and tokens replace those of the
+    /// entry before. So either import entries by `generation_id`, the later over the earlier, and add up `charged`;
+    /// or keep all entries and add up `charged_change`, which is below zero where money was given back. `key_used` is
     /// the balance of the key after the entry.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// Only entries behind this one
+        /// Only entries after this `seq`
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: u64,
     },
@@ -80,11 +80,12 @@ pub struct AuditOf {
     /// The account's name [default: all accounts]
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Compare the journal with an upstream's own record of what it served, in place of proving sums
+    /// Compare the journal with an upstream's own record of requests, in place of proving sums
     ///
-    /// JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served), and `prompt_tokens`
-    /// and `completion_tokens`. A line without a generation is found by its time and equal tokens. Generations that were
-    /// billed between the first and the last line, and are in none, are listed as billed and not served.
+    /// JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served), and
+    /// `prompt_tokens` and `completion_tokens`. A line without a generation is found by time and equal tokens.
+    /// Generations that were billed between the first and the last line, and are in no line, are listed as billed and
+    /// not served.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Seconds by which an upstream's times may be off
@@ -95,7 +96,7 @@ pub struct AuditOf {
     json: bool,
 }
 
-/// Exports a journal page by page, so that memory does not grow with its length.
+/// Exports a journal page by page, in memory that does not grow with the journal.
 pub(super) async fn journal(
     command: Journal,
     management: &Management,
@@ -162,7 +163,7 @@ pub(super) async fn usage(
     Ok(())
 }
 
-/// Audits one account or all of them, one after the other. Returns an error if the books do not add up.
+/// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
 pub(super) async fn audit(
     command: AuditOf,
     management: &Management,
@@ -210,7 +211,7 @@ fn day(text: &str) -> Result<Day, String> {
     Day::parse(text).ok_or_else(|| "must be a date such as 2026-11-21".into())
 }
 
-/// Sentence about a wrong figure and its difference.
+/// Sentence about a wrong figure and the difference.
 fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     let (whose, proof) = match figure {
         Figure::Entry(key, number) => {
@@ -317,7 +318,7 @@ struct AuditJson<'a> {
     wrong: Vec<WrongJson>,
 }
 
-/// A figure that is wrong. Its key is null where it is the account's.
+/// A wrong figure. The key is null for a figure of the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,

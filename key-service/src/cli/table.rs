@@ -1,4 +1,4 @@
-//! Tables for terminals: each column is as wide as its widest cell.
+//! Tables for terminals: the widest cell of a column sets the width.
 
 use std::io::{self, Write};
 

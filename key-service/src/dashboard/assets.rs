@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icon, compiled in. Their names change with their contents, so that browsers may
-//! keep them for a year.
+//! The style sheet, the script and the icon, compiled in. Names change with contents, so that browsers may keep
+//! assets for a year.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use http::{StatusCode, header};
 
 /// A file of the dashboard.
 pub(super) struct Asset {
-    /// Its address.
+    /// Path of the file.
     pub(super) path: String,
     content_type: &'static str,
     content: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Asset {
 pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_str!("assets/dashboard.css"))
 });
-/// The script. Pages work without it, but for copying, hovering over charts and *Try it*.
+/// The script. Pages work without, but for copying, hovering over charts and *Try it*.
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_str!("assets/dashboard.js"))
 });
@@ -39,7 +39,7 @@ impl Asset {
     }
 }
 
-/// Serves an asset by its name of now. The name of an earlier version is unknown: its page is reloaded.
+/// Serves an asset by the current name. The name of an earlier version is unknown: that version's page is reloaded.
 pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name.as_str());
     let Some(asset) = [&STYLE, &SCRIPT, &ICON].iter().find(named).copied() else {

@@ -1,4 +1,4 @@
-//! Spend by day as a picture, with a table behind it.
+//! Spend by day as a picture, with a table behind the picture.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -11,9 +11,9 @@ use crate::{
     management::spend::{DAYS, Spend},
 };
 
-/// Parts that have a colour of their own; all further ones share the last.
+/// Parts with separate colours; all further parts share the last colour.
 const COLOURS: usize = 6;
-/// Size of the picture, in its own units.
+/// Size of the picture, in SVG units.
 const WIDTH: i64 = 720;
 const HEIGHT: i64 = 160;
 
@@ -32,7 +32,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
 pub(super) struct Series {
     /// The name of the model or the label of the key.
     pub(super) name: Markup,
-    /// Its amounts.
+    /// Amounts by day.
     pub(super) days: BTreeMap<Day, NanoUsd>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn by_model(spend: &Spend) -> Vec<Series> {
     series
 }
 
-/// A chart of spend by day, stacked by its parts. `kind` says what a part is.
+/// A chart of spend by day, stacked by parts. `kind` says what a part is.
 pub(super) fn by_day(series: &[Series], kind: &str, today: Day) -> Markup {
     let first = today.plus(1 - DAYS);
     let days = || (0..DAYS).map(|at| (at, first.plus(at)));

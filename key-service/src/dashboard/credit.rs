@@ -1,4 +1,4 @@
-//! Credit: what is there, what is held of it, and where it came from.
+//! Credit: the balance, the held part, and the deposits.
 
 use axum::{extract::State, response::Response};
 use maud::html;

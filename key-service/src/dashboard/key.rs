@@ -1,4 +1,4 @@
-//! The page of one API key: what it may spend, what it has spent, and its settings.
+//! The page of an API key: limit, spend and settings.
 
 use axum::{
     extract::{Path, State},
@@ -35,7 +35,7 @@ pub(super) async fn show(
     whole(&desk, &viewer, &key, None).await
 }
 
-/// The page, with what was entered and is wrong, if something is.
+/// The page, with the entered fields and the problem, if any.
 pub(super) async fn whole(
     desk: &Desk,
     viewer: &Viewer,

@@ -22,7 +22,7 @@ pub(super) struct KeyForm {
 }
 
 impl KeyForm {
-    /// Reads the fields, or says what is wrong with the first that is.
+    /// Reads the fields, or describes the first fault.
     pub(super) fn read(form: &Fields) -> Result<Self, String> {
         let label = form.get("label").trim();
         if label.chars().count() > MAX_LABEL_CHARS {
@@ -45,7 +45,7 @@ impl KeyForm {
     }
 }
 
-/// An amount, read from its digits: a float would change it.
+/// An amount, exact where a float would not be.
 fn limit(text: &str) -> Result<NanoUsd, String> {
     let bounds = || format!("Limit: give an amount from 0 to {MAX_LIMIT}.");
     match NanoUsd::parse(text.strip_prefix('$').unwrap_or(text)) {
@@ -57,7 +57,7 @@ fn limit(text: &str) -> Result<NanoUsd, String> {
     }
 }
 
-/// The fields, as they were entered.
+/// The fields as entered.
 pub(super) fn fields(entered: &Fields, wrong: Option<&str>) -> Markup {
     html! {
         (problem(wrong))
@@ -73,7 +73,7 @@ pub(super) fn fields(entered: &Fields, wrong: Option<&str>) -> Markup {
     }
 }
 
-/// The fields as a key has them.
+/// The fields of an existing key.
 pub(super) fn entered(key: &ApiKey) -> Fields {
     let expires_at = key.spend.expires_at.map(|at| at.to_string());
     Fields::of([

@@ -17,7 +17,7 @@ use super::{
     you::PATH as YOU,
 };
 
-/// A part of the dashboard, as the navigation has it.
+/// A part of the dashboard, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
@@ -32,7 +32,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// The parts that the navigation lists, in its order, with their addresses.
+    /// The parts listed in the navigation, with addresses, in order.
     const LISTED: [(Self, &'static str, &'static str); 7] = [
         (Self::Overview, "Overview", HOME),
         (Self::Keys, "API keys", "/dashboard/keys"),
@@ -44,7 +44,7 @@ impl Section {
     ];
 }
 
-/// A page for a signed-in member. Its title is the heading as well.
+/// A page for a signed-in member. The title is the heading as well.
 pub(super) fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let body = html! {
         a.skip href="#content" { "Skip to the content" }
@@ -104,7 +104,7 @@ pub(super) fn hidden(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.form_token()); }
 }
 
-/// A page without navigation: signing in, and what went wrong.
+/// A page without navigation: signing in, and failures.
 pub(super) fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
     let body = html! {
         main.bare #content {
@@ -124,7 +124,7 @@ fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // First painted once it is whole, so that nothing moves while a slow line brings the rest.
+                // Painted only when whole, so that nothing moves while a slow line brings the rest.
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
@@ -145,18 +145,17 @@ fn mark() -> Markup {
     }
 }
 
-/// A field with a hint below it, which describes it and is no part of its name. The input has
-/// the id, and names the hint as its description.
+/// A field with a hint below. The input has the id, and names the hint as its description, not as a part of its name.
 pub(super) fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! { div.field { label for=(id) { (name) } (input) small id={ (id) "-hint" } { (hint) } } }
 }
 
-/// A problem with a form, above its fields.
+/// A problem with a form, above the fields.
 pub(super) fn problem(problem: Option<&str>) -> Markup {
     html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
 }
 
-/// Notes the colours that the browser is to have, and leads back to the page where they were chosen.
+/// Stores the chosen colours of the browser, and leads back to the page of the choice.
 pub(super) async fn choose_theme(
     State(_): State<Desk>,
     headers: HeaderMap,
@@ -168,8 +167,8 @@ pub(super) async fn choose_theme(
         .into_response())
 }
 
-/// The address of the page that a form was on: a key's, or that of a part of the dashboard. The page that a form before
-/// it made, such as a link to hand over, has no address of its own.
+/// The address of the page that a form was on: a key's, or that of a part of the dashboard. The page made by a form
+/// before, such as a link to hand over, has no address.
 fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };

@@ -1,4 +1,4 @@
-//! The first page: credit, spend, and what to do next.
+//! The first page: credit, spend, and next steps.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// Keys in the chart, and in the list of those that spent most.
+/// Keys in the chart, and in the list of top-spending keys.
 const TOP_KEYS: usize = 5;
 
-/// Days until credit runs out beyond which no number is said.
+/// Days until credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
 
 /// Shows the account at a glance.

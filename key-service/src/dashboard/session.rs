@@ -32,7 +32,7 @@ impl Viewer {
         form_token(&self.token)
     }
 
-    /// Returns true if the member may change what belongs to the account.
+    /// Returns whether the member may change the account's data.
     pub(super) fn is_owner(&self) -> bool {
         self.signed_in.member.is_owner()
     }
@@ -50,7 +50,7 @@ impl FromRequestParts<Desk> for Viewer {
     }
 }
 
-/// A form of ours, sent from a page of ours by a member: enough to change what is the member's own.
+/// A form of ours, sent from a page of ours by a member: enough to change the member's own data.
 #[derive(Debug)]
 pub(super) struct Act {
     /// The member.
@@ -72,7 +72,7 @@ impl FromRequest<Desk> for Act {
     }
 }
 
-/// The same by an owner: enough to change what belongs to the account.
+/// A form of an owner: enough to change the account's data.
 #[derive(Debug)]
 pub(super) struct OwnerAct(pub(super) Act);
 

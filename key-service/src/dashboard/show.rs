@@ -1,4 +1,4 @@
-//! Amounts, times and keys as pages show them.
+//! Amounts, times and keys as shown on pages.
 
 use maud::{Markup, html};
 use shared::{
@@ -9,7 +9,7 @@ use shared::{
 
 use crate::domain::key::Status;
 
-/// An amount with its sign and at least two decimals, exactly: `$1,234.50`, `$0.004215`.
+/// An exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
 pub(super) fn usd(amount: NanoUsd) -> String {
     let text = amount.to_string();
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
@@ -45,7 +45,7 @@ pub(super) fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }
 
-/// A label apart from the direction of the text around it, or a word where it is empty.
+/// A label apart from the direction of the text around, or a word for an empty label.
 pub(super) fn or_unnamed(label: &str) -> Markup {
     html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
 }
@@ -55,7 +55,7 @@ pub(super) fn status(status: Status) -> Markup {
     html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
 }
 
-/// A text to be copied, with its button. The text is selected by a click where there is no script.
+/// A text to be copied, with a button. Without a script, a click selects the text.
 pub(super) fn copyable(label: &str, text: &str) -> Markup {
     html! {
         div.copyable {

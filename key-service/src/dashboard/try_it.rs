@@ -9,7 +9,7 @@ use super::{
     session::Viewer,
 };
 
-/// Shows the chat. The script sends it: no key comes to the dashboard.
+/// Shows the chat. The script sends the requests: no key comes to the dashboard.
 pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Response {
     let content = html! {
         p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }

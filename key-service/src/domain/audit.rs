@@ -1,4 +1,4 @@
-//! Audit of an account: compares recorded figures with those derived from entries, holds and deposits.
+//! Audit of an account: compares recorded figures with the sums of entries, holds and deposits.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use shared::{ids::KeyId, money::NanoUsd};
 
 use super::ledger::{Account, Key};
 
-/// Adds up the books of one account. A store feeds it every entry of the journal in the order of their numbers, then
-/// every key, then the account.
+/// Adds up the books of an account: takes every entry of the journal in the order of numbers, then every key, then
+/// the account.
 ///
-/// Compared figures must be of one moment: a key's with the entries that were fed until then. It keeps one balance per
+/// Compared figures must be of one moment: a key's, with the entries passed in until then. Memory is a balance per
 /// key, however long the journal is.
 #[derive(Debug)]
 pub(crate) struct Auditor {
-    /// The journal still has its first entries.
+    /// True if the journal still has the first entries.
     complete: bool,
     balances: HashMap<KeyId, Balance>,
     entries: u64,
@@ -41,12 +41,12 @@ pub struct Audit {
     pub wrong: Vec<Wrong>,
 }
 
-/// A figure that is not what it should be.
+/// A recorded figure that differs from the proven value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The figure.
     pub figure: Figure,
-    /// Its recorded value.
+    /// Recorded value.
     pub recorded: NanoUsd,
     /// The value that entries, holds and deposits add up to.
     pub proven: NanoUsd,
@@ -57,18 +57,18 @@ pub struct Wrong {
 pub enum Figure {
     /// The balance of a key after the entry of this number: the balance before and the entry's change.
     Entry(KeyId, u64),
-    /// A key's `used`: the balance after its last entry. Zero is recorded for a key that does not exist.
+    /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
     Used(KeyId),
-    /// A key's `held`: the sum of its open holds.
+    /// A key's `held`: the sum of open holds.
     KeyHeld(KeyId),
     /// The account's `held`: the sum of all open holds.
     Held,
-    /// The account's credit: its deposits less what all keys used.
+    /// The account's credit: deposits less the `used` of all keys.
     Credit,
 }
 
 impl Figure {
-    /// The figure's name, as reports have it.
+    /// Name of the figure in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
@@ -88,12 +88,12 @@ impl Figure {
 }
 
 impl Auditor {
-    /// Starts an audit of a journal; `complete` means that no entries were dropped at its beginning.
+    /// Starts an audit of a journal, which is `complete` if no entries were dropped at the beginning.
     pub(crate) fn new(complete: bool) -> Self {
         Self { complete, balances: HashMap::new(), entries: 0, keys: 0, used: 0, wrong: Vec::new() }
     }
 
-    /// Adds an entry of the journal: its number, key, change, and the key's balance after it.
+    /// Adds an entry of the journal: number, key, change, and the key's balance after the entry.
     pub(crate) fn entry(&mut self, number: u64, key: KeyId, delta: NanoUsd, used_after: NanoUsd) {
         self.entries += 1;
         let before = self.balances.insert(key, Balance { used: used_after, known: false });
@@ -104,7 +104,7 @@ impl Auditor {
         }
     }
 
-    /// Adds a key and the sum of its open holds.
+    /// Adds a key and the sum of the key's open holds.
     pub(crate) fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
         self.keys += 1;
         let proven = match self.balances.get_mut(&id) {
@@ -126,7 +126,7 @@ impl Auditor {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
-    /// Ends the audit with the account, the sum of its open holds, and its deposits.
+    /// Ends the audit with the account, the sum of all open holds, and the deposits.
     pub(crate) fn account(
         mut self,
         account: Account,
@@ -146,7 +146,7 @@ impl Auditor {
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
         if i128::from(recorded.nanos()) != proven {
-            // A sum beyond every amount is reported as the nearest one. It is wrong in any case.
+            // A sum beyond every amount is reported as the nearest amount, and is wrong in any case.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
             self.wrong.push(Wrong { figure, recorded, proven: NanoUsd::from_nanos(proven) });

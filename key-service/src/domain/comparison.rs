@@ -1,4 +1,4 @@
-//! Comparison of the journal with an upstream's own record of its requests.
+//! Comparison of the journal with an upstream's record of requests.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,16 +10,16 @@ use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 /// Tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tokens {
-    /// Of the prompt, cached ones included.
+    /// Tokens of the prompt, cached tokens included.
     pub prompt: u64,
     /// Generated.
     pub completion: u64,
 }
 
-/// A request as the upstream recorded it.
+/// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// The generation, or a time at which the upstream worked on it.
+    /// The generation, or a time at which the upstream worked on the request.
     pub identity: Identity,
     /// Tokens by the upstream's count.
     pub tokens: Tokens,
@@ -30,16 +30,16 @@ pub(crate) struct Served {
 pub(crate) enum Identity {
     /// The request's generation.
     Generation(GenerationId),
-    /// A time between the generation's start and its bill. The tokens must be equal.
+    /// A time between the generation's start and the bill. The tokens must be equal.
     Time(Timestamp),
 }
 
-/// A billed generation: its last entry in the journal.
+/// A billed generation, by the last entry in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Billed {
     /// The generation.
     pub generation: GenerationId,
-    /// When it was last billed.
+    /// Time of the last bill.
     pub at: Timestamp,
     /// Tokens that were billed.
     pub tokens: Tokens,
@@ -52,15 +52,15 @@ pub(crate) struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// The upstream served it, and the journal has no bill for it.
+    /// A request without a bill in the journal.
     NotBilled(Served),
-    /// Both have it, with other tokens.
+    /// A request that was billed with other tokens.
     BilledDifferently(Tokens, Billed),
-    /// The journal bills it, and the upstream has no record of it.
+    /// A bill without a request in the upstream's record.
     NotServed(Billed),
 }
 
-/// Sums over one of the records.
+/// Sums over a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Requests.
@@ -78,8 +78,7 @@ pub(crate) struct Comparison {
     pub served: Totals,
     /// By the journal.
     pub billed: Totals,
-    /// The differences: first those of the upstream's requests in their order, then the rest of the journal in order of
-    /// time.
+    /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
     pub differences: Vec<Difference>,
 }
 
@@ -98,7 +97,7 @@ impl Billed {
     }
 }
 
-/// The first and the last time in an upstream's record; `None` where it is empty.
+/// The first and the last time in an upstream's record; `None` for an empty record.
 pub(crate) fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
     let time = |served: &Served| match served.identity {
         Identity::Generation(generation) => generation.created_at(),
@@ -112,7 +111,7 @@ pub(crate) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name their generation come first, so that no other request takes their bill.
+    // Requests that name a generation come first, so that no other request takes the bill.
     for request in served {
         comparison.served.add(request.tokens);
         if let Identity::Generation(generation) = request.identity
@@ -155,8 +154,8 @@ struct Group {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a distinct bill for each request that has only a time: among bills of equal tokens at a matching time, the one
-/// that ends first. Returns for each request whether a bill was found.
+/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the
+/// bill that ends first. Returns for each request whether a bill was found.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

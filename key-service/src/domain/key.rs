@@ -10,31 +10,31 @@ use crate::digest::Digest;
 
 use super::ledger;
 
-/// An API key as it is stored.
+/// An API key as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its identifier; keys sort by it in the order of their creation.
+    /// Identifier; the order of identifiers is the order of creation.
     pub id: KeyId,
-    /// Its name, chosen by its owner.
+    /// Name chosen by the owner.
     pub label: String,
-    /// The part of its plaintext that may be shown.
+    /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// Its money and its end.
+    /// Money and expiry.
     pub spend: ledger::Key,
 }
 
 /// A key to be made.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Its owner.
+    /// Account that owns the key.
     pub account: AccountId,
     /// The key, not used yet.
     pub key: ApiKey,
-    /// The digest of its plaintext.
+    /// Digest of the plaintext.
     pub digest: Digest,
-    /// Keys that the account may have, this one and revoked ones included.
+    /// Bound on the number of the account's keys, revoked keys and the new key included.
     pub most: u64,
 }
 
@@ -43,14 +43,14 @@ pub struct NewKey {
 pub enum Status {
     /// May be used.
     Active,
-    /// Past its expiry; a later expiry revives it.
+    /// Past the expiry; a later expiry revives the key.
     Expired,
     /// Revoked for good.
     Revoked,
 }
 
 impl Status {
-    /// The status as clients read and ask for it.
+    /// Name of the status in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -59,13 +59,13 @@ impl Status {
         }
     }
 
-    /// The status with this name, as clients write it.
+    /// The status of this name, if there is such a status.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Active, Self::Expired, Self::Revoked].into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// A change to a key: outer `None` leaves the field, inner `None` clears it.
+/// A change to a key: outer `None` leaves the field, inner `None` clears the field.
 #[expect(clippy::option_option, reason = "a patch leaves a field as it is, clears it, or sets it")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPatch {
@@ -91,7 +91,7 @@ impl ApiKey {
         }
     }
 
-    /// The key with the patch applied, or unchanged where it is revoked.
+    /// The key with the patch applied; a revoked key is refused.
     pub fn updated(mut self, patch: &KeyPatch) -> Result<Self, AlreadyRevoked> {
         if self.spend.revoked_at.is_some() {
             return Err(AlreadyRevoked);
@@ -108,7 +108,7 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// The key, revoked at this time unless it already was.
+    /// The key, revoked at this time unless revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
         self.spend.revoked_at.get_or_insert(now);

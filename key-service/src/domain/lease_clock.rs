@@ -1,19 +1,20 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
-//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after it saw the last one, by its
-//! own monotonic time, and counts only time in which the ledger answered it: a lease runs only while it could have been
-//! renewed. With several key-services the first one whose quantum is over advances the tick; the others see it, and wait
-//! again. So ticks never come closer together than a quantum, whatever the clocks of machines say.
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick a quantum after the last tick that it
+//! saw, by its own monotonic time, and counts only time in which the ledger answered: a lease runs only while
+//! renewals are possible. Of several key-services, the first whose quantum is over advances the tick; the others see
+//! the new tick, and wait again. So ticks never come closer together than a quantum, whatever the clocks of machines
+//! say.
 
 use std::time::Duration;
 
 /// Number of quanta in a lease.
 const QUANTA: u32 = 6;
 
-/// Ticks that a lease lasts: one more than its quanta, since the first of them may be almost over when it begins.
+/// Ticks of a lease: the quanta and another tick, since the first quantum may be almost over when the lease begins.
 pub(crate) const LEASE_TICKS: u64 = 7;
 
-/// Longest gap between two answers of the ledger. Time before a longer one does not count.
+/// Longest gap between two answers of the ledger. Time in a longer gap does not count.
 pub(crate) const LONGEST_GAP: Duration = Duration::from_secs(2);
 
 /// The time between two ticks, for leases of this length.
@@ -21,7 +22,8 @@ pub(crate) fn quantum(lease: Duration) -> Duration {
     lease / QUANTA
 }
 
-/// The lease time of one account, as observed by one key-service. Instants are durations on its monotonic clock.
+/// The lease time of an account, as observed by a key-service. Instants are durations on the key-service's monotonic
+/// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseClock {
     seen: Option<Seen>,

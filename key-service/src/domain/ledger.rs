@@ -1,16 +1,17 @@
-//! Decides about money: the effect of a command on one account and one of its keys.
+//! Decisions about money: the effect of a command on an account and a key of the account.
 //!
-//! A generation **holds** what it may cost, may **extend** the hold, and is then **captured** (billed what it did cost)
-//! or **released** (it cost nothing). An unresolved hold **expires**. Stores do not decide: they load the state, call
-//! [`apply`], and write the state that it returns.
+//! A generation **holds** the largest cost that it may have, may **extend** the hold, and is then **captured**
+//! (billed at its cost) or **released** (free of charge). An unresolved hold **expires**. Stores do not decide: a
+//! store loads the state, calls [`apply`], and writes the state that [`apply`] returns.
 //!
-//! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services one
-//! quantum after they saw the last tick (`domain::lease_clock`); no clock of a machine decides when a hold expires.
+//! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
+//! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
+//! expires.
 //!
 //! Invariants, after every step of any sequence of commands:
 //! - `used + held <= limit` for every key, unless the limit was lowered below that afterwards;
 //! - `held <= credit` for every account;
-//! - the key's `used` is the sum of the charges of its settlements, and of the changes in its journal entries;
+//! - the key's `used` is the sum of its settlements' charges, and of the changes in its journal entries;
 //! - a command sent again changes nothing and has the same outcome (an expiry: nothing left to expire).
 
 mod command;
@@ -27,19 +28,19 @@ pub(crate) use self::{
     record::{Ending, Entry, Hold, Record, Settlement, entry},
 };
 
-/// Age of a generation up to which every store remembers that it was settled. An older capture without a hold may have
+/// Age of a generation up to which every store remembers the settlement. An older capture without a hold may have
 /// been billed before, and is recorded as shortfall.
 pub(crate) const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Largest lead of a gateway's clock over ours at which the age of its generations is trusted.
+/// Largest lead of a gateway's clock over ours at which the age of a generation is trusted.
 pub(crate) const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
 /// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Prepaid credit. Deposits raise it, settlements lower it, corrections may give some back.
+    /// Prepaid credit: deposits raise it, settlements lower it, corrections may give some back.
     pub credit: NanoUsd,
-    /// The part of it that open holds cover.
+    /// Part of the credit that open holds cover.
     pub held: NanoUsd,
     /// Lease time: the number of ticks so far.
     pub tick: u64,
@@ -56,18 +57,18 @@ pub struct Key {
     pub held: NanoUsd,
     /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
-    /// Time of the revocation, if it was revoked.
+    /// Time of the revocation, if any.
     pub revoked_at: Option<Timestamp>,
     /// Time of the last bill.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Tokens so far, and their cost.
+/// Tokens so far, with the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Tokens used.
     pub usage: Usage,
-    /// Their price.
+    /// Price of the tokens.
     pub cost: NanoUsd,
 }
 
@@ -76,13 +77,13 @@ pub struct Progress {
 pub(crate) struct State {
     /// The account.
     pub account: Account,
-    /// The key that the command names; `None` where it names none, or the account does not have it.
+    /// The key that the command names; `None` if the command names none, or the account does not have the key.
     pub key: Option<Key>,
     /// The record under the command's [`RecordId`].
     pub record: Record,
 }
 
-/// Applies a command to the state, or returns the reason why it is refused.
+/// Applies a command to the state, or returns the reason of the refusal.
 pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, record } = state;
     match command {
@@ -104,7 +105,7 @@ pub(crate) fn apply(state: State, command: &Command, now: Timestamp) -> Result<(
     }
     let mut funds = Funds { account, key: key.ok_or(Refused::UnknownKey)? };
     if record.key().is_some_and(|payer| command.key() != Some(payer)) {
-        // A generation is billed to the key that it was held for; no other key can change it.
+        // A generation is billed to the key of the hold; no other key can change the generation.
         return Ok((State { account, key, record }, Outcome::Gone));
     }
     let (record, outcome) = spend(&mut funds, record, command, now)?;
@@ -183,7 +184,7 @@ fn deposit(account: Account, record: Record, amount: NanoUsd) -> Result<(Account
     Ok((Account { credit, ..account }, Record::Deposited(amount), Outcome::Deposited(credit)))
 }
 
-/// Returns whether a store without a record of the generation would have one if it had been settled.
+/// Returns whether every store would still have the record of a settlement of the generation.
 fn remembered(generation: GenerationId, now: Timestamp) -> bool {
     let created_at = generation.created_at();
     now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD)

@@ -1,4 +1,4 @@
-//! Filters of the journal, as members use them.
+//! Filters of the journal for members.
 
 use shared::ids::KeyId;
 
@@ -10,24 +10,24 @@ use super::{
 /// The entries that a member looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
-    /// Only those of this key.
+    /// Key of the entries; `None` matches any key.
     pub key: Option<KeyId>,
-    /// Only those of this model.
+    /// Model of the entries; `None` matches any model.
     pub model: Option<String>,
-    /// Only those of this day.
+    /// Day of the entries; `None` matches any day.
     pub day: Option<Day>,
-    /// Only those of this outcome.
+    /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
 }
 
-/// Outcome of a generation, as members distinguish them.
+/// Outcome of a generation, as shown to members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Billed exactly.
     Captured,
     /// Billed by an estimate.
     Estimated,
-    /// Billed by the last report, since its gateway was lost.
+    /// Billed by the last report, since the gateway was lost.
     Expired,
     /// Cost more than could be billed.
     Shortfall,
@@ -37,7 +37,7 @@ impl Outcome {
     /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Captured, Self::Estimated, Self::Expired, Self::Shortfall];
 
-    /// The outcome as forms and exports have it.
+    /// Name of the outcome in forms and exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Captured => "captured",
@@ -52,7 +52,7 @@ impl Outcome {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
     }
 
-    /// Returns true if a settlement has this outcome. One may have two: an estimate with a shortfall.
+    /// Returns whether a settlement has this outcome. An estimate with a shortfall has two.
     fn is_of(self, settlement: &Settlement) -> bool {
         match self {
             Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,
@@ -64,7 +64,7 @@ impl Outcome {
 }
 
 impl EntrySearch {
-    /// Returns true if the settlement of an entry is one of those looked for.
+    /// Returns whether the settlement of an entry matches.
     pub fn matches(&self, settlement: &Settlement) -> bool {
         self.key.is_none_or(|key| key == settlement.key)
             && self.model.as_ref().is_none_or(|model| *model == settlement.model)

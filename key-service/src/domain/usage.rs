@@ -6,7 +6,7 @@ use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
 
 use super::ledger::{Entry, Record, Settlement};
 
-/// Bound on the tokens of a kind that one request adds: a million times the context of any model. A larger number is an
+/// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
 /// error of the upstream, and would distort the counters.
 pub(crate) const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
@@ -26,9 +26,9 @@ pub struct Day(i64);
 /// Counters. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Generations that were billed, those that cost nothing included.
+    /// Billed generations, including free ones.
     pub requests: u64,
-    /// Their tokens.
+    /// Tokens of the generations.
     pub usage: Usage,
     /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
     pub charged: NanoUsd,
@@ -41,7 +41,7 @@ pub(crate) struct Added {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// The day on which it was billed.
+    /// The day of the bill.
     pub day: Day,
     /// The addition.
     pub counts: Counts,
@@ -115,9 +115,9 @@ impl Counts {
     }
 }
 
-/// Change of the counters by an entry of the journal; `before` is the generation's record before it. A first settlement
-/// counts a request. The correction of an expiry counts on its own day: its charge may be below zero, and tokens that
-/// the expiry overcounted stay counted.
+/// Change of the counters by an entry of the journal; `before` is the generation's record before the entry. A first
+/// settlement counts a request. The correction of an expiry counts on the day of the correction: the charge may be
+/// below zero, and tokens that the expiry overcounted stay counted.
 pub(crate) fn added(before: &Record, entry: &Entry) -> Added {
     let usage = counted(&entry.settlement);
     let (requests, usage) = match before {

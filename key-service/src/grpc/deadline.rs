@@ -14,7 +14,7 @@ use tonic::{Status, body::Body};
 /// The header of the gRPC protocol that bounds a call.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Middleware: drops a call that is later than its caller waits.
+/// Middleware: drops a call after the caller's deadline.
 pub(crate) async fn drop_late_calls(request: Request, next: Next) -> Response {
     let Some(deadline) = requested(request.headers()) else { return next.run(request).await };
     timeout(deadline, next.run(request)).await.unwrap_or_else(|_| {

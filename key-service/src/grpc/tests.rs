@@ -1,4 +1,4 @@
-//! The gRPC contract as a gateway uses it, over a real connection.
+//! The gRPC contract from a gateway's side, over a real connection.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Server, server::TcpIncoming};
 
 use super::*;
 
-/// A service with one answer for each kind of call. It refuses late authorizations.
+/// A service with a fixed answer for each kind of call, which refuses late authorizations.
 struct Clerk;
 
 fn hold() -> HoldRef {

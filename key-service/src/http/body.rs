@@ -16,7 +16,7 @@ use shared::{
 
 use crate::{domain::key::KeyPatch, management::KeyDraft};
 
-/// Largest body in bytes. The largest sensible one, a label of 80 escaped code points, takes about 1 KiB.
+/// Largest body in bytes. The largest sensible body, a label of 80 escaped code points, takes about 1 KiB.
 const MAX_BODY: usize = 64 << 10;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
@@ -35,7 +35,7 @@ pub(super) async fn read_patch(request: Request) -> Result<KeyPatch, ApiError> {
     read(request, Some(MERGE_PATCH)).await
 }
 
-/// Reads the idempotency key, if there is one: 1 to 255 printable ASCII characters.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -58,7 +58,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
 /// Reads the value of a field into the change.
 type FieldReader = fn(&mut KeyPatch, &RawValue) -> Result<(), ApiError>;
 
-/// Fields that callers may set. A test holds the description of the API to them.
+/// Fields that callers may set. A test compares the API's description with these.
 const FIELDS: [(&str, FieldReader); 3] = [
     ("label", |patch, value| {
         patch.label = Some(label(value)?);
@@ -118,7 +118,7 @@ fn label(value: &RawValue) -> Result<String, ApiError> {
     Ok(text.into_owned())
 }
 
-/// Reads an amount from its raw token; a float would change it.
+/// Reads an amount from the raw token, exact where a float would not be.
 fn limit(value: &RawValue) -> Result<NanoUsd, ApiError> {
     let wrong = |code, message: String| ApiError::at(code, "limit", message);
     if Kind::of(value) != Kind::Number {

@@ -1,4 +1,4 @@
-//! Response to a listing: one page, or every key in constant memory.
+//! Response to a listing: a page, or every key in constant memory.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::{
 /// Keys kept in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a listing. If one page holds all requested keys, the answer has a length. Otherwise it is streamed page by
-/// page, as fast as the client reads.
+/// Answers a listing. If a single page holds all requested keys, the answer has a length. Otherwise the keys are
+/// streamed page by page, as fast as the client reads.
 pub(super) async fn respond(api: Api, account: AccountId, query: ListQuery) -> Result<Response, ApiError> {
     let ListQuery { limit, after, order, status } = query;
     let listing = Listing { after, order, status, limit: limit.unwrap_or(STREAMED_PAGE) };
@@ -67,7 +67,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Returns the next piece of the body, and the remainder after it.
+    /// Returns the next piece of the body, and the remainder.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Broken> {
         let Some(mut rest) = rest else { return Ok(None) };
         let page = if let Some(page) = rest.page.take() {
@@ -102,7 +102,7 @@ impl ListJson {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// JSON of these keys. The list ends behind them if `end` is given, which is its `has_more`.
+    /// JSON of these keys. With `end`, the list ends behind the keys, and `end` is its `has_more`.
     fn piece(&mut self, keys: &[ApiKey], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {

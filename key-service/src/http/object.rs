@@ -8,7 +8,7 @@ use shared::{
 
 use crate::domain::key::ApiKey;
 
-/// The key with its current status.
+/// The key with the current status.
 pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
     let spend = &key.spend;
     KeyObject {
@@ -29,7 +29,7 @@ pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
     }
 }
 
-/// The key with its plaintext, shown only in the answer to its creation.
+/// The key with the plaintext, shown only in the answer to the creation.
 pub(super) fn shown_with<'a>(key: &'a ApiKey, plaintext: &'a SecretString, now: Timestamp) -> KeyObject<'a> {
     KeyObject { key: Some(plaintext.expose_secret()), ..shown(key, now) }
 }

@@ -17,8 +17,8 @@ use tracing::{Span, field::display};
 use super::Api;
 use crate::management::KeyRefused;
 
-/// Account of the management key in the request. It is the first argument of every handler, so that a missing
-/// credential is the first error reported.
+/// Account of the management key in the request. The first argument of every handler, so that a missing credential is
+/// the first error reported.
 pub(super) struct Caller(pub(super) AccountId);
 
 impl FromRequestParts<Api> for Caller {
@@ -26,7 +26,7 @@ impl FromRequestParts<Api> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // The request's own, which its log line is written in.
+        // The span of the request, which is also that of the log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key));
         ConnectionTrust::of(&parts.extensions).grant(serve::Caller::Account(account));

@@ -15,7 +15,7 @@ use crate::{domain::key::Status, management::KeyRefused, store::Order};
 pub(super) struct ListQuery {
     /// The size of the page; `None` is all keys.
     pub(super) limit: Option<usize>,
-    /// Only keys behind this one.
+    /// Key behind which the listing begins.
     pub(super) after: Option<KeyId>,
     /// Order of the listing.
     pub(super) order: Order,
@@ -41,7 +41,7 @@ pub(super) fn read(query: Option<&str>) -> Result<ListQuery, ApiError> {
 
 const BAD_STATUS: &str = "`status` must be `active`, `expired` or `revoked`.";
 
-/// Value of a parameter. A parameter given twice is refused, since client and server may disagree about its value.
+/// Value of a parameter. A parameter given twice is refused, since client and server may disagree about the value.
 fn one<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Result<Option<&'a str>, ApiError> {
     let mut values = pairs.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
     match (values.next(), values.next()) {

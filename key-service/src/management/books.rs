@@ -1,4 +1,4 @@
-//! The books as an operator reads them: the journal, the counters of usage, and the audit.
+//! The books for an operator: the journal, the counters of usage, and the audit.
 
 use std::ops::RangeInclusive;
 
@@ -21,7 +21,7 @@ impl Management {
         self.store.journal(account, after, limit).await
     }
 
-    /// The latest entries of the account's journal, or those before a number; newest first.
+    /// The latest entries of the account's journal, or the latest before a number; newest first.
     pub async fn latest_entries(
         &self,
         account: AccountId,
@@ -31,7 +31,7 @@ impl Management {
         self.store.latest_entries(account, before, limit).await
     }
 
-    /// Counters of these days, of one key or of all keys of the account.
+    /// Counters of these days, of a key or of all keys of the account.
     pub async fn usage(
         &self,
         account: AccountId,

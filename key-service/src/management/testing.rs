@@ -1,4 +1,4 @@
-//! Shared by the tests of management, of its HTTP and of its commands: a clock that tests set, and a store in memory.
+//! Means shared by the tests of management, HTTP and commands: a clock that tests set, and a store in memory.
 
 use std::sync::{
     Arc,
@@ -38,7 +38,7 @@ impl Office {
         Self { clock, store, credentials, management }
     }
 
-    /// A new account, and the plaintext of a management key of it.
+    /// A new account, and the plaintext of a management key of the account.
     pub(crate) async fn account(&self, name: &str) -> (AccountId, String) {
         let account = self.management.create_account(name, NanoUsd::from_usd(10)).await.unwrap();
         let key = self.management.create_management_key(account, "test").await.unwrap();
@@ -46,8 +46,8 @@ impl Office {
     }
 }
 
-/// A clock that stands still until it is moved. Its random numbers count down, so that ids which sort by creation do
-/// not do so by chance.
+/// A clock that stands still until moved. Random numbers count down, so that ids which sort by creation do not do so
+/// by chance.
 pub(crate) struct Script {
     millis: AtomicI64,
     drawn: AtomicU64,

@@ -18,7 +18,7 @@ use crate::{
     store::Unavailable,
 };
 
-/// The call behind a command, with everything that its answer needs.
+/// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
     Grant { hold: HoldRef, prompt: u64, output: u64, lease: Duration },

@@ -1,4 +1,4 @@
-//! Calls as gateways make them, over the store in memory.
+//! Calls of gateways, over the store in memory.
 
 use async_trait::async_trait;
 use shared::{
@@ -28,7 +28,7 @@ fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
     Arc::new(Catalog::parse(&text, "test").unwrap())
 }
 
-/// An account with 10 USD, a key, and services over one store.
+/// An account with 10 USD, a key, and services over a shared store.
 struct Trial {
     office: Office,
     account: AccountId,
@@ -216,7 +216,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
     assert_eq!(answers.len(), 4);
 }
 
-/// A ledger with one answer to every command.
+/// A ledger with the same answer to every command.
 struct Answering(Result<Result<crate::domain::ledger::Outcome, Refused>, Unavailable>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Search of the journal where no index leads to the entries: a bounded part of it is read.
+//! Search of the journal without an index, by reading a bounded part.
 
 use shared::ids::AccountId;
 
@@ -12,7 +12,7 @@ const READ_AT_ONCE: usize = 500;
 /// Entries among which the beginning of a day is not looked for any further.
 const CLOSE: u64 = 64;
 
-/// Reads entries, newest first, until so many match, or [`MAX_READ`] were read.
+/// Reads entries, newest first, until `limit` entries match or [`MAX_READ`] were read.
 pub(super) async fn entries<B: Books + ?Sized>(
     books: &B,
     account: AccountId,
@@ -30,7 +30,7 @@ pub(super) async fn entries<B: Books + ?Sized>(
         let was_last = entries.len() < READ_AT_ONCE;
         read += entries.len();
         for entry in entries {
-            // Entries only get older: none of an earlier day comes after this one's day has passed.
+            // Entries only get older: after the first entry of an earlier day, no entry of the day follows.
             let is_past = search.day.is_some_and(|day| Day::of(entry.entry.settlement.at) < day);
             if is_past {
                 return Ok(FoundEntries { entries: found, next: None });
@@ -52,7 +52,7 @@ pub(super) async fn entries<B: Books + ?Sized>(
     }
 }
 
-/// The numbers between which all entries of a day lie that come before a number, with some others around them.
+/// The numbers between which all entries of a day before a number lie, with some others around.
 pub(super) async fn numbers<B: Books + ?Sized>(
     books: &B,
     account: AccountId,
@@ -64,7 +64,7 @@ pub(super) async fn numbers<B: Books + ?Sized>(
     Ok((end_before.saturating_sub(CLOSE + 1), before.map_or(end, |before| before.min(end))))
 }
 
-/// The number of an entry close behind the last one of a day, found by halving: entries are in the order of time.
+/// The number of an entry close behind the last entry of a day, found by halving: entries are in the order of time.
 async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, Unavailable> {
     let Some(newest) = books.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
     let (mut is_of_it, mut is_behind) = (0, newest.number + 1);

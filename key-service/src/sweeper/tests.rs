@@ -94,7 +94,7 @@ impl Ledger for Faulty {
     }
 }
 
-/// A ledger with one account and key, and the sweepers on it.
+/// A ledger with an account and a key, and the sweepers on this ledger.
 struct Trial {
     office: Office,
     store: Arc<Faulty>,
@@ -142,7 +142,7 @@ impl Trial {
 async fn an_abandoned_hold_expires_after_its_lease_and_not_much_later() {
     let trial = Trial::begin().await;
     trial.sweep();
-    // A first hold, one shortly after it, and one after a long time without any.
+    // A first hold, a second shortly afterwards, and a third after a long time without any.
     for (n, wait) in [(1, 700), (2, 0), (3, 60_000)] {
         sleep(Duration::from_millis(wait)).await;
         trial.hold(n).await;
@@ -206,7 +206,7 @@ async fn time_in_which_the_ledger_is_away_does_not_count() {
         trial.store.away.store(false, Ordering::SeqCst);
         sleep((LEASE / 2).saturating_sub(MOMENT)).await;
         assert_eq!(trial.held().await, 10, "{away} s away");
-        // An outage delays the expiry by at most the quantum that it interrupts.
+        // An outage delays the expiry by at most the interrupted quantum.
         sleep(REST + LEASE / 6).await;
         assert_eq!(trial.held().await, 0, "{away} s away");
     }
@@ -251,12 +251,12 @@ async fn holds_that_cannot_be_expired_hide_none_behind_them() {
     for generation in &many {
         trial.execute(hold(trial.key, *generation, 1, LEASE_TICKS)).await;
     }
-    // More than a page of them, which are listed first.
+    // More damaged records than a page, all listed first.
     trial.store.damaged.lock().extend(&many[..600]);
     trial.sweep();
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 600);
-    // After the repair, they expire with the next tick.
+    // After the repair, the holds expire with the next tick.
     trial.store.damaged.lock().clear();
     sleep(LEASE / 6 + Duration::from_secs(1)).await;
     assert_eq!(trial.held().await, 0);

@@ -1,5 +1,5 @@
-//! Settings that both services have. Each has a flag, an environment variable and a default; an invalid one is refused
-//! at start with its name.
+//! Settings of both services. Each setting has a flag, an environment variable and a default; an invalid value is
+//! refused at start with the setting's name.
 
 use std::{
     convert::Infallible,
@@ -21,7 +21,7 @@ mod exposed;
 
 pub use exposed::{ExposedSecrets, parse};
 
-/// File of the catalogue when no setting names one.
+/// File of the catalogue if no setting names a file.
 const DEFAULT_MODELS: &str = "config/models.toml";
 /// Catalogue of an installation without a file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
@@ -32,7 +32,7 @@ const MIN_TOKEN_BYTES: usize = 16;
 /// Settings that both services have.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// The catalogue of models [default: config/models.toml, or a built-in copy of it]
+    /// The catalogue of models [default: config/models.toml, or a built-in copy]
     #[arg(long, env = "FAREGATE_MODELS", value_name = "FILE")]
     pub models: Option<PathBuf>,
 
@@ -64,7 +64,7 @@ pub struct Basics {
     #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 
-    /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if it is
+    /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if so
     #[arg(long)]
     pub health: bool,
 }
@@ -112,7 +112,7 @@ impl Common {
         Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
     }
 
-    /// The internal token, if one is configured.
+    /// The internal token, if configured.
     pub fn internal_token(&self) -> Result<Option<SecretString>, ConfigError> {
         let token = either(
             ("FAREGATE_INTERNAL_TOKEN", self.internal_token.as_ref()),

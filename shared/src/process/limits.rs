@@ -1,4 +1,4 @@
-//! Limits that the system sets a process, and connections sized from them at its start.
+//! Limits of a process, and connections sized from the limits at the start.
 
 mod memory;
 
@@ -12,18 +12,18 @@ use super::{
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;
-/// Memory that a connection takes at most while it is silent, and half of its largest head. A quarter of the process's
-/// memory is theirs.
+/// Most memory of a silent connection, with half of the largest head. Connections take up to a quarter of the
+/// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Connections of the main port, where files and memory allow them.
+/// Connections of the main port, if files and memory allow as many.
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Settings that size a process.
 #[derive(Args, Clone, Debug)]
 #[group(id = "process")]
 pub struct LimitOptions {
-    /// MiB of memory that the process may take, from which its budgets are derived [default: the bound of its cgroup, or what is
-    /// available at its start]
+    /// MiB of memory that the process may take, from which budgets are derived [default: the bound of the cgroup, or
+    /// the memory available at the start]
     #[arg(long, env = "FAREGATE_MEMORY_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
     pub memory_mib: Option<u32>,
@@ -33,14 +33,14 @@ pub struct LimitOptions {
     pub connections: ConnectionOptions,
 }
 
-/// Limits of a process, raised as far as it may.
+/// Limits of a process, raised as far as allowed.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open files that it may have.
+    /// Open files of the process.
     pub files: usize,
-    /// Bytes of memory that it may take.
+    /// Bytes of memory of the process.
     pub memory: u64,
-    /// The bounds on its connections.
+    /// Bounds on connections.
     pub connections: ConnectionOptions,
 }
 
@@ -65,8 +65,8 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// The connections of each of so many `ports`, beside `other_files`: as configured, or as many as open files and memory
-    /// allow.
+    /// Number of connections of each of `ports`, beside `other_files`: as configured, or as many as open files and
+    /// memory allow.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;

@@ -1,7 +1,8 @@
-//! The HTTP server of every port of every program: the one place that decides how a connection is served, and when it ends.
+//! HTTP server of every port of every program: the only code that decides how connections are served, and when each
+//! ends.
 //!
-//! A connection that does not say what it wants, carries nothing, or takes too little of its answers is closed in time, and every
-//! new one gets a place (`admission`). What decides is the progress of requests, not of bytes.
+//! Every new connection gets a place (`admission`). A connection that sends no head, carries no request, or takes too
+//! little of its answers is closed in time, by the progress of requests, not of bytes.
 
 mod admission;
 mod bounds;
@@ -51,15 +52,15 @@ use http::{Server, serve_connection};
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection (too many open files, say), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Connections that the system keeps until they are accepted, where `net.core.somaxconn` allows it. Beyond them it ignores new
-/// ones, whose clients try again after a second.
+/// Length of the system's queue of connections to accept, as far as `net.core.somaxconn` allows. The system ignores
+/// connections beyond the queue, and their clients try again after a second.
 const BACKLOG: u32 = 4096;
 
 /// A listener on this address, or an error that names the setting. Works inside a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A server that is started again need not wait for connections of the one before.
+        // A restarted server need not wait for connections of the process before.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
@@ -67,13 +68,13 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     listen().map_err(|e| io::Error::new(e.kind(), format!("{setting}: cannot listen on {address}: {e}")))
 }
 
-/// A port, and how its connections are served: HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
+/// A port that serves HTTP/1.1 and HTTP/2; a slash at the end of a path is ignored.
 pub struct Port {
     /// Listener of the connections.
     pub listener: TcpListener,
     /// The bounds on each, and on all together.
     pub bounds: Bounds,
-    /// TLS in front, if there is any. It announces by ALPN which protocol is spoken.
+    /// TLS in front, if any, which announces protocols by ALPN.
     pub tls: Option<TlsAcceptor>,
     /// The time that running requests have to finish once the server is to stop.
     pub drain: Duration,
@@ -90,7 +91,7 @@ impl Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// A runtime that serves connections, and the handler of their requests.
+/// A runtime that serves connections, with a handler of requests.
 #[derive(Clone)]
 pub struct Worker {
     /// The runtime.
@@ -99,7 +100,7 @@ pub struct Worker {
     pub handler: Handler,
 }
 
-/// A handler of requests. Cheap to clone, unlike a router, and with one allocation a request.
+/// Handler of requests: cheap to clone, unlike a router, and with a single allocation a request.
 #[derive(Clone)]
 pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 
@@ -132,15 +133,16 @@ impl From<Router> for Handler {
     }
 }
 
-/// In a response's extensions: the time for which its client may take nothing of it, in place of the port's own bound.
+/// Longest time for which a client may take nothing of this response, in place of the port's own bound; an extension
+/// of responses.
 #[derive(Clone, Copy, Debug)]
 pub struct UnreadBound(pub Duration);
 
-/// In a request's extensions: its connection.
+/// Connection of a request; an extension of requests.
 #[derive(Clone)]
 struct CarriedBy(Arc<Connection>);
 
-/// A caller whose credential was accepted. Its connections compete with those of others for places.
+/// A caller whose credential was accepted, who competes with other callers for places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The holder of a key of this account.
@@ -149,8 +151,8 @@ pub enum Caller {
     Service,
 }
 
-/// The trust in the connection of a request. A connection on which a credential was accepted counts among those of
-/// authenticated callers. Cheap to clone.
+/// Trust in the connection of a request. An accepted credential moves the connection among those of authenticated
+/// callers. Cheap to clone.
 #[derive(Clone)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
@@ -167,7 +169,7 @@ impl ConnectionTrust {
         }
     }
 
-    /// The network of a caller whose credential was not accepted yet; `None` for every other one.
+    /// Network of an unauthenticated caller; `None` for every other caller.
     pub fn stranger(&self) -> Option<Network> {
         self.0
             .as_ref()
@@ -186,8 +188,8 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// The same with several runtimes. A connection stays with the one that has the fewest; the requests of an HTTP/2 connection,
-/// which may be all there are, are shared out among all.
+/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest; the requests
+/// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, drain } = port;
     let admission = Admission::new(&bounds);
@@ -234,7 +236,7 @@ impl Workers {
         Arc::new(Self { workers, turns: AtomicUsize::new(0) })
     }
 
-    /// The runtime with the fewest connections, and its connection's place there.
+    /// Runtime with the fewest connections, and a place there for the new connection.
     fn join(self: &Arc<Self>) -> (Handle, WorkerPlace) {
         let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
         let number = (0..self.workers.len()).min_by_key(connections).unwrap_or(0);
@@ -243,7 +245,8 @@ impl Workers {
         (worker.runtime.clone(), WorkerPlace { workers: self.clone(), number })
     }
 
-    /// Answers a request on the connection's own worker, or on the next one in turn if its connection carries many at once.
+    /// Answers a request on the connection's worker, or on the next worker in turn if the connection carries many at
+    /// once.
     async fn answer(&self, own: usize, request: Request<Body>) -> Response {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
             return self.workers[own].0.handler.answer(request).await;
@@ -256,7 +259,7 @@ impl Workers {
     }
 }
 
-/// A connection on its worker, counted until it is dropped.
+/// A connection on a worker, counted until the drop.
 struct WorkerPlace {
     workers: Arc<Workers>,
     number: usize,

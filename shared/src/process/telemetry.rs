@@ -33,7 +33,7 @@ use tracing_subscriber::{
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line, for machines.
+    /// A JSON object a line, for machines.
     Json,
 }
 
@@ -66,8 +66,8 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), String> {
     started.map_err(|e| e.to_string())
 }
 
-/// Fields as the default format writes them, but without its handling of colours, and with no formatting machinery for numbers
-/// and plain texts.
+/// Fields in the default format, but without handling of colours, and with no formatting machinery for numbers and
+/// plain texts.
 struct PlainFields;
 
 impl<'writer> FormatFields<'writer> for PlainFields {
@@ -78,7 +78,7 @@ impl<'writer> FormatFields<'writer> for PlainFields {
     }
 }
 
-/// The fields of one line as they are written.
+/// The fields of a line while written.
 struct PlainLine<'writer> {
     writer: Writer<'writer>,
     /// The separator in front of the next field.
@@ -131,8 +131,8 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Starts collecting metrics; once a process, inside a runtime.
 ///
-/// Histograms keep every sample until they are folded into their buckets. A task does so regularly, so that memory is flat also
-/// where no scraper asks.
+/// Histograms keep every sample until folded into buckets. A task folds regularly, so that memory is flat even
+/// without a scraper.
 pub fn metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("gen_ai_server_".into()), &SECONDS)?
@@ -149,7 +149,7 @@ pub fn metrics() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// Check of whether the process can serve right now.
+/// Check that the process can serve right now.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// The internal routes, for a port that is never published: `/livez`, `/readyz`, `/metrics`.

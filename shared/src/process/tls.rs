@@ -1,4 +1,4 @@
-//! Mutual TLS between the services: each has a certificate, and all trust one authority.
+//! Mutual TLS between the services: each has a certificate, and all trust the same authority.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,7 +25,7 @@ const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "internal-tls")]
 pub struct TlsOptions {
-    /// PEM file of the certificate that this service shows the others, and of those between it and the authority
+    /// PEM file of the certificate that this service presents, with all intermediate certificates
     #[arg(long = "internal-tls-cert", env = CERT, value_name = "FILE")]
     cert: Option<PathBuf>,
 
@@ -33,7 +33,8 @@ pub struct TlsOptions {
     #[arg(long = "internal-tls-key", env = KEY, value_name = "FILE")]
     key: Option<PathBuf>,
 
-    /// PEM file of the authority: calls between the services are encrypted, and each demands a certificate of it
+    /// PEM file of the authority: calls between the services are encrypted, and each side demands a certificate of
+    /// the authority
     #[arg(long = "internal-tls-ca", env = CA, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -69,7 +70,7 @@ impl TlsOptions {
 }
 
 impl Tls {
-    /// Reads PEM texts: a certificate with its intermediate ones, its key, and the authority.
+    /// Reads PEM texts: a certificate with intermediates, the certificate's key, and the authority.
     pub fn new(certificate: Vec<u8>, key: SecretString, authority: Vec<u8>) -> Result<Self, ConfigError> {
         let chain = certificates(CERT, &certificate)?;
         let private = || PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes());
@@ -82,7 +83,7 @@ impl Tls {
         let provider = Arc::new(ring::default_provider());
         let demanding = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let demanding = demanding.build().map_err(|e| ConfigError::new(CA, e))?;
-        // Checks that the certificate and its key belong together.
+        // Checks that certificate and key belong together.
         let unfit = |e| ConfigError::new(KEY, format!("does not fit the certificate of {CERT}: {e}"));
         let client = client_versions(&provider)?
             .with_root_certificates(roots)

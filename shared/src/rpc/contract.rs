@@ -1,5 +1,5 @@
-//! The calls between the services as checked types. Both services use these; only [`super::messages`] and the two gRPC edges
-//! see generated messages.
+//! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
+//! messages.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::{
     tokens::Usage,
 };
 
-/// One call of a gateway.
+/// A call of a gateway.
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// Returns the owner of a credential, if it may spend.
+    /// Returns the owner of a credential that may spend.
     Authenticate {
         /// The plaintext of a key.
         credential: String,
@@ -29,7 +29,7 @@ pub enum Call {
     Authorize(Authorize),
     /// Renews the lease of a hold, reports progress, and requests more output tokens.
     Extend(Extend),
-    /// Bills a generation and releases the rest of its hold.
+    /// Bills a generation and releases the rest of the hold.
     Capture(Capture),
     /// Releases a hold: the generation cost nothing.
     Release(Release),
@@ -56,7 +56,7 @@ pub struct Authorize {
     pub valid_until: Option<Instant>,
 }
 
-/// Reference to a hold, with the prices that it was opened with.
+/// Reference to a hold, with the prices at the opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
     /// The generation.
@@ -104,7 +104,7 @@ pub enum Release {
     Unknown {
         /// The credential that the authorization presented.
         credential: String,
-        /// Its generation.
+        /// The generation of the hold.
         generation: GenerationId,
     },
 }
@@ -145,11 +145,11 @@ impl Principal {
 /// An open hold.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The hold, for all later calls about it.
+    /// The hold, for all later calls.
     pub hold: HoldRef,
     /// Output tokens covered, over all choices.
     pub output_tokens: u64,
-    /// Lifetime of the hold unless it is extended.
+    /// Lifetime of the hold without an extension.
     pub lease: Duration,
 }
 
@@ -167,7 +167,7 @@ pub enum Extended {
 pub struct Extension {
     /// Output tokens covered in total.
     pub output_tokens: u64,
-    /// Lifetime of the hold unless it is extended again.
+    /// Lifetime of the hold without a further extension.
     pub lease: Duration,
     /// The key was revoked: no more is granted, and a stream must end.
     pub revoked: bool,
@@ -191,7 +191,7 @@ pub struct Charge {
     pub shortfall: NanoUsd,
 }
 
-/// Failure of a call. Unless the code means otherwise, its outcome is unknown and the same call may be repeated.
+/// Failure of a call. Unless the code means otherwise, the outcome is unknown and the same call may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code:?})")]
 pub struct CallFailure {

@@ -20,7 +20,7 @@ impl From<Refusal> for v1::Refusal {
     }
 }
 
-/// The refusal of a message; `None` for one that only a newer key-service has.
+/// The refusal of a message; `None` for a refusal known only to a newer key-service.
 impl From<v1::Refusal> for Option<Refusal> {
     fn from(refusal: v1::Refusal) -> Self {
         Some(match refusal {

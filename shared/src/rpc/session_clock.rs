@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::messages::millis;
 
-/// The clock of one session: milliseconds since the key-service opened it. Deadlines are sent on this clock, so that
-/// the clocks of two machines are never compared.
+/// The clock of a session: milliseconds since the key-service opened the session. Deadlines are sent on this clock,
+/// so that the clocks of two machines are never compared.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionClock {
     opened: Instant,
@@ -19,13 +19,13 @@ impl SessionClock {
         Self { opened: now }
     }
 
-    /// The peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts it
-    /// behind the real one, so that deadlines converted with it come early.
+    /// The peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts this
+    /// copy behind the real clock, so that converted deadlines come early.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }
 
-    /// The better one of two observations: the one with the shorter delay.
+    /// The better of two observations: that with the shorter delay.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { opened: self.opened.min(other.opened) }

@@ -1,5 +1,5 @@
-//! Streamed tool calls put in order, so that a client that joins their pieces gets each id and each name once; and ids for
-//! calls that come without one, which clients could not answer.
+//! Streamed tool calls put in order, so that a client that joins pieces gets each id and each name once; and ids for
+//! calls without, which clients could not answer.
 
 use bytes::BytesMut;
 use shared::ids::GenerationId;
@@ -9,14 +9,14 @@ use super::{
     put,
 };
 
-/// Calls of one choice that are kept apart; those beyond it pass as they came. More than any model makes in one answer.
+/// Most calls of a choice that are kept apart; further calls pass unchanged. More than any model makes in an answer.
 const MOST_CALLS: usize = 256;
 
 /// Bytes of an id that is made here, written as hexadecimal digits.
 const ID_BYTES: usize = 16;
 
-/// Makes the ids of one choice's calls. They follow from the generation's id, which is made from chance, so that every piece
-/// of a call has the same one and no other call has it.
+/// Maker of the ids of a choice's calls. Ids follow from the generation's id, which is random, so that all pieces of
+/// a call share an id and no other call has the same.
 #[derive(Clone, Copy)]
 pub(super) struct MadeIds {
     pub(super) generation: GenerationId,
@@ -41,44 +41,44 @@ impl MadeIds {
 pub(super) struct Calls(Vec<SentCall>);
 
 struct SentCall {
-    /// Its index as the upstream counts.
+    /// Index given by the upstream.
     upstream: u64,
-    /// Its index as the client reads it.
+    /// Index sent to the client.
     index: u64,
-    /// The upstream's, as it was spelled; empty where it gave none before another was made.
+    /// Id of the upstream as spelled; empty where the upstream gave none before another was made.
     id: String,
-    /// As it was spelled; empty before a piece had one.
+    /// Name as spelled; empty before the first piece with a name.
     name: String,
-    /// Some of its arguments were sent.
+    /// True once some of the arguments were sent.
     has_arguments: bool,
 }
 
 /// The id in a piece of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceId {
-    /// An earlier piece had it.
+    /// An id sent with an earlier piece.
     Sent,
-    /// The piece's own is to be sent.
+    /// The upstream's own id, to be sent.
     Upstream,
-    /// The upstream gives none: one that is made is to be sent.
+    /// An id to be made and sent, since the upstream gives none.
     Made,
 }
 
-/// Where a piece belongs, and what of it the client has not read before.
+/// Call of a piece, and the members that the client has not read yet.
 pub(super) struct ToolCallDelta {
     /// The call, as the client counts.
     pub(super) index: u64,
     /// The id that is to be sent.
     pub(super) id: PieceId,
-    /// True if its name is to be sent.
+    /// True if the name is to be sent.
     pub(super) name_is_new: bool,
 }
 
 impl Calls {
-    /// Takes in a piece that stands at this place of its array.
+    /// Takes in the piece at `place` of the array of calls.
     ///
-    /// SDKs join what has one index, texts end to end. So an id or a name that is repeated, as llama-cpp-python does with
-    /// every piece, is sent once; and another call under the same index, as Ollama has sent, gets an index of its own.
+    /// SDKs join pieces of one index, texts end to end. So an id or a name that is repeated, as by llama-cpp-python
+    /// in every piece, is sent once; and another call under the same index, as sent by Ollama, gets its own index.
     pub(super) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
         let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
@@ -107,7 +107,7 @@ impl Calls {
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
-    /// The upstream's index, or the next one where that is taken.
+    /// The upstream's index, or the next free index if that is taken.
     fn free_index(&self, upstream: u64) -> u64 {
         if self.0.iter().any(|call| call.index == upstream) {
             self.0.iter().map(|call| call.index.saturating_add(1)).max().unwrap_or(upstream)
@@ -118,8 +118,8 @@ impl Calls {
 }
 
 impl SentCall {
-    /// Returns whether a piece with this id and name begins another call. A new id alone does not begin one: some servers
-    /// make one up for every piece. Of calls without ids, one that is named after arguments is another one.
+    /// Returns whether a piece with this id and name begins another call. A new id alone does not: some servers make
+    /// up an id for every piece. Among calls without ids, a name after arguments begins another call.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
             id.is_empty() && self.has_arguments
@@ -130,7 +130,7 @@ impl SentCall {
     }
 }
 
-/// A text as it was spelled, without its quotes; empty where there is none.
+/// A text as spelled, without quotes; empty if absent.
 fn text_or_empty(text: Option<RawString<'_>>) -> &str {
     text.map_or("", RawString::inner)
 }

@@ -1,7 +1,7 @@
 //! Log probabilities, rewritten by allow-list.
 //!
-//! Servers add members of their own, leave out some of the API's, and break lines between them, which no event of a stream
-//! survives. Each token is written as it is read, since an answer has many of them with up to 20 alternatives each.
+//! Servers add members, leave out some of the API's, and break lines in between, which no event of a stream survives.
+//! Each token is written while the list is read, since an answer has many tokens with up to 20 alternatives each.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ struct TokenLogprob<'a> {
     top_logprobs: Option<&'a RawValue>,
 }
 
-/// Writes a choice's `logprobs`: an object with both of its members, or null where the upstream has neither.
+/// Writes a choice's `logprobs`: an object with both members, or null where the upstream has neither.
 pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
     match read {
@@ -55,7 +55,7 @@ pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
-/// Writes a list of tokens; null where it is none, or one of them has no text.
+/// Writes a list of tokens; null for another value, or a list with a token without text.
 fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     let start = out.len();
     if tokens.is_none_or(|tokens| put_tokens(tokens, true, out).is_err()) {
@@ -71,9 +71,9 @@ fn put_tokens(tokens: &RawValue, alternatives: bool, out: &mut BytesMut) -> Resu
     Ok(())
 }
 
-/// Writes the tokens of a list as they are read.
+/// Writes the tokens of a list while reading.
 struct Tokens<'o> {
-    /// Each has alternatives; these have none of their own.
+    /// True if each token has alternatives; alternatives have none.
     alternatives: bool,
     out: &'o mut BytesMut,
 }
@@ -123,7 +123,7 @@ impl TokenLogprob<'_> {
         put(out, "}");
     }
 
-    /// Writes the bytes of the token's text, or null: a token may be part of a character, which its text cannot show.
+    /// Writes the bytes of the token's text, or null. A token may be part of a character, which no text can show.
     fn write_bytes(&self, out: &mut BytesMut) {
         let bytes = self.bytes.and_then(|raw| serde_json::from_str::<Vec<u8>>(raw.get()).ok());
         let Some(bytes) = bytes else {

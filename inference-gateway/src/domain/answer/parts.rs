@@ -14,7 +14,7 @@ use super::{
     put, put_number,
 };
 
-/// A JSON string as the upstream spelled it, quotes included.
+/// A JSON string in the upstream's spelling, quotes included.
 #[derive(Clone, Copy)]
 pub(super) struct RawString<'a>(&'a str);
 
@@ -22,7 +22,7 @@ impl<'a> RawString<'a> {
     /// No text.
     pub(super) const EMPTY: Self = Self(r#""""#);
 
-    /// The value, if it is a string.
+    /// The value, if `raw` is a string.
     fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
     }
@@ -32,7 +32,7 @@ impl<'a> RawString<'a> {
         &self.0[1..self.0.len() - 1]
     }
 
-    /// Writes it. Halves of surrogate pairs that stand alone, which strict readers of JSON refuse, become replacement
+    /// Writes the string. Unpaired halves of surrogate pairs, which strict readers of JSON refuse, become replacement
     /// characters.
     pub(super) fn write(self, out: &mut BytesMut) {
         let mut rest = self.0;
@@ -64,17 +64,17 @@ fn find_surrogate(text: &str) -> Option<usize> {
         if is_high(&text[at..]) || is_low(&text[at..]) {
             return Some(at);
         }
-        // A backslash and what it escapes, which may be another backslash; both are of one byte.
+        // A backslash and the escaped character, which may be another backslash: a byte each.
         from = at + 2;
     }
 }
 
-/// Returns whether a text begins with the escape of the first half of a pair.
+/// Returns whether a text begins with the escape of a pair's first half.
 fn is_high(escape: &str) -> bool {
     matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..])
 }
 
-/// Returns whether a text begins with the escape of the second half of a pair.
+/// Returns whether a text begins with the escape of a pair's second half.
 fn is_low(escape: &str) -> bool {
     matches!(escape.as_bytes(), [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..])
 }
@@ -86,35 +86,35 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
     }
 }
 
-/// Content of a message, or the part of it that a delta adds.
+/// Content of a message, or the addition of a delta.
 #[derive(Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) content: Option<RawString<'a>>,
     #[serde(borrow)]
     pub(super) refusal: Option<RawString<'a>>,
-    /// Reasoning of the model, as DeepSeek, SGLang and llama.cpp name it.
+    /// Reasoning of the model, as named by DeepSeek, SGLang and llama.cpp.
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    /// Reasoning, as vLLM, Ollama and OpenRouter name it.
+    /// Reasoning, as named by vLLM, Ollama and OpenRouter.
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// Reasoning, as other servers name it; some of them send something else than a text in it.
+    /// Reasoning, as named by other servers; some send other values than texts.
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
 }
 
-/// Choices in one list: more than can be asked for, as a chunk may bring several pieces of one.
+/// Longest list of choices: more than a request can ask for, as a chunk may bring several pieces of a choice.
 pub(super) const MAX_LISTED_CHOICES: usize = 64;
-/// Calls of tools in one message, or in one piece of it: more than any model makes.
+/// Most tool calls in a message or a delta: more than any model makes.
 const MAX_CALLS: usize = 512;
-/// Bytes of the id or the name of a call as it is spelled: ids have some 40, and names are those of the request's tools.
+/// Most bytes of a call's id or name as spelled: ids have some 40, and names come from the request's tools.
 const MAX_NAME_BYTES: u64 = 1024;
 
-/// A list of so many elements at most. A longer one is refused: of `{}` alone, an event would have millions, each many times
-/// larger in memory.
+/// A list of at most `MOST` elements. A longer list is refused: an event of `{}` alone would have millions of
+/// elements, each many times larger in memory.
 pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
 
 impl<T, const MOST: usize> Default for AtMost<T, MOST> {
@@ -155,14 +155,14 @@ impl<'a> Delta<'a> {
         names.into_iter().flatten().find_map(RawString::of)
     }
 
-    /// Bytes of all texts of a whole message, as JSON spells them.
+    /// Bytes of all texts of a whole message, as spelled in JSON.
     pub(super) fn text_bytes(&self) -> u64 {
         let calls = self.functions().flat_map(|function| [function.name, function.arguments]);
         self.texts().chain(calls.flatten()).map(RawString::len).sum()
     }
 
-    /// Bytes that a delta adds. The name of a function counts where it comes alone: some servers repeat it with every
-    /// piece of its arguments.
+    /// Bytes added by a delta. A function's name counts only without arguments: some servers repeat the name with
+    /// every piece of the arguments.
     pub(super) fn added_bytes(&self) -> u64 {
         let calls = self.functions().filter_map(|function| {
             function.arguments.filter(|arguments| arguments.len() > 0).or(function.name)
@@ -189,7 +189,7 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// A call of a tool, or a piece of one.
+/// A tool call, or a piece of a call.
 #[derive(Deserialize)]
 pub(super) struct ToolCall<'a> {
     index: Option<u64>,
@@ -207,7 +207,7 @@ struct Function<'a> {
     arguments: Option<RawString<'a>>,
 }
 
-/// Reads an id or a name. They are kept while a stream goes on, and so have to be short.
+/// Reads an id or a name, which is kept while a stream goes on and so has to be short.
 fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawString<'a>>, D::Error> {
     let read = Option::<RawString<'a>>::deserialize(deserializer)?;
     if read.is_some_and(|text| text.len() > MAX_NAME_BYTES) {
@@ -217,7 +217,7 @@ fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ra
 }
 
 impl ToolCall<'_> {
-    /// Writes the call that stands at this place of a whole answer, with all its members.
+    /// Writes the call at `place` of a whole answer, with all members.
     pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
         let function = self.function.as_ref();
         let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
@@ -236,27 +236,27 @@ impl ToolCall<'_> {
         put(out, "}}");
     }
 
-    /// The index that the upstream gives the call; where it sends calls whole and has none, the place in its array.
+    /// Index given by the upstream; without an index, as of calls sent whole, the place in the array.
     pub(super) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }
 
-    /// The call's id, if it has one.
+    /// The call's id, if any.
     pub(super) fn id(&self) -> Option<RawString<'_>> {
         self.id
     }
 
-    /// The function's name, if it has one.
+    /// The function's name, if any.
     pub(super) fn name(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.name)
     }
 
-    /// The function's arguments, if it has any.
+    /// The function's arguments, if any.
     pub(super) fn arguments(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.arguments)
     }
 
-    /// Writes a piece of a call: where it belongs, and the members of it that were not sent before.
+    /// Writes a piece of a call: the index, and the members not sent before.
     pub(super) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);

@@ -1,4 +1,4 @@
-//! The shape of answers for those who read descriptions: what is written by hand elsewhere, member by member.
+//! The shape of answers for readers of descriptions; other modules write the same members by hand.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::FinishReason;
 /// A whole answer.
 pub(crate) struct CompletionSchema;
 
-/// One event of a streamed answer.
+/// An event of a streamed answer.
 pub(crate) struct ChunkSchema;
 
 impl JsonSchema for CompletionSchema {
@@ -86,7 +86,7 @@ impl JsonSchema for ChunkSchema {
     }
 }
 
-/// Schema of the content of a message, or of the part of it that a delta adds.
+/// Schema of the content of a message, and of the additions of a delta.
 fn message_members() -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! Images: where they may come from, and how large those inside the body may be. None is fetched from here.
+//! Images: permitted sources, and the largest size inside a body. The gateway fetches none.
 
 mod host;
 
@@ -11,14 +11,14 @@ use super::{forward::Draft, read::Value};
 
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;
-/// The longest address of an image elsewhere, in bytes: what browsers and proxies take.
+/// The longest address of an image elsewhere, in bytes: browsers and proxies take as much.
 const MAX_URL_BYTES: usize = 8 << 10;
 /// The formats of images that are taken; `jpg` is an alias of `jpeg`.
 pub(super) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
-/// No media type of that name is registered, and servers that look at it refuse it.
+/// Alias without a registered media type, refused by servers that look at the type.
 const JPG: &str = "jpg";
 
-/// Checks an `image_url`, and writes its part. Its bytes count as an image, not as text.
+/// Checks an `image_url`, and writes the content part. The bytes of an image do not count as text.
 pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let members = value.object()?;
     let url = members.require("url")?;
@@ -43,7 +43,7 @@ pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiE
     Ok(())
 }
 
-/// Checks a URL; gives what an upstream has to take to be handed it.
+/// Checks a URL; returns the kind of URLs that an upstream has to accept for this image.
 fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err((Code::InvalidValue, "must be an https, http or data URL"));
@@ -70,7 +70,7 @@ fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
     Ok(if is_https && host::is_public(authority) { ImageUrls::Https } else { ImageUrls::Any })
 }
 
-/// Checks `image/png;base64,…`, without decoding it.
+/// Checks `image/png;base64,…` without decoding the data.
 fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
     let format = rest.split_once(',').and_then(|(kind, data)| {
         let (media_type, encoding) = kind.split_once(';')?;
@@ -94,17 +94,17 @@ fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
     Ok(())
 }
 
-/// The base64 digits of a checked URL that names its format by the alias.
+/// The base64 digits of a checked URL that names the format by the alias.
 fn jpg_data(url: &str) -> Option<&str> {
     const HEAD: &str = "data:image/jpg;base64,";
     let (head, digits) = url.split_at_checked(HEAD.len())?;
     head.eq_ignore_ascii_case(HEAD).then_some(digits)
 }
 
-/// Returns whether these are digits of base64 alone.
+/// Returns whether all bytes are digits of base64.
 fn all_base64(digits: &str) -> bool {
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    // Each block is looked at to its end, which compiles to wide instructions.
+    // Each block is read to the end, which compiles to wide instructions.
     digits
         .as_bytes()
         .chunks(4096)

@@ -1,4 +1,4 @@
-//! The scalar parameters: their bounds, and which are passed on.
+//! The scalar parameters: checks, bounds, and the passage to the upstream.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ use super::{
 
 /// Output tokens that no request may ask more of; a model's own bound may be lower.
 pub(super) const MAX_TOKENS: i64 = 131_072;
-/// Choices that one request may ask for.
+/// Choices that a request may ask for.
 pub(crate) const MAX_CHOICES: u8 = 8;
 /// Sequences that may end an answer.
 pub(super) const MAX_STOPS: usize = 4;
@@ -30,7 +30,7 @@ pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
 pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 /// Amounts of thinking that a request may ask for.
 pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
-/// Characters of a sequence that ends an answer: a paragraph of them.
+/// Characters of a sequence that ends an answer: about a paragraph.
 pub(super) const MAX_STOP_CHARS: usize = 1024;
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
@@ -39,10 +39,10 @@ const FREE_BYTES: usize = 64;
 /// More kinds of output than anyone has named.
 const MAX_MODALITIES: usize = 16;
 
-/// Check of a value. Its error states what is wrong.
+/// Check of a value, with the fault as the error.
 type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
 
-/// The checks of the parameters that are passed on as they came.
+/// The checks of the parameters that are passed on unchanged.
 pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("temperature", |value| value.decimal(TEMPERATURE)),
     ("top_p", |value| value.decimal(TOP_P)),
@@ -57,21 +57,21 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("logit_bias", logit_bias),
 ];
 
-/// Limit that a request sets to the length of its answer.
+/// Limit that a request sets to the length of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Output tokens of one choice.
+    /// Output tokens of each choice.
     pub(super) tokens: u64,
-    /// The parameter that set it.
+    /// Name of the parameter that sets the limit.
     pub(super) name: &'static str,
 }
 
-/// Returns whether an upstream is sent this parameter from here.
+/// Returns whether the parameter is passed on to upstreams.
 pub(super) fn is_passed_on(name: &str) -> bool {
     PASSED_ON.iter().any(|(known, _)| *known == name)
 }
 
-/// Checks the parameters that are passed on, and writes them.
+/// Checks and writes the parameters that are passed on.
 pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     for (name, check) in PASSED_ON {
         if let Some(value) = body.get(name) {
@@ -95,7 +95,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
     }
 }
 
-/// `max_tokens`, or `max_completion_tokens`, its alias.
+/// `max_tokens`, or the alias `max_completion_tokens`.
 pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
     let read = |name| -> Result<Option<Limit>, ApiError> {
         let Some(value) = body.get(name) else { return Ok::<_, ApiError>(None) };
@@ -116,7 +116,7 @@ pub(super) fn choices(body: &Members<'_, '_>) -> Result<u64, ApiError> {
     body.get("n").map_or(Ok(1), |n| n.integer(1..=i64::from(MAX_CHOICES)).map(i64::unsigned_abs))
 }
 
-/// `stream`, and whether the stream's usage is wanted.
+/// `stream`, and `include_usage` of the stream's options.
 pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
     let stream = body.get("stream").map_or(Ok(false), |value| value.boolean())?;
     let Some(options) = body.get("stream_options") else { return Ok((stream, false)) };
@@ -127,7 +127,7 @@ pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
     Ok((stream, include_usage))
 }
 
-/// Refuses what is known and not supported, rather than answering as if it had been heeded.
+/// Refuses known but unsupported parameters, rather than answering as if heeded.
 pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError> {
     let unsupported = [
         ("functions", "is not supported; use 'tools'"),
@@ -166,7 +166,7 @@ fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
 }
 
 fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
-    // Token ids have fewer digits than this, and their names are safe to repeat in an error.
+    // Token ids have at most ten digits, and names of digits alone are safe to repeat in an error.
     let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
     for (name, bias) in value.object()?.iter() {
         if !is_token_id(name) {

@@ -1,4 +1,4 @@
-//! Reads one value of a body at a time; what does not fit is an error that names the place.
+//! Reader of the values of a body; a value that does not fit is an error that names the place.
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
@@ -11,7 +11,7 @@ use shared::{
     json::{Kind, Object, RawValue, parse_error, parse_object, text},
 };
 
-/// Characters of a number: it is forwarded as it was spelled, and no parameter needs more.
+/// Most characters of a number, which is forwarded as spelled; no parameter needs more.
 const MAX_DIGITS: usize = 64;
 
 /// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
@@ -74,7 +74,7 @@ impl<'a> Members<'a, '_> {
     }
 }
 
-/// A value of the body and where it stands.
+/// A value of the body, with its place in the body.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'a, 'p> {
     raw: &'a RawValue,
@@ -82,12 +82,12 @@ pub(super) struct Value<'a, 'p> {
 }
 
 impl<'a> Value<'a, '_> {
-    /// The value as it was spelled.
+    /// The value as spelled.
     pub(super) fn raw(&self) -> &'a str {
         self.raw.get()
     }
 
-    /// The place as errors name it.
+    /// Name of the place in errors.
     pub(super) fn place(&self) -> String {
         self.at.to_string()
     }
@@ -115,14 +115,14 @@ impl<'a> Value<'a, '_> {
         Ok(self.raw() == "true")
     }
 
-    /// An integer within bounds, spelled as one: `1.0` is a decimal.
+    /// An integer within bounds; `1.0` is a decimal.
     pub(super) fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
         let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All digits: a number that no integer holds lies beyond the bounds, on the side of its sign.
+        // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {
@@ -136,7 +136,7 @@ impl<'a> Value<'a, '_> {
         }
     }
 
-    /// A number within bounds. A float is precise enough to compare; what is forwarded is the number as it was spelled.
+    /// A number within bounds. A float is precise enough to compare; the number is forwarded as spelled.
     pub(super) fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
         self.expect(Kind::Number, "a number")?;
         match self.digits()?.parse::<f64>() {
@@ -151,7 +151,7 @@ impl<'a> Value<'a, '_> {
         }
     }
 
-    /// A number as it was spelled, which has an end.
+    /// A number as spelled, of bounded length.
     fn digits(&self) -> Result<&'a str, ApiError> {
         if self.raw().len() > MAX_DIGITS {
             return Err(
@@ -167,7 +167,7 @@ impl<'a> Value<'a, '_> {
         text(self.raw).map_err(|_| self.error(Code::InvalidJson, "the string has half a surrogate pair"))
     }
 
-    /// A string as it was spelled, known to be well-formed. Cheaper than [`Self::string`]: nothing is copied.
+    /// A string as spelled, known to be well-formed. Cheaper than [`Self::string`]: nothing is copied.
     pub(super) fn string_token(&self) -> Result<&'a str, ApiError> {
         self.expect(Kind::String, "a string")?;
         let token = self.raw();
@@ -187,7 +187,7 @@ impl<'a> Value<'a, '_> {
         }
     }
 
-    /// One of these strings.
+    /// A string that is among `options`.
     pub(super) fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.string()?;
         options.iter().find(|option| ***option == *given).copied().ok_or_else(|| {
@@ -204,7 +204,7 @@ impl<'a> Value<'a, '_> {
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Hands over the elements of an array one by one, at least one and at most `most`: an array of millions is never
+    /// Passes at least one and at most `most` elements of an array to `take`, so that an array of millions is never
     /// held as a list.
     pub(super) fn each(
         &self,
@@ -239,7 +239,7 @@ impl<'a> Value<'a, '_> {
     }
 }
 
-/// Passes elements on as they are read, until the first that is not taken.
+/// Passes on each element while reading, until the first refusal.
 struct Elements<F>(F);
 
 impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Elements<F> {

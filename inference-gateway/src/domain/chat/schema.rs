@@ -1,4 +1,4 @@
-//! The shape of a chat request for those who read descriptions: the same bounds that the checks apply.
+//! The shape of a chat request for readers of descriptions, with the same bounds as the checks.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::{
     tools::{MAX_NAME, MAX_TOOLS},
 };
 
-/// A chat request as clients spell it. Members that are not described are accepted and dropped.
+/// A chat request in the spelling of clients. Undescribed members are accepted and dropped.
 pub(crate) struct ChatRequest;
 
 impl JsonSchema for ChatRequest {
@@ -107,7 +107,7 @@ fn content(parts: &[Value]) -> Value {
     json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"anyOf": parts}}]})
 }
 
-/// An earlier message of the model: it has at least one of these members.
+/// An earlier message of the model, with at least one of these members.
 fn assistant(mut message: Value) -> Value {
     let members = [
         ("content", content(&[text_part(), refusal_part()])),
@@ -171,7 +171,7 @@ fn any_case(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// The choice of one function, by its name.
+/// The choice of a function by name.
 fn named() -> Value {
     function(&json!({"name": name()}), &["name"])
 }

@@ -11,14 +11,14 @@ use super::{
     read::{Members, Value},
 };
 
-/// Tools that one request may offer.
+/// Tools that a request may offer.
 pub(super) const MAX_TOOLS: usize = 128;
 /// Characters in the name of a function or a schema.
 pub(super) const MAX_NAME: usize = 64;
-/// The kind of choice that lets the model call some of the tools, and the member that lists them.
+/// The kind of choice that lets the model call some of the tools, and the member with the list.
 const ALLOWED_TOOLS: &str = "allowed_tools";
 
-/// Checks which tools are offered and how they may be used, and writes it.
+/// Checks and writes the offered tools and the choice of tools.
 pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let choice = body.get("tool_choice");
     let mut offered = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), Api
     Ok(())
 }
 
-/// Checks all tools, and writes those that are allowed; gives the names of all.
+/// Checks all tools, and writes the allowed tools; returns the names of all.
 fn write_tools(
     tools: &Value<'_, '_>,
     allowed: Option<&[String]>,
@@ -72,7 +72,7 @@ fn write_tools(
     Ok(offered)
 }
 
-/// One tool; gives the name it is called by.
+/// Checks and writes a tool, and returns the tool's name.
 fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     let tool = tool.object()?;
     tool.require("type")?.one_of(&["function"])?;
@@ -101,8 +101,8 @@ fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Checks how tools may be used, and writes it. A choice of allowed tools becomes its mode: the tools that are not among
-/// them are not written, so that servers without this form of choice understand it too.
+/// Checks and writes the choice of tools. A choice of allowed tools becomes its mode: other tools are not written, so
+/// that servers without this form of choice understand it too.
 fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
     if choice.kind() == Kind::String {
         choice.one_of(&["none", "auto", "required"])?;
@@ -129,7 +129,7 @@ fn tool_choice(choice: &Value<'_, '_>, offered: &[String], draft: &mut Draft) ->
     Ok(())
 }
 
-/// The names of the tools that a choice allows; `None` where it is another choice.
+/// The names of the tools that a choice allows; `None` for other kinds of choice.
 fn allowed(choice: &Value<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
     if choice.kind() != Kind::Object {
         return Ok(None);
@@ -161,7 +161,7 @@ fn function_name(value: &Value<'_, '_>, is_known: impl Fn(&str) -> bool) -> Resu
     Ok(text)
 }
 
-/// Checks which shape the answer is to have, and writes it.
+/// Checks and writes the requested shape of the answer.
 pub(super) fn response_format(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let Some(format) = body.get("response_format") else { return Ok(()) };
     let format = format.object()?;

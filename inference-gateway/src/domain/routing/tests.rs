@@ -17,7 +17,7 @@ fn upstreams(in_flight: &[u64]) -> Vec<Candidate> {
     in_flight.iter().enumerate().map(candidate).collect()
 }
 
-/// Health after these outcomes, all at one time.
+/// Health after these outcomes, all at the same time.
 fn health(outcomes: &[AttemptOutcome]) -> Health {
     outcomes.iter().fold(Health::default(), |health, outcome| health.after(*outcome, Duration::ZERO))
 }
@@ -40,7 +40,7 @@ fn equals_take_turns_by_weight() {
     let first =
         |two: &[Candidate]| (0..10_000).filter(|turn| choose(two, None, *turn, None) == Some(0)).count();
     assert!((4_700..5_300).contains(&first(&two)), "{}", first(&two));
-    // With none in flight, one more request is a smaller load for the larger upstream.
+    // With none in flight, a request is a smaller load for the larger upstream.
     two[0].weight = 2;
     assert_eq!(first(&two), 10_000);
 }
@@ -165,8 +165,8 @@ impl Cache {
     }
 }
 
-/// Share of 8,000 requests, of 200 conversations in random turns, whose conversation was in the cache of one of four
-/// upstreams with room for 60 each; 24 requests are in flight at any time.
+/// Share of 8,000 requests, of 200 conversations in random turns, whose conversation was in the cache of the chosen
+/// upstream, among four with room for 60 each; 24 requests are in flight at any time.
 fn found(affine: bool) -> usize {
     let mut four = upstreams(&[0; 4]);
     let mut caches: Vec<_> = (0..4).map(|_| Cache(VecDeque::new())).collect();

@@ -1,6 +1,7 @@
 //! Detection of internal details in a text: addresses, credentials, files, stacks.
 //!
-//! In doubt a text counts as internal: dropping it loses an upstream's wording, while showing it cannot be undone.
+//! In doubt a text counts as internal: dropping an upstream's wording loses little, while showing a secret cannot be
+//! undone.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +16,7 @@ const TELLTALES: [&str; 8] = [
     "\n    at ",
     "bearer ",
 ];
-/// Labels of internal host names, or final labels of most public ones.
+/// Labels of internal host names, and final labels of most public host names.
 const HOST_LABELS: [&str; 12] = [
     "internal",
     "intranet",
@@ -62,7 +63,8 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Returns whether a word has the form `name:8000`. One that begins with a number is a time or a position in a text.
+/// Returns whether a word has the form `name:8000`. A word that begins with a number is a time or a position in a
+/// text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
         host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()

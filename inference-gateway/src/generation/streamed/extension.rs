@@ -1,4 +1,4 @@
-//! Extensions of a stream's hold: asked for ahead of need, one at a time, and tried again while the stream may wait.
+//! Extensions of a stream's hold, requested ahead of need, and again while the stream may wait.
 
 use std::{
     future::{Future, pending},
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Takes what the heartbeat reported about the hold.
+    /// Takes in the hold's status, as reported by the heartbeat.
     pub(super) fn standing_changed(&mut self) -> Option<End> {
         match self.hold.standing() {
             HoldStatus::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),

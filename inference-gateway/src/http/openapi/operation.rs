@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 
 use shared::error::Code;
 
-/// Description of one route and method.
+/// Description of a route and method.
 pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// An operation without request and responses. `id` is its name in generated clients.
+    /// An operation without request and responses, named `id` in generated clients.
     pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
@@ -76,7 +76,7 @@ impl Operation {
         self
     }
 
-    /// Responds with these errors: one response for each status among them.
+    /// Responds with these errors, by a response for each status.
     #[must_use]
     pub(super) fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
@@ -107,7 +107,7 @@ impl Operation {
     }
 }
 
-/// A response header and its description. Only the request's id is in every response of its kind.
+/// A response header with a description. Only the request's id is in every response.
 fn header(name: &str) -> (String, Value) {
     let schema = match name {
         "x-request-id" => {

@@ -1,4 +1,4 @@
-//! A management request on its way: what of it can be sent again, and when that is safe.
+//! A management request on the way to a key-service: the repeatable parts, and the conditions of a repetition.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,35 +6,35 @@ use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathA
 use hyper::body::Body as _;
 use shared::{error::ApiError, process::http::read_body};
 
-/// A body of at most so many bytes is read before it is passed on; the key-service takes no larger ones.
+/// Largest body that is read before the request is passed on; the key-service takes no larger ones.
 const SMALL_BODY: usize = 64 << 10;
 
 /// Makes creating a key repeatable.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A request, to be sent to one key-service or to several.
+/// A request to be sent to a key-service, perhaps to several.
 pub(super) struct ReplayableRequest {
     head: Parts,
     body: Content,
     repeat: RetrySafety,
 }
 
-/// When a request may be sent again. Each includes those before it.
+/// Condition for sending a request again. Each variant includes the variants before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// If it was never sent: twice, it would do twice as much.
+    /// Only while the request is unsent: a repetition would do twice as much.
     Unsent,
-    /// If the key-service that has it will not carry it out any more. The request sets a state, and a late one would undo a
-    /// newer change.
+    /// Once the key-service that has the request can no longer execute it. The request sets a state, and a late
+    /// execution would undo a newer change.
     OnceEnded,
     /// At any time, whatever happened to the first.
     Always,
 }
 
 enum Content {
-    /// All of it is here.
+    /// Whole body in memory.
     Read(Bytes),
-    /// It comes from the client as it is passed on, so that it goes to one key-service only; then `None`.
+    /// Body passed on while the client sends, and so to a single key-service; then `None`.
     Streamed(Option<Body>),
 }
 
@@ -55,12 +55,12 @@ impl ReplayableRequest {
         Ok(Self { head, body, repeat })
     }
 
-    /// When it may be sent again.
+    /// Condition for sending the request again.
     pub(super) const fn repeat(&self) -> RetrySafety {
         self.repeat
     }
 
-    /// The same request to this key-service; `None` where there is no more of it.
+    /// The same request to this key-service; `None` after a streamed body was passed on.
     pub(super) fn copy(&mut self, base: &Uri) -> Option<Request<Body>> {
         let body = match &mut self.body {
             Content::Read(read) => Body::from(read.clone()),
@@ -87,7 +87,7 @@ fn repeat(head: &Parts) -> RetrySafety {
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE => {
             RetrySafety::Always
         }
-        // The key-service answers the second with what the first has made.
+        // The key-service answers the repetition with the result of the first.
         Method::POST if head.headers.contains_key(IDEMPOTENCY_KEY) => RetrySafety::Always,
         Method::PATCH => RetrySafety::OnceEnded,
         _ => RetrySafety::Unsent,

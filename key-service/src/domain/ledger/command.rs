@@ -1,4 +1,4 @@
-//! Commands to the ledger, and their outcomes.
+//! Commands to the ledger, and the outcomes of commands.
 
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
@@ -17,17 +17,17 @@ pub enum RecordId {
     Deposit(DepositId),
 }
 
-/// A command to one account and at most one of its keys.
+/// A command to an account, and to at most a single key of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Adds credit.
     Deposit {
-        /// Idempotency id: the deposit is added once, however often it is sent.
+        /// Idempotency id: a deposit sent again adds nothing.
         id: DepositId,
         /// The amount; above zero.
         amount: NanoUsd,
     },
-    /// Advances lease time by one if it is still `seen`. The outcome is the current tick in any case.
+    /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in any case.
     Tick {
         /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
@@ -50,7 +50,7 @@ pub enum Command {
         /// If less than this is available because other generations hold the rest, the request should wait. At least
         /// `least`.
         enough: NanoUsd,
-        /// The amount to hold where it is available. At least `enough`.
+        /// The amount to hold where available; at least `enough`.
         most: NanoUsd,
         /// Number of ticks until the hold expires.
         lease_ticks: u64,
@@ -68,14 +68,14 @@ pub enum Command {
         /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
-    /// Bills a generation and gives the rest of its hold back. Replaces the bill of an expiry. Without a hold, bills up to
-    /// what is available.
+    /// Bills a generation and gives the rest of the hold back. Replaces the bill of an expiry. Without a hold, bills
+    /// up to the available amount.
     Capture {
         /// The key that pays.
         key: KeyId,
         /// The generation.
         generation: GenerationId,
-        /// The model's id in the catalogue. A hold or a bill keeps its own.
+        /// The model's id in the catalogue; an earlier hold or bill keeps its own.
         model: String,
         /// Final usage.
         total: Progress,
@@ -89,7 +89,7 @@ pub enum Command {
         /// The generation.
         generation: GenerationId,
     },
-    /// Resolves a hold whose lease ran out: bills its last report.
+    /// Bills the last report of a hold whose lease ran out.
     Expire {
         /// The key that pays.
         key: KeyId,
@@ -141,14 +141,14 @@ pub enum Outcome {
     Extended {
         /// Total amount held.
         amount: NanoUsd,
-        /// The key was revoked in the meantime, so that no more is held for it.
+        /// True if the key was revoked in the meantime, so that no more is held.
         revoked: bool,
     },
     /// The generation is billed.
     Captured(Settlement),
     /// Nothing is held for the generation.
     Released,
-    /// The hold was resolved by its expiry.
+    /// An expiry resolved the hold.
     Expired(Settlement),
     /// The hold's lease has not run out.
     NotDue,
@@ -163,22 +163,22 @@ pub enum Refused {
     UnknownKey,
     /// The key was revoked.
     Revoked,
-    /// The key is past its expiry.
+    /// The key's expiry has passed.
     KeyExpired,
-    /// The key's limit is reached, or the rest of it cannot pay for the request.
+    /// The key's limit is reached, or the rest cannot pay for the request.
     LimitReached,
-    /// The account's credit is used up, or the rest of it cannot pay for the request.
+    /// The account's credit is used up, or the rest cannot pay for the request.
     CreditEmpty,
     /// Other generations hold the rest.
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The record cannot be read, so that no decision is possible. An operator has to repair it.
+    /// The record cannot be read, so no decision is possible. An operator has to repair the record.
     Damaged,
 }
 
 impl Refused {
-    /// The refusal in the gRPC contract; `None` for those that no caller of it can cause.
+    /// The refusal in the gRPC contract; `None` where no gRPC caller can be the cause.
     pub const fn refusal(self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),

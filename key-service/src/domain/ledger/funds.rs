@@ -1,4 +1,4 @@
-//! Balances of an account and one of its keys, and all movements between these balances, holds and settlements.
+//! Balances of an account and a key, and all movements between these balances, holds and settlements.
 
 use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};
 
@@ -83,7 +83,7 @@ impl Funds {
             most.left_after(hold.amount).min(self.available())
         };
         self.set_aside(more);
-        // Reports may overtake each other; the one with the highest cost is the latest.
+        // Reports may overtake each other; the report with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
         Hold {
             amount: plus(hold.amount, more),
@@ -93,7 +93,7 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold: the covered part of the cost is billed from it, the rest from other available money.
+    /// Resolves a hold: the hold pays for the covered part of the cost, other available money for the rest.
     pub(super) fn settle(&mut self, hold: &Hold, claim: Claim) -> Settlement {
         let cost = claim.total.cost;
         let beyond = cost.left_after(hold.amount).min(self.available());
@@ -103,14 +103,14 @@ impl Funds {
         claim.settled(hold.key, &hold.model, charged)
     }
 
-    /// Settles a capture of a closed generation. A captured one is final. The bill of an expiry is replaced: more is
-    /// billed up to the available amount, or less is given back.
+    /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: more
+    /// is billed up to the available amount, or the excess is given back.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available());
-                // Credit has an upper bound; an amount that it cannot take back stays billed.
+                // Credit has an upper bound; an amount beyond stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.total.cost.min(billable).max(kept);
                 self.bill(charged.left_after(settled.charged), claim.at);
@@ -159,7 +159,7 @@ impl Funds {
     }
 }
 
-/// Sums here stay within the credit of one account, or within what was ever billed to one key.
+/// Sums here stay within the credit of an account, or within the total ever billed to a key.
 #[expect(
     clippy::expect_used,
     reason = "credit is at most 9e15 nano-USD; an i64 holds a thousand such accounts"

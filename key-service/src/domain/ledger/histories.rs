@@ -1,5 +1,5 @@
-//! Random histories of a few accounts, and a model store that follows them with the ledger alone. Used to test the
-//! ledger, and every store against it.
+//! Random histories of a few accounts, and a model store that executes them with the ledger alone. Used to test the
+//! ledger, and every store against the ledger.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,10 +32,10 @@ pub(crate) const GENERATIONS: u8 = 12;
 /// Start of all histories.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
-/// One step of a history.
+/// A step of a history.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Commands to one account, executed together.
+    /// Commands to an account, executed together.
     Execute(AccountId, Vec<Command>),
     /// The owner changes a key.
     Update(AccountId, KeyId, KeyPatch),
@@ -65,8 +65,8 @@ pub(crate) fn generation(n: u8) -> GenerationId {
     GenerationId::new(START, chance(n))
 }
 
-/// The generation of this number in histories. One of them is older than stores remember, and one comes from a gateway
-/// whose clock is too far ahead.
+/// The generation of this number in histories. The last but one has an id from a gateway whose clock is too far
+/// ahead, the last an id older than stores remember.
 pub(crate) fn of_history(n: u8) -> GenerationId {
     match GENERATIONS - n {
         1 => GenerationId::new(START.minus(Duration::from_hours(3)), chance(n)),
@@ -80,7 +80,7 @@ pub(crate) fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
 }
 
-/// Random part of an id. Ids of larger numbers sort behind those of smaller ones.
+/// Random part of an id. Larger numbers sort behind smaller numbers.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }
@@ -100,7 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
-    // A generation mostly stays with one key, as it does outside of tests.
+    // Most commands of a generation name the same key, as outside of tests.
     let ids = || {
         (0..GENERATIONS, 0..10_u8, 0..=KEYS)
             .prop_map(|(g, stray, k)| (self::key(if stray == 0 { k } else { g % KEYS }), of_history(g)))
@@ -165,9 +165,9 @@ fn time() -> impl Strategy<Value = Timestamp> {
 pub(crate) struct World {
     /// The accounts there are.
     pub(crate) accounts: HashMap<AccountId, Account>,
-    /// Their keys.
+    /// Keys of the accounts.
     pub(crate) keys: HashMap<(AccountId, KeyId), Key>,
-    /// Their holds, settlements and deposits.
+    /// Holds, settlements and deposits of the accounts.
     pub(crate) records: HashMap<(AccountId, RecordId), Record>,
     /// Journals and counters of the accounts.
     pub(crate) trails: HashMap<AccountId, Trail>,
@@ -176,7 +176,7 @@ pub(crate) struct World {
 /// The journal and the counters of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trail {
-    /// The entries, numbered from one.
+    /// The entries, numbered from 1.
     pub(crate) journal: Vec<(GenerationId, Entry)>,
     /// The counters.
     pub(crate) counted: BTreeMap<(Day, KeyId, String), Counts>,
@@ -196,7 +196,7 @@ impl World {
         world
     }
 
-    /// Applies one command, as every store has to.
+    /// Applies a command, as every store has to.
     pub(crate) fn apply(
         &mut self,
         account: AccountId,
@@ -241,14 +241,14 @@ impl World {
         }
     }
 
-    /// Revokes a key; repeating it changes nothing.
+    /// Revokes a key; a repetition changes nothing.
     pub(crate) fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
         if let Some(key) = self.keys.get_mut(&(account, key)) {
             key.revoked_at.get_or_insert(now);
         }
     }
 
-    /// Sums of a key's open holds and of its settlements' charges.
+    /// Sums of a key's open holds and of the charges of settlements.
     pub(crate) fn booked(&self, account: AccountId, key: KeyId) -> (NanoUsd, NanoUsd) {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {

@@ -15,7 +15,7 @@ pub(crate) struct Hold {
     pub amount: NanoUsd,
     /// Billed if the hold expires.
     pub reported: Progress,
-    /// The tick of the account at which the hold expires unless it is extended.
+    /// The tick of the account at which the hold expires without an extension.
     pub lease_until: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Settlement {
     pub model: String,
     /// Tokens used.
     pub usage: Usage,
-    /// Their cost.
+    /// Cost of the usage.
     pub cost: NanoUsd,
     /// Amount billed: the cost, or less where the money was used up.
     pub charged: NanoUsd,
@@ -41,7 +41,7 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// Cost beyond what could be billed.
+    /// Unbilled part of the cost.
     pub fn shortfall(&self) -> NanoUsd {
         self.cost.left_after(self.charged)
     }
@@ -81,7 +81,7 @@ impl Record {
     }
 }
 
-/// An entry of the journal, which is append-only. A late capture has an entry of its own, which corrects that of the
+/// An entry of the journal, which is append-only. A late capture is a separate entry, which corrects that of the
 /// expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

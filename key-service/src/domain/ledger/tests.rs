@@ -30,7 +30,7 @@ fn capture(generation: GenerationId, total: Progress) -> Command {
     Command::Capture { key, generation, model, total, estimated: false }
 }
 
-/// A ledger of one account and key, with short methods for commands. Every lease is three ticks long.
+/// A ledger of an account and a key, with short methods for commands. Every lease is three ticks long.
 struct Book {
     world: World,
     now: Timestamp,
@@ -130,7 +130,7 @@ fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
     assert_eq!(book.hold(1, 100, 200, 9_999), Ok(Outcome::Held(nanos(500))));
     assert_eq!(book.hold(2, 100, 200, 300), Err(Refused::Reserved));
     book.capture(1, cost(350));
-    // 150 are left in all: less than `enough`, but no other generation holds any of it, so waiting would not help.
+    // The rest of 150 is less than `enough`, but no other generation holds any of it, so waiting would not help.
     assert_eq!(book.hold(2, 100, 200, 300), Ok(Outcome::Held(nanos(150))));
 }
 
@@ -260,7 +260,7 @@ fn lease_time_advances_one_tick_after_the_last_one_seen() {
     let ticked = |tick| Ok(Outcome::Ticked(tick));
     assert_eq!(book.run(&Command::Tick { seen: None }), ticked(0));
     assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
-    // Two key-services saw the same tick, and only one advances it.
+    // Two key-services saw the same tick, and only the first advances it.
     assert_eq!(book.run(&Command::Tick { seen: Some(0) }), ticked(1));
     assert_eq!(book.run(&Command::Tick { seen: Some(7) }), ticked(1));
 }

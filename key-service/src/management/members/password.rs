@@ -10,12 +10,12 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::{domain::member::PasswordHash, store::Unavailable};
 
-/// Fewest characters of a password, as NIST SP 800-63B-4 asks where it is the only factor.
+/// Fewest characters of a password, as NIST SP 800-63B-4 asks of a password without a second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
 /// Most characters of a password; a phrase fits many times over.
 pub const MAX_PASSWORD_CHARS: usize = 256;
 
-/// Parameters of Argon2id as OWASP advises: 19 MiB, two passes, one lane.
+/// Parameters of Argon2id as OWASP advises: 19 MiB, two passes, a single lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
@@ -24,7 +24,7 @@ const LANES: u32 = 1;
 const SALT: usize = 16;
 const HASH: usize = 32;
 
-/// Hashes calculated at once, each with a core and 19 MiB to itself; further ones wait.
+/// Hashes calculated at once, each on a core with 19 MiB; further calculations wait.
 const HASHES_AT_ONCE: usize = 2;
 /// Longest wait for a turn: each takes some 50 ms.
 const WAIT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Passwords {
         Ok(PasswordHash(format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}")))
     }
 
-    /// Returns true if the password is the one of this hash. Without a hash the same work is done, and none is.
+    /// Returns whether the password fits the hash. A missing hash takes the same work, and never fits.
     pub(super) async fn verify(
         &self,
         password: SecretString,
@@ -93,7 +93,7 @@ fn unfit(error: argon2::Error) -> Unavailable {
     Unavailable(format!("a password cannot be hashed: {error}"))
 }
 
-/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, whatever its parameters were.
+/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, with whatever parameters.
 fn parse(text: &str) -> Option<(Params, Vec<u8>, Vec<u8>)> {
     let rest = text.strip_prefix("$argon2id$v=19$m=")?;
     let (memory, rest) = rest.split_once(",t=")?;

@@ -1,9 +1,9 @@
-//! Audit of an account while spending continues: reads of about a millisecond each, which together equal one read of a
+//! Audit of an account while spending continues: reads of about a millisecond each, which together equal a read of a
 //! single moment.
 //!
-//! Entries of the journal are only ever appended, and dropped at its beginning. They are read in pieces from the oldest
-//! on until none is left, and the figures of some keys are read at the very moment at which no entry is left. If
-//! entries were dropped before they were read, the audit starts again.
+//! Entries of the journal are only ever appended, and dropped at the beginning of the journal. The audit reads pieces
+//! from the oldest on until no entry is left, and reads the figures of some keys at the very moment at which none is
+//! left. If entries were dropped unread, the audit starts again.
 
 use std::{collections::HashMap, io};
 
@@ -24,9 +24,9 @@ use crate::{
     store::{Order, Page},
 };
 
-/// Keys in one read. Each read adds up the open holds again, about a microsecond for each of them.
+/// Keys in a read. Each read adds up the open holds again, about a microsecond a hold.
 const KEYS_AT_ONCE: usize = 500;
-/// Attempts before an audit gives up. Entries are normally dropped more slowly than they are read.
+/// Attempts before an audit gives up. Entries are normally read faster than dropped.
 const ATTEMPTS: u32 = 10;
 
 /// Stream id before all additions.
@@ -35,7 +35,7 @@ const NOTHING_READ: &str = "0-0";
 /// Result of reading the books once.
 enum Attempt {
     Done(Option<Audit>),
-    /// Entries were dropped before they were read.
+    /// Entries were dropped unread.
     Overtaken,
 }
 
@@ -45,7 +45,7 @@ struct Look {
     figures: Option<Figures>,
 }
 
-/// Figures of one moment.
+/// Figures of a single moment.
 struct Figures {
     funds: FundsRecord,
     /// Balances of each requested key.
@@ -102,7 +102,7 @@ impl Redis {
         }
     }
 
-    /// Number of the first entry still in the journal. One for an empty journal, since entries are never all dropped.
+    /// Number of the first entry still in the journal; 1 for an empty journal, since entries are never all dropped.
     async fn first_number(&self, account: AccountId) -> RedisResult<u64> {
         let mut question = cmd("XRANGE");
         question.arg(self.key_space.journal(account)).arg("-").arg("+").arg("COUNT").arg(1);
@@ -165,7 +165,7 @@ impl Reading {
         Self { auditor: Auditor::new(first == 1), next: first, last_id: NOTHING_READ.to_owned() }
     }
 
-    /// Returns whether entries are missing between the last ones and these.
+    /// Returns whether entries are missing before `additions`.
     fn is_overtaken(&self, additions: &[Addition]) -> RedisResult<bool> {
         additions.first().map_or(Ok(false), |first| Ok(addition_of(first)?.0 > self.next))
     }

@@ -1,4 +1,4 @@
-//! Arguments and answers of `scripts/ledger/`: a batch of commands of one account.
+//! Arguments and answers of `scripts/ledger/`: a batch of commands to an account.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ use crate::{
 const BATCH: usize = 512;
 /// Seconds of a day.
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// Milliseconds of an hour: settled generations are kept in one hash for each hour in which generations began.
+/// Milliseconds of an hour: a hash of settled generations is kept for each hour in which generations began.
 const HOUR: i64 = 60 * 60 * 1000;
-/// Milliseconds of a day: expired generations are kept in one hash for each day.
+/// Milliseconds of a day: a hash of expired generations is kept for each day.
 const DAY: i64 = 24 * HOUR;
 /// Bytes of an encoded command.
 const COMMAND_SIZE: usize = 41;
@@ -55,8 +55,8 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Applies the commands in their order. If the script fails on a batch, each command is tried alone, so that an
-    /// unreadable record affects its own commands only.
+    /// Applies the commands in order. If the script fails on a batch, each command is tried alone, so that an
+    /// unreadable record affects only commands on this record.
     pub(super) async fn execute(&self, commands: &[Command]) -> RedisResult<Outcomes> {
         let mut all = Vec::with_capacity(commands.len());
         for batch in commands.chunks(BATCH) {
@@ -116,7 +116,7 @@ impl Batch<'_> {
             writer.deposits.len(),
             writer.keys.all.len(),
         ];
-        // Counters of today are kept for this many days after it.
+        // Counters of a day are kept for `usage_days` after that day.
         let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
         let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
         let mut settings = Vec::with_capacity(4 * 8 + 5 * 2);
@@ -153,8 +153,8 @@ fn settles(command: &Command) -> bool {
     matches!(command, Command::Capture { .. } | Command::Expire { .. })
 }
 
-/// Generations of a batch, each once: first those to be held that begin in the same hour, as nearly all do, then others
-/// of that hour, then the rest.
+/// Distinct generations of a batch: first the generations to be held that begin in the same hour, as nearly all do,
+/// then others of that hour, then the rest.
 struct Generations {
     ids: Vec<GenerationId>,
     numbers: HashMap<GenerationId, usize>,
@@ -190,13 +190,13 @@ impl Generations {
         generations
     }
 
-    /// The number of a generation, from one.
+    /// Number of a generation, counted from 1.
     fn number(&self, id: GenerationId) -> usize {
         self.numbers.get(&id).copied().unwrap_or(0)
     }
 
-    /// Adds the hashes of settled and of expired generations to the names, those of the first generation first. Returns
-    /// the indices of each generation's two among all names.
+    /// Adds the hashes of settled and of expired generations to the names of keys, beginning with the first
+    /// generation's. Returns for each generation the indices of both hashes among all names.
     fn places(&self, arguments: &mut Arguments, key_space: &KeySpace, account: AccountId) -> Vec<u8> {
         let (mut hours, mut days, mut places) = (HashMap::new(), HashMap::new(), Vec::new());
         for id in &self.ids {
@@ -212,13 +212,13 @@ impl Generations {
     }
 }
 
-/// Distinct values, in the order of their first occurrence.
+/// Distinct values, in the order of first occurrence.
 struct Named<T> {
     all: Vec<T>,
 }
 
 impl<T: PartialEq> Named<T> {
-    /// Index of a value, from one.
+    /// Index of a value, counted from 1.
     fn place(&mut self, thing: T) -> usize {
         let known = self.all.iter().position(|known| *known == thing);
         1 + known.unwrap_or_else(|| {
@@ -228,7 +228,7 @@ impl<T: PartialEq> Named<T> {
     }
 }
 
-/// Encoder of the commands, and everything that they refer to.
+/// Encoder of the commands, and of everything that the commands refer to.
 struct BatchEncoder<'a> {
     generations: &'a Generations,
     commands: Vec<u8>,
@@ -291,7 +291,7 @@ impl<'a> BatchEncoder<'a> {
         }
     }
 
-    /// Adds a bill, and returns its index.
+    /// Adds a bill and returns the index of the bill.
     fn bill(&mut self, progress: Progress, ending: Ending, estimated: bool) -> usize {
         self.bills.extend(records::write_bill(progress, ending, estimated));
         self.bills.len() / records::BILL_SIZE
@@ -308,8 +308,8 @@ fn place(place: usize) -> [u8; 2] {
     u16::try_from(place).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// Returns whether the script stopped at something that it could not read, before it changed anything. Other errors of
-/// a server (out of memory, no longer a master) are not caused by the commands.
+/// Returns whether the script stopped at an unreadable record, before any change. Other errors of a server (out of
+/// memory, no longer a master) are not caused by the commands.
 fn gave_up(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
         && error.detail().is_some_and(|detail| detail.contains("user_script"))

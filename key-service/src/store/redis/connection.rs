@@ -1,4 +1,4 @@
-//! A connection to one server, or to all masters of a cluster, shared by many calls.
+//! A connection to a server, or to all masters of a cluster, shared by many calls.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use super::{
 
 /// Longest time for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
-/// Longest time for a server to answer; after it, the connection counts as dead. Scripts take a millisecond. Shorter
-/// than the deadline of calls, so that they still learn of it.
+/// Longest time for a server to answer, before the connection counts as dead. Scripts take a millisecond. Shorter
+/// than the deadline of calls, so that callers still learn of the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
-/// Number of redirections that a call follows while a cluster moves its slots.
+/// Number of redirections that a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 8;
 
 /// Source of connections.
@@ -36,7 +36,7 @@ pub(super) enum Source {
     Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
-/// A connection. Clones share it.
+/// A connection, shared by all clones.
 #[derive(Clone)]
 pub(super) enum Connection {
     One(MultiplexedConnection),
@@ -47,7 +47,7 @@ pub(super) enum Connection {
 impl Source {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
-            // An error means that one is installed already; all are the same.
+            // An error means that a provider is installed already; all are the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
@@ -130,7 +130,7 @@ fn watched(
 }
 
 impl Connection {
-    /// Asks every master; one answer each.
+    /// Asks every master, and returns an answer of each.
     pub(super) async fn ask_masters(&mut self, command: Cmd) -> RedisResult<Vec<Value>> {
         match self {
             Self::One(connection) => Ok(vec![command.query_async(connection).await?]),

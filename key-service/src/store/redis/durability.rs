@@ -1,7 +1,7 @@
-//! Waits until writes are on disk, for servers that can report it.
+//! Waits until writes are on disk, for servers that can report durability.
 //!
-//! `WAITAOF` blocks its connection until the disk has answered, so it has one of its own. Callers that arrive meanwhile
-//! share the next wait.
+//! `WAITAOF` blocks a connection until the disk has answered, and so needs a separate connection. Callers that arrive
+//! meanwhile share the next wait.
 
 use std::{mem, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::{admission::Sync, client::Client, connection::Connection};
 
-/// Longest wait for a disk: `everysec` takes one second, and two when it is slow.
+/// Longest wait for a disk: `everysec` takes a second, and two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
 /// Longest time for the connection to report the result.
 const ANSWERING: Duration = Duration::from_secs(3);
@@ -23,8 +23,8 @@ pub(super) struct DurabilityWait {
     connection: Mutex<Option<Waiting>>,
 }
 
-/// A connection for `WAITAOF`, and the number of the client's connection at that time: if that was replaced since, this
-/// one is broken as well.
+/// A connection for `WAITAOF`, and the number of the client's connection at that time: if that was replaced since,
+/// the connection for `WAITAOF` is broken as well.
 struct Waiting {
     connection: Connection,
     number: u64,
@@ -40,8 +40,8 @@ impl DurabilityWait {
         Self { queue: parking_lot::Mutex::default(), connection: Mutex::default() }
     }
 
-    /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` for it, so it must be
-    /// idempotent.
+    /// Returns when all earlier writes to the slot of `write` are durable. Repeats `write` to that end, so `write`
+    /// must be idempotent.
     pub(super) async fn pass(&self, client: &Client, write: &Cmd) -> RedisResult<()> {
         match client.sync().await {
             Sync::BeforeAnswering | Sync::Behind => return Ok(()),

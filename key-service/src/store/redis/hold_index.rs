@@ -1,8 +1,8 @@
 //! Index of the accounts with holds, which misses no hold, and the due holds of an account.
 //!
-//! A hold and the index lie in different slots, so they cannot change together. Instead an account is listed *before*
-//! it holds anything, and again every minute in which it does. It is forgotten only when it has no holds and was last
-//! listed so long ago that nothing sent after that can still be on its way.
+//! A hold and the index lie in different slots, and cannot change together. Instead an account is listed *before* its
+//! first hold, and again every minute with holds. An account is forgotten only if it has no holds, and the last
+//! listing is so long ago that no later command can still be on its way.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Time after its last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than calls
+/// Age of the last listing at which an account without holds is removed: far longer than [`LISTED_FOR`], than calls
 /// take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Number of accounts for which this process remembers the time of listing; others are listed again.
@@ -39,14 +39,14 @@ const ASKED_AT_ONCE: usize = 64;
 /// Holds on a page, which takes a fraction of a millisecond of Redis.
 const HOLDS_AT_ONCE: usize = 500;
 
-/// The index, and a cache of what this process wrote to it.
+/// The index, and a cache of this process's own listings.
 pub(super) struct AccountIndex {
     clock: Arc<dyn Clock>,
     listed: Cache<AccountId, Instant>,
     forget: Lua,
 }
 
-/// An account with the time of its last listing.
+/// An account with the time of the last listing.
 struct Listed {
     account: AccountId,
     at: Timestamp,
@@ -58,7 +58,7 @@ impl AccountIndex {
         Self { clock, listed: Cache::new(REMEMBERED), forget }
     }
 
-    /// Lists the account if the commands may open holds. Must be called before they run.
+    /// Lists the account if the commands may open holds. Must be called before the commands run.
     pub(super) async fn list(
         &self,
         client: &Client,
@@ -102,8 +102,8 @@ impl AccountIndex {
         HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
     }
 
-    /// Returns the account, or removes it from the index if it has no holds. An account whose part cannot be reached is
-    /// kept.
+    /// Returns an account with holds, or removes the account from the index. An account in an unreachable part of the
+    /// store is kept.
     async fn keep(&self, client: &Client, key_space: &KeySpace, listed: Listed) -> Option<AccountId> {
         let Listed { account, at } = listed;
         if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
@@ -158,7 +158,7 @@ pub(super) async fn due(
     Ok(DueHolds { holds: holds.collect(), next: (next != "0").then_some(Cursor(next)) })
 }
 
-/// The number of open holds of a key. It reads all holds of its account, which are as many as requests in flight.
+/// The number of open holds of a key. Reads all holds of the account, which are as many as requests in flight.
 pub(super) async fn count_of(
     client: &Client,
     key_space: &KeySpace,

@@ -17,14 +17,14 @@ use crate::{
     store::{Deposit, JournalEntry, JournalPage, UsageLine},
 };
 
-/// Additions to the journal read in one round trip: a few thousand entries where many are settled at once.
+/// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;
 /// The same, where each addition has few entries.
 const MOST_ADDITIONS: usize = 500;
-/// Counters read in one round trip.
+/// Counters read in a round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
 
-/// An addition to the journal: the entries of one batch. Its id begins with the number of the first entry.
+/// An addition to the journal: the entries of a batch. The id begins with the number of the first entry.
 pub(super) type Addition = (String, Vec<Vec<u8>>);
 
 impl Redis {
@@ -65,8 +65,8 @@ impl Redis {
         Ok(JournalPage { entries, gone_until })
     }
 
-    /// Reads the latest entries, or those before a number; newest first. An addition that holds entries on both sides of
-    /// `before` is among those read.
+    /// Reads the latest entries, or the latest before a number; newest first. An addition that holds entries on both
+    /// sides of `before` is read as well.
     pub(super) async fn read_latest_entries(
         &self,
         account: AccountId,
@@ -90,7 +90,7 @@ impl Redis {
                 Some((id, _)) if additions.len() == at_once => from = format!("({id}"),
                 _ => break,
             }
-            // As many additions as the rest needs if they are like those before.
+            // As many additions as the rest needs, at the size of the additions before.
             let each = (entries.len() / at_once).max(1);
             at_once = (limit.saturating_sub(entries.len()) / each).clamp(1, MOST_ADDITIONS);
         }
@@ -131,7 +131,7 @@ impl Redis {
         Ok(lines)
     }
 
-    /// Reads counters. One may come twice while others are added; its later reading is the current one.
+    /// Reads counters. A counter may come twice while others are added; the later reading is the current value.
     pub(super) async fn read_counters(
         &self,
         account: AccountId,

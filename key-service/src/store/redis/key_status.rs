@@ -1,7 +1,8 @@
-//! API keys by their status: sorted sets beside that of all keys, so that those of one status are found without reading all.
+//! API keys by status: sorted sets beside the set of all keys, so that the keys of a status are found without reading
+//! all.
 //!
-//! The sets follow from the keys. A key that expires is listed as active, and moved when keys of a status are read after its
-//! expiry. Keys that a version without these sets has made are listed at that time as well.
+//! The sets follow from the keys. An expired key stays listed as active until keys of a status are read after its
+//! expiry. Keys made by a version without these sets are listed at that time as well.
 
 use redis::RedisResult;
 use shared::{ids::AccountId, time::Timestamp};
@@ -12,13 +13,13 @@ use crate::{
     store::{Order, Page},
 };
 
-/// Keys that one run of `expire_keys.lua` moves at most.
+/// Most keys that a run of `expire_keys.lua` moves.
 const MOVED_AT_ONCE: usize = 1000;
-/// Keys listed in one run of a script: a millisecond of Redis.
+/// Keys listed in a run of a script: a millisecond of Redis.
 const LISTED_AT_ONCE: usize = 500;
 
 impl Redis {
-    /// Names of the sets of active, expired and revoked keys, and of those that expire.
+    /// Names of the sets of active, expired and revoked keys, and of the keys with an expiry.
     pub(super) fn status_sets(&self, account: AccountId) -> [String; 4] {
         let [active, expired, revoked] = [Status::Active, Status::Expired, Status::Revoked]
             .map(|status| self.key_space.keys_of(account, status));

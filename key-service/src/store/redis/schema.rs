@@ -22,7 +22,7 @@ pub(super) enum OtherLayout {
     Later(String),
 }
 
-/// Refuses data of another layout, and records this one in an empty Redis.
+/// Refuses data of another layout, and records the layout in an empty Redis.
 pub(super) async fn check(
     connection: &mut Connection,
     key_space: &KeySpace,

@@ -1,4 +1,4 @@
-//! Address of Redis, and requirements on it.
+//! Address of a Redis, and the requirements on the server.
 
 use std::path::PathBuf;
 
@@ -17,13 +17,13 @@ const SENTINEL_PORT: &str = "26379";
 pub(crate) struct Settings {
     /// Address of the servers.
     pub(crate) address: Address,
-    /// Prefix of all names: installations that share a Redis have different ones.
+    /// Prefix of all names, different for each installation on a shared Redis.
     pub(crate) prefix: String,
-    /// Bound on the entries that the journal of an account keeps. Some 180 bytes each; older ones are dropped.
+    /// Bound on the entries that the journal of an account keeps, some 180 bytes each; older entries are dropped.
     pub(crate) journal_entries: u32,
     /// Days for which usage counters are kept, some 100 bytes for each key and model used on a day.
     pub(crate) usage_days: u32,
-    /// Accept a Redis without an append-only file, which loses all data when it stops.
+    /// True to accept a Redis without an append-only file, which loses all data when stopped.
     pub(crate) volatile_allowed: bool,
     /// Certificates for servers that are reached over TLS, and for this client.
     pub(crate) certificates: Certificates,
@@ -31,21 +31,21 @@ pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
 }
 
-/// Address of Redis. Printed without its password.
+/// Address of Redis. Printed without the password.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
-    /// One server.
+    /// A single server.
     One(ConnectionInfo),
     /// The server that the Sentinels report as the master of the service.
     Sentinel(Sentinel),
     /// A cluster.
     Cluster(
-        /// Some of its nodes.
+        /// Some of the nodes.
         Vec<ConnectionInfo>,
     ),
 }
 
-/// Sentinels, and the master that they watch.
+/// Sentinels, and the master under watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinel {
     /// Some of the Sentinels.
@@ -54,16 +54,16 @@ pub(crate) struct Sentinel {
     pub(crate) service: String,
     /// Credentials for the Sentinels.
     pub(crate) sign_in: SignIn,
-    /// Credentials for the master; its host is not used.
+    /// Credentials for the master; the host is not used.
     pub(crate) master: ConnectionInfo,
 }
 
-/// Credentials for Sentinels that require them.
+/// Credentials for Sentinels with access control.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignIn {
-    /// A user of their access list.
+    /// User in the Sentinels' access list.
     pub(crate) user: Option<String>,
-    /// Password of the user, or the common one.
+    /// Password of the user, or the common password.
     pub(crate) password: Option<SecretString>,
 }
 
@@ -140,7 +140,7 @@ impl SignIn {
     }
 }
 
-/// Splits at the last `@`: the credentials before it, with the `@`, and the rest behind it.
+/// Splits at the last `@`: the credentials, with the `@`, and the rest.
 fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }

@@ -17,20 +17,20 @@ use crate::{
     store::{SpendLine, UsageLine},
 };
 
-/// The field of a day's spend that says that it is that of the whole day.
+/// The field of a day's spend that marks the spend of a whole day.
 const WHOLE: &str = "";
 
 /// Charges of a day by model.
 struct DaySpend {
     day: Day,
     charged: BTreeMap<String, i64>,
-    /// Nothing of the day is missing, as it would be where a version that did not add up began it.
+    /// True if nothing of the day is missing; a day begun by a version that did not add up is incomplete.
     is_whole: bool,
 }
 
 impl Redis {
-    /// Reads the charges of these days. Where they are incomplete the counters of all keys are read instead, and the result is
-    /// kept once the day is over.
+    /// Reads the charges of these days. Incomplete days are added up from the counters of all keys instead, and the
+    /// sums are kept once the day is over.
     pub(super) async fn read_spend(
         &self,
         account: AccountId,
@@ -48,7 +48,7 @@ impl Redis {
         Ok(lines)
     }
 
-    /// Spend as the ledger's script has added it up.
+    /// Spend as added up by the ledger's script.
     async fn added_up(&self, account: AccountId, days: RangeInclusive<Day>) -> RedisResult<Vec<DaySpend>> {
         let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
         let mut read = pipe();
@@ -88,7 +88,7 @@ impl Redis {
         Ok(charged)
     }
 
-    /// The counters of one key: of the models that the account has used on each of the days.
+    /// The counters of a key, for the models that the account has used on each of the days.
     pub(super) async fn read_usage_of(
         &self,
         account: AccountId,

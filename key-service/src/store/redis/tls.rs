@@ -7,8 +7,8 @@ use redis::{ClientTlsConfig, TlsCertificates};
 pub(crate) struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// Reads PEM texts: the authority that signed the server's certificate (by default the system's), and the client's
-    /// certificate with its key for servers that require one.
+    /// Reads PEM texts: the authority that signed the server's certificate (by default the system's), and the
+    /// client's certificate with a key, for servers that require a certificate.
     pub(crate) fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);

@@ -1,4 +1,4 @@
-//! Audit of an account in one read transaction: of one moment, and concurrent with all other work.
+//! Audit of an account in a read transaction: of a single moment, and concurrent with all other work.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ use crate::{
 /// Keys read at a time.
 const KEYS_AT_ONCE: usize = 500;
 
-/// Audits on a connection and a thread of its own, since a long journal would block the readers. Until it is done the
-/// write-ahead log only grows. `None` where the account does not exist.
+/// Audits on a separate connection and thread, since a long journal would block the readers. Until the end of the
+/// audit the write-ahead log only grows. `None` if the account does not exist.
 pub(super) async fn run(path: &Path, account: AccountId) -> Result<Option<Audit>, Unavailable> {
     let path = path.to_owned();
     let audited = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Executes many commands to one account together: the rows of the account and of its keys are read and written once.
+//! Executes many commands to an account together: each row of the account and of the keys is read and written once.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use crate::{
     store::Outcomes,
 };
 
-/// The commands of one caller.
+/// The commands of a caller.
 pub(super) struct Request {
     pub(super) commands: Vec<Command>,
     pub(super) now: Timestamp,
 }
 
-/// Applies every request in its order; returns the outcomes of each.
+/// Applies all requests in order, and returns the outcomes of each.
 pub(super) fn execute(
     connection: &Connection,
     account: AccountId,
@@ -44,7 +44,7 @@ pub(super) fn execute(
     Ok(outcomes)
 }
 
-/// The state of an account while its commands are applied.
+/// The state of an account during a batch.
 struct LedgerBatch<'c> {
     connection: &'c Connection,
     account: AccountId,
@@ -55,7 +55,7 @@ struct LedgerBatch<'c> {
     counted: HashMap<(Day, KeyId, String), Counts>,
 }
 
-/// A row with its old and its new value.
+/// A row with the old and the new value.
 struct Row<T> {
     read: T,
     current: T,

@@ -1,4 +1,4 @@
-//! Queues of calls to the store's threads, and the channels for their answers.
+//! Queues of calls to the store's threads, with channels for the answers.
 
 use std::{
     io,
@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::Unavailable;
 
-/// Number of calls in a queue; further calls wait outside of it. A full queue is a few milliseconds of work.
+/// Number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
 
-/// Longest wait of a call for its answer. Twice the writer's wait for another process, so that one slow transaction
+/// Longest wait of a call for the answer. Twice the writer's wait for another process, so that a slow transaction
 /// there does not fail calls here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,7 +23,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
 /// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
 
-/// A bounded queue of calls, and the threads that serve it until it is dropped and empty.
+/// A bounded queue of calls, and the threads that serve the queue until dropped and empty.
 pub(super) struct Queue<C> {
     /// Taken on drop, which ends the threads once the queue is empty.
     calls: Option<mpsc::Sender<C>>,
@@ -43,7 +43,7 @@ impl<C> Queue<C> {
         Ok(())
     }
 
-    /// Queues a call and waits for its answer, both within one deadline.
+    /// Queues a call and waits for the answer, both within the same deadline.
     pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Unavailable> {
         let stopped = || Unavailable("its thread has stopped".into());
         let asked = async {
@@ -61,7 +61,7 @@ impl<C> Drop for Queue<C> {
     fn drop(&mut self) {
         self.calls.take();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has left its message on standard error.
+            // A thread that panicked has left a message on standard error.
             let _ = thread.join();
         }
     }

@@ -15,10 +15,10 @@ use crate::store::Unavailable;
 /// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
 
-/// A query that sends its own answer.
+/// A query, which sends the answer itself.
 type Question = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Runs queries on connections of its own.
+/// Runs queries on separate connections.
 pub(super) struct Readers {
     questions: Queue<Question>,
 }
@@ -52,7 +52,8 @@ impl Readers {
     }
 }
 
-/// Serves queries. An idle thread holds the lock while it waits for the next query, and releases it before it answers.
+/// Serves queries. An idle thread holds the lock during the wait for the next query, and releases the lock before the
+/// answer.
 fn serve(connection: &Connection, waiting: &Mutex<Calls<Question>>) {
     let next = || waiting.lock().blocking_recv();
     while let Some(question) = next() {

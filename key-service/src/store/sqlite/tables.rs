@@ -1,4 +1,4 @@
-//! SQL statements, by table; those of members are in `members.rs`. This module makes no decisions.
+//! SQL statements, by table; statements on members are in `members.rs`. This module makes no decisions.
 
 pub(super) mod accounts;
 pub(super) mod journal;
@@ -11,7 +11,7 @@ pub(super) mod usage;
 use rusqlite::{Row, types::Type};
 use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
-/// Reads an id from a column; `from` is its `from_slice`.
+/// Reads an id from a column; `from` is the id type's `from_slice`.
 pub(super) fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
     let bytes = row.get_ref(column)?.as_blob()?;
     from(bytes).ok_or_else(|| damaged(column, Type::Blob, "an id has 16 bytes"))

@@ -1,4 +1,4 @@
-//! Tests specific to files: crashes, other processes, and locks between them.
+//! Tests specific to files: crashes, other processes, and locks between processes.
 
 mod damage;
 mod upgrade;
@@ -62,7 +62,7 @@ impl Folder {
         Arc::new(store)
     }
 
-    /// State after a crash at this moment: copies of the file and its log.
+    /// State after a crash at this moment: copies of the file and the log.
     fn crashed(&self) -> Self {
         let copy = Self::new();
         fs::copy(self.file(), copy.file()).unwrap();
@@ -245,7 +245,7 @@ async fn dropping_a_store_finishes_what_is_queued() {
         assert!(store.execute(account(0), commands, START).now_or_never().is_none());
     }
     drop(go_on);
-    // The task that keeps the writer busy drops its store once it received its answer.
+    // The task that keeps the writer busy drops the store after receiving the answer.
     let mut store = Some(store);
     while let Some(shared) = store.take() {
         tokio::task::yield_now().await;

@@ -25,7 +25,7 @@ use crate::{
 /// Number of rounds of each spender while audits run.
 const TURNS: u64 = 30;
 
-/// The entries of the account: number, generation, charge, change, balance after it.
+/// The entries of the account: number, generation, charge, change, balance afterwards.
 async fn journal(store: &dyn Store, account: AccountId) -> Vec<(u64, GenerationId, i64, i64, i64)> {
     let page = store.journal(account, 0, usize::MAX).await.unwrap();
     let entry = |entry: crate::store::JournalEntry| {
@@ -90,7 +90,7 @@ pub(super) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subje
         capture(key, generation(2), 10),
     ];
     store.execute(account, late, after(40)).await.unwrap();
-    // Repeating it adds nothing.
+    // A repetition adds nothing.
     store.execute(account, vec![capture(key, generation(1), 70)], after(41)).await.unwrap();
     subject.interrupt().await;
     let expected = [

@@ -1,4 +1,4 @@
-//! The Redis store on one server, on one that is killed, and on a cluster.
+//! The Redis store on a server, on a server that is killed, and on a cluster.
 
 use std::sync::{
     Arc,
@@ -39,7 +39,7 @@ pub(crate) async fn open(settings: &Settings) -> Arc<Redis> {
     Arc::new(Redis::open(settings, Arc::new(System)).await.unwrap())
 }
 
-/// The Redis store on one server.
+/// The Redis store on a single server.
 pub(crate) struct InRedis {
     redis: Arc<Redis>,
     store: Arc<dyn Store>,
@@ -95,7 +95,7 @@ impl Subject for Killed {
 
 /// The Redis store on a cluster, opened again in the middle of each case.
 pub(crate) struct InCluster {
-    /// `None` while it is closed.
+    /// `None` while the store is closed.
     redis: Option<Arc<Redis>>,
     store: Arc<dyn Store>,
     settings: Settings,

@@ -61,7 +61,7 @@ pub(super) async fn an_extension_counts_from_the_tick_it_comes_at(subject: &mut 
     execute_one(&**store, account, hold(key, generation, 5, 7)).await.unwrap();
     tick(&**store, account, 6).await;
     execute_one(&**store, account, extend(7)).await.unwrap();
-    // A shorter lease does not shorten the current one.
+    // A shorter lease does not shorten the current lease.
     execute_one(&**store, account, extend(1)).await.unwrap();
     tick(&**store, account, 6).await;
     subject.interrupt().await;

@@ -1,4 +1,4 @@
-//! A hundred thousand keys of one account, listed page by page while more are made.
+//! A hundred thousand keys of an account, listed page by page while more are made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,12 +23,12 @@ const PAGE: usize = 500;
 /// Keys made at once, so that stores can batch them.
 const MADE_AT_ONCE: usize = 256;
 
-/// Ids of a kind, in the order of their numbers: one a millisecond.
+/// Ids of a kind, in the order of numbers: an id a millisecond.
 fn id(n: u64, kind: u8) -> KeyId {
     KeyId::new(START.plus(Duration::from_millis(n)), [kind; 10])
 }
 
-/// Kinds of ids: those that are listed, and those made in the meantime.
+/// Kinds of ids: for listed keys, and for keys made in the meantime.
 const LISTED: u8 = 1;
 const MEANWHILE: u8 = 2;
 

@@ -24,10 +24,10 @@ use crate::{
     },
 };
 
-/// Number of histories within which a fault must show, always the same ones. Most show in the first ten.
+/// Number of histories within which a fault must show, always the same histories. Most faults show in the first ten.
 const HISTORIES: u32 = 400;
 
-/// A fault: its name, the correct text, and its replacement.
+/// A fault: name, correct text, and replacement.
 const FAULTS: [(&str, &str, &str); 66] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
@@ -260,7 +260,8 @@ fn run(
     }
 }
 
-/// Histories at the limits of numbers and times, which random ones seldom reach. Each is of one key without a limit.
+/// Histories at the limits of numbers and times, which random histories seldom reach, each with a key without a
+/// limit.
 fn edges() -> Vec<Vec<Step>> {
     let (mine, key) = (account(0), key(0));
     let nanos = NanoUsd::from_nanos;
@@ -303,14 +304,14 @@ fn edges() -> Vec<Vec<Step>> {
             Step::Wait(Duration::from_secs(9)),
             at_once(vec![hold(1, nanos(5))]),
         ],
-        // Reports that overtake each other, and a correction of their bill.
+        // Reports that overtake each other, and a correction of the bill.
         vec![
             at_once(vec![deposit(1, nanos(100)), hold(1, nanos(50))]),
             at_once(vec![report(1, 20, nanos(20)), report(1, 10, nanos(10))]),
             at_once(expire(1)),
             at_once(vec![capture(1, 25, nanos(30))]),
         ],
-        // A correction of which credit at its bound can take only a part.
+        // A correction that credit at its bound can only partly take.
         vec![
             at_once(vec![deposit(1, most), hold(1, most), report(1, u64::MAX, most)]),
             at_once(expire(1)),

@@ -1,10 +1,10 @@
-//! Simulated outages of a store, for tests of its callers.
+//! Simulated outages of a store, for tests of the store's callers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::Unavailable;
 
-/// Fails all calls after a number of successful ones.
+/// Fails all calls after a number of successful calls.
 #[derive(Debug)]
 pub(crate) struct Outage {
     calls_left: AtomicU64,

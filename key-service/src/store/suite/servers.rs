@@ -1,4 +1,4 @@
-//! Private Redis servers on sockets and ports of their own, stopped when the last test that uses them ends.
+//! Private Redis servers on separate sockets and ports, stopped when the last test that uses a server ends.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ const STARTING: Duration = Duration::from_secs(30);
 /// Interval at which a starting server is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A server on a Unix socket that writes everything to disk before it answers.
+/// A server on a Unix socket that writes everything to disk before each answer.
 pub(crate) struct RedisServer {
     folder: TempDir,
     process: Option<Child>,
@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     masters: [RedisServer; 3],
 }
 
-/// A master, its replica, and the Sentinel that monitors them.
+/// A master, a replica, and the Sentinel that monitors both.
 pub(crate) struct Watched {
     sentinel: Child,
     port: u16,
@@ -54,7 +54,7 @@ impl RedisServer {
         Self::start_with(&["--port", "0"])
     }
 
-    /// A separate server with additional options; later ones override earlier ones.
+    /// A separate server with additional options; later options override earlier options.
     pub(crate) fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
@@ -80,7 +80,7 @@ impl RedisServer {
         }
     }
 
-    /// Starts the server on its data on disk.
+    /// Starts the server with the data on disk.
     pub(crate) fn start_again(&mut self) {
         self.launch(&[]);
         // An error that demands a password shows that the server is up as well.
@@ -88,7 +88,7 @@ impl RedisServer {
         until("redis-server to start", || self.ask("PING").is_some_and(there));
     }
 
-    /// Starts the server with additional options, without waiting until it has read its data.
+    /// Starts the server with additional options, without waiting for the server to read its data.
     pub(crate) fn start_loading(&mut self, options: &[&str]) {
         self.launch(options);
         until("redis-server to load", || self.ask("PING").is_some_and(|answer| answer.contains("LOADING")));
@@ -226,7 +226,7 @@ impl Watched {
         // An array of two strings: five lines.
         let master = || self.ask("SENTINEL GET-MASTER-ADDR-BY-NAME main", 5);
         let before = master();
-        // It promotes no replica before it has polled it, which it does within ten seconds.
+        // The Sentinel promotes no replica before a first poll, which comes within ten seconds.
         until("the Sentinel to begin", || self.ask("SENTINEL FAILOVER main", 1) == "+OK\r\n");
         until("the failover", || master() != before);
     }
@@ -266,7 +266,7 @@ fn master(port: u16, bus: u16) -> RedisServer {
         &bus,
         "--cluster-node-timeout",
         "15000",
-        // A node that is down takes only its own slots with it.
+        // A failed node takes down only its own slots.
         "--cluster-require-full-coverage",
         "no",
     ])
@@ -323,7 +323,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Copies a folder with its contents.
+/// Copies a folder with all contents.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -167,7 +167,7 @@ pub(super) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
     assert_eq!((summary.credit, summary.held), (nanos(0), nanos(0)));
 }
 
-/// Many callers hold and capture until all is spent, and no sum ever exceeds its bound.
+/// Many callers hold and capture until all is spent, and no sum ever exceeds the bound.
 async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
         let (store, key) = (Arc::clone(store), keys[usize::from(n) % keys.len()]);
@@ -256,7 +256,7 @@ pub(super) async fn it_answers_a_ping(subject: &mut impl Subject) {
 pub(super) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
-    // Subjects that share a server keep it running from one history to the next.
+    // Subjects that share a server keep the server running from history to history.
     let previous = RefCell::new(None);
     let outcome = TestRunner::new(config).run(&history(), |history| {
         let mut subject = runtime.block_on(S::new());

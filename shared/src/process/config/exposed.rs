@@ -1,4 +1,4 @@
-//! Secrets that were given where everyone on the machine can read them.
+//! Secrets given where every user of the machine can read them.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use clap::{ArgMatches, Command, Parser, parser::ValueSource};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExposedSecrets(Vec<String>);
 
-/// Reads a program's settings from its command line and environment, and ends the program where they are wrong.
+/// Reads a program's settings from command line and environment; invalid settings end the program.
 pub fn parse<A: Parser>() -> (A, ExposedSecrets) {
     parse_from(std::env::args_os()).unwrap_or_else(|e| e.exit())
 }

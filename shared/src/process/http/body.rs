@@ -1,4 +1,4 @@
-//! Incoming bodies: their media types, and their bytes within a bound and a time.
+//! Incoming bodies: media types, and bytes within a bound and a deadline.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::{
     text::shown,
 };
 
-/// Characters of an unsupported `Content-Encoding` that its error repeats.
+/// Characters of an unsupported `Content-Encoding` that the error repeats.
 const MAX_SHOWN_ENCODING: usize = 40;
 
-/// Refuses a body whose headers declare it not JSON, or not plain; one without a type is read as JSON. `also` is a further
-/// type to take. Compressed bodies are not taken at all: their full size is bounded by nothing that its sender paid for.
+/// Refuses a body whose headers declare another type than JSON or `also`; a body without a type is read as JSON.
+/// Compressed bodies are refused, too: their full size is bounded by nothing that the sender paid for.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -39,12 +39,12 @@ pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiEr
     }
 }
 
-/// The whole body, at most `limit` bytes of it. A length that is announced too large is refused unread.
+/// Reads a whole body of at most `limit` bytes. A larger announced length is refused unread.
 pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// The same, where every piece asks `room` for as many bytes before it is kept.
+/// Reads a whole body of at most `limit` bytes, asking `room` before each chunk is kept.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
@@ -58,24 +58,23 @@ pub async fn read_body_within(
     timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.unwrap_or_else(|_| Err(stalled()))
 }
 
-/// Length that the `Content-Length` announces.
+/// Length announced by `Content-Length`.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Room that is made for a body before its first byte came, at most: what a client announces is not yet sent.
+/// Most memory reserved for a body before the first byte: announced bytes are not yet sent.
 const EAGER_ROOM: u64 = 1 << 20;
 
-/// Longest pause of a client while it sends a body.
+/// Longest pause of a client during a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// The progress that a body has to make: so many bytes a second after the first ten seconds, so that one that trickles does not
-/// keep its memory.
+/// Time before a body has to make progress of `LEAST_BYTES_PER_SECOND`, so that a trickling body cannot keep memory.
 const BODY_GRACE: Duration = Duration::from_secs(10);
 const LEAST_BYTES_PER_SECOND: u64 = 8 << 10;
-/// Time that a body may take as a whole: the largest one, over two megabits a second.
+/// Deadline of a whole body: enough for the largest, over two megabits a second.
 const BODY_DEADLINE: Duration = Duration::from_mins(5);
 
-/// The time until which the next piece of a body has to come, of which so many bytes came since it `began`.
+/// Deadline of the next chunk of a body, after `so_far` bytes.
 pub fn next_piece_deadline(began: Instant, so_far: usize) -> Instant {
     let progress = Duration::from_secs(so_far as u64 / LEAST_BYTES_PER_SECOND);
     (Instant::now() + BODY_PAUSE).min(began + BODY_GRACE + progress)
@@ -99,7 +98,7 @@ async fn read_rest(
             return Err(too_large(limit));
         }
         room(data.len())?;
-        // A body that came in one piece is not copied.
+        // A body in a single chunk is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),
             (None, false) => read.extend_from_slice(&data),

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Version, header};
 
 use crate::error::{ApiError, Code};
 
-/// Middleware: refuses what is ambiguous.
+/// Middleware: refuses ambiguous requests.
 pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     match ambiguity(&request) {
         None => next.run(request).await,
@@ -19,8 +19,9 @@ pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     }
 }
 
-/// The refusal of a request with a transfer coding beside `chunked`, which would be taken for part of the body, and of one over
-/// HTTP/1.1 without a host or with two (RFC 9112, sections 6.1 and 3.2). Its connection ends, as what follows cannot be trusted.
+/// The refusal of a request with a transfer coding beside `chunked`, which would be taken for part of the body, or of
+/// an HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, as the bytes
+/// that follow cannot be trusted.
 pub fn ambiguity(request: &Request) -> Option<Response> {
     let error = check(request.version(), request.headers()).err()?;
     let mut response = error.into_response();

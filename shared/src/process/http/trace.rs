@@ -11,34 +11,34 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
-/// The id of every response, made by us. On a request it is the client's own, which is logged beside ours.
+/// The id of every response, made by us. On a request, the client's own id, which is logged beside ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The id that a gateway gave a request which it passes on.
+/// The id that a gateway gave a request before the request was passed on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 
 /// Characters of a client's own id that logs show: more than a UUID or a trace id has.
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
-/// The id that a client gave its request, as logs show it.
+/// The id that a client gave a request, in the form for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequestId(Arc<str>);
 
 impl ClientRequestId {
-    /// The id in a request's headers, if there is one.
+    /// The id in a request's headers, if any.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(X_REQUEST_ID)?;
         let value = String::from_utf8_lossy(value.as_bytes());
         Some(Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into()))
     }
 
-    /// The id. As a text, so that a log line quotes it: unquoted it could look like further fields.
+    /// The id as a text, quoted in log lines: unquoted, an id could look like further fields.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Middleware: gives the request an id of ours, and the response a header with it. A request that a gateway passed on keeps
-/// the gateway's id. It is for logs alone, so that a caller that makes one up deceives no one but itself.
+/// Middleware: gives the request an id of ours, and the response a header with the id. A request that a gateway
+/// passed on keeps the gateway's id, which serves logs alone: a made-up id deceives only its maker.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

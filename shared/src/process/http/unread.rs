@@ -1,4 +1,4 @@
-//! Bodies of requests that no handler reads to their end.
+//! Bodies of requests that no handler reads to the end.
 
 use std::{
     pin::Pin,
@@ -21,13 +21,13 @@ use tokio::{runtime::Handle, time::timeout};
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 
-/// A body of which the rest is read and thrown away, within bounds, when it is dropped before its end. A connection that is
-/// closed on unread bytes is reset, which takes the answer from clients that send all they have before they read.
+/// A body whose rest is read and thrown away, within bounds, after a drop before the end. A connection closed on
+/// unread bytes is reset, and loses the answer for clients that send everything before they read.
 pub fn drain_unread_body(body: Body) -> Body {
     Body::new(Drained(Some(body)))
 }
 
-/// Middleware: drains what no handler reads of a request's body.
+/// Middleware: drains the unread rest of a request's body.
 pub async fn drain_unread(request: Request, next: Next) -> Response {
     next.run(request.map(drain_unread_body)).await
 }
@@ -70,7 +70,7 @@ impl Drop for Drained {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             }
         };
-        // Without a runtime the process is ending, and its connections with it.
+        // Without a runtime the process is ending, with all connections.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(timeout(LINGER, thrown_away));
         }

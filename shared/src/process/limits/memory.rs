@@ -1,4 +1,4 @@
-//! Memory that a process may take: the bound of its cgroup, else what the machine has available.
+//! Memory that a process may take: the bound of the cgroup, or else the machine's available memory.
 
 use std::{
     fs,

@@ -1,10 +1,10 @@
-//! Admission of connections: every new one gets a place, if need be that of another one that does less.
+//! Admission of connections: every new connection gets a place, if need be at the cost of another connection.
 //!
-//! Connections on which no credential was accepted yet have a budget of their own, of places and of requests. Beyond it the
-//! network address that takes the most of it gives some back: its oldest connection, one that carries no request first, or
-//! the one with the most requests. So callers without a credential compete with each other only, and one that takes much
-//! competes with itself. Connections of authenticated callers share the rest, account by account: beyond it the account with
-//! the most gives up the one that has been idle longest.
+//! Unauthenticated connections have their own bounds, on places and on requests. Beyond these, the network address
+//! with the most gives up its oldest connection, idle ones first, or its connections with the most requests. So
+//! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
+//! authenticated callers share the rest, account by account: beyond the bound, the account with the most gives up its
+//! longest idle connection.
 
 use std::{
     net::IpAddr,
@@ -23,13 +23,13 @@ use super::{
     group::{Group, Network},
 };
 
-/// Requests that each side may carry at once beyond two for each of its places, those with large heads counted as several: a few
-/// clients with many requests each are as welcome as many with one.
+/// Requests that each side may carry at once beyond two for each place, large heads counted as several: a few clients
+/// with many requests each are as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// Part of its requests that a side gives up where there are too many: choosing those that yield takes time.
+/// Part of the requests that a side gives up when overloaded: choosing connections to close takes time.
 const RELIEVED_PART: usize = 16;
 
-/// The places of one port.
+/// The places of a port.
 pub(super) struct Admission {
     untrusted: Side,
     trusted: Side,
@@ -37,7 +37,7 @@ pub(super) struct Admission {
     groups: Mutex<Groups>,
 }
 
-/// Bounds of the connections on which no credential was accepted, or of the others; and the load of their requests.
+/// Bounds of the authenticated or the unauthenticated connections, and the load of all requests.
 struct Side {
     places: usize,
     most_load: usize,
@@ -50,7 +50,7 @@ struct Groups {
     trusted: Group<Caller>,
 }
 
-/// The place of a connection, free again when it is dropped.
+/// The place of a connection, freed by the drop.
 pub(super) struct Place(pub(super) Arc<Connection>, Arc<Admission>);
 
 impl Side {
@@ -77,7 +77,7 @@ impl Admission {
         })
     }
 
-    // Locked before the state of a connection, never after it.
+    // Locked before the state of a connection, never afterwards.
     fn groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock()
     }
@@ -95,10 +95,11 @@ impl Admission {
         Place(connection, self.clone())
     }
 
-    /// Moves a connection to those of authenticated callers, if there is room: where all of those are busy, it stays where it is.
+    /// Moves a connection to the authenticated connections; without a free place or an idle connection there, the
+    /// connection stays.
     pub(super) fn trust(&self, connection: &Arc<Connection>, caller: Caller) {
         let mut groups = self.groups();
-        // One that was evicted meanwhile has no place any more.
+        // A connection evicted meanwhile has no place any more.
         if self.trusted.places == 0 || !groups.untrusted.contains(connection.network, connection.number) {
             return;
         }
@@ -117,7 +118,7 @@ impl Admission {
         if trusted { &self.trusted } else { &self.untrusted }
     }
 
-    /// Adds to the load of all connections, trusted or not. Returns whether it is too much: `relieve` is then due.
+    /// Adds weight to the load of a side. Returns whether the load is too much: `relieve` is then due.
     pub(super) fn load(&self, trusted: bool, weight: usize) -> bool {
         let side = self.side(trusted);
         side.load.fetch_add(weight, Ordering::Relaxed) + weight > side.most_load
@@ -128,7 +129,7 @@ impl Admission {
         self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Closes connections with many requests, of those that have the most, until there are not too many.
+    /// Closes connections with the most requests until the load is within bounds.
     pub(super) fn relieve(&self, trusted: bool) {
         let mut groups = self.groups();
         let Some(excess) = self.side(trusted).excess() else { return };

@@ -1,10 +1,10 @@
-//! Bounds on connections, and the settings that choose them.
+//! Bounds on connections, and the settings behind the bounds.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// The connections that are served at least, whatever is left for them: fewer would not be worth starting for.
+/// Least connections of the main port, whatever the files and memory left: with fewer, starting is not worth while.
 pub const LEAST_CONNECTIONS: usize = 64;
 /// Of these, connections of callers that are not authenticated: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
@@ -15,13 +15,13 @@ const ADMIN_CONNECTIONS: usize = 64;
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
-    /// Connections open at once on the main port, a quarter of them by callers that are not authenticated; beyond it the
-    /// network address with the most of those loses its oldest one [default: 16384, or what open files and memory allow]
+    /// Connections open at once on the main port, a quarter of them unauthenticated; beyond the quarter, the network
+    /// address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub max_connections: Option<u32>,
 
-    /// Requests at once on one HTTP/2 connection; further ones wait at the client
+    /// Requests at once on an HTTP/2 connection; further requests wait at the client
     #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_streams_per_connection: u32,
@@ -31,38 +31,39 @@ pub struct ConnectionOptions {
           value_parser = clap::value_parser!(u32).range(8..=1024))]
     pub max_head_kib: u32,
 
-    /// Seconds from a connection's beginning until the whole head of its first request has arrived, and for every later head
+    /// Seconds from a connection's beginning until the whole head of the first request has arrived, and for every
+    /// later head
     #[arg(long, env = "FAREGATE_HEAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub head_seconds: u64,
 
-    /// Seconds for which a connection may carry no request; longer than a proxy in front keeps idle ones
+    /// Seconds for which a connection may carry no request; longer than a proxy in front keeps idle connections
     #[arg(long, env = "FAREGATE_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub idle_seconds: u64,
 
-    /// Seconds for which a client may take nothing of an answer (of a chat's: FAREGATE_CLIENT_STALL_SECONDS), and after which it
-    /// takes 32 KiB a second of one that is not a stream
+    /// Seconds for which a client may take nothing of an answer (of a chat's: FAREGATE_CLIENT_STALL_SECONDS);
+    /// afterwards an answer that is no stream has to be taken at 32 KiB a second
     #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub unread_seconds: u64,
 
-    /// Seconds between pings on an HTTP/2 connection, and for which one may stay unanswered
+    /// Seconds between pings on an HTTP/2 connection, and until a ping has to be answered
     #[arg(long, env = "FAREGATE_PING_SECONDS", value_name = "SECONDS", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub ping_seconds: u64,
 }
 
-/// Bounds on the connections of one port.
+/// Bounds on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Connections open at once.
     pub connections: usize,
     /// Of these, connections on which no credential was accepted yet.
     pub unauthenticated: usize,
-    /// Requests at once of authenticated callers, beyond what every port takes.
+    /// Requests at once of authenticated callers, beyond the number for every port.
     pub requests: usize,
-    /// Requests at once on one HTTP/2 connection.
+    /// Requests at once on an HTTP/2 connection.
     pub streams: u32,
     /// Bytes of a request's head.
     pub head_bytes: u32,
@@ -72,12 +73,12 @@ pub struct Bounds {
     pub idle: Duration,
     /// Without progress in writing an answer.
     pub unread: Duration,
-    /// Between pings, and until one is answered.
+    /// Between pings, and until the answer.
     pub ping: Duration,
 }
 
 impl ConnectionOptions {
-    /// The bounds of a port with so many connections.
+    /// Bounds of a port for a number of connections.
     pub fn bounds(&self, connections: usize) -> Bounds {
         Bounds {
             connections,
@@ -112,7 +113,7 @@ impl Bounds {
 }
 
 impl Default for Bounds {
-    /// The defaults of the settings, for so many connections as need no sizing.
+    /// The defaults of the settings, for a number of connections that needs no sizing.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

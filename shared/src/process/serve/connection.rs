@@ -1,4 +1,4 @@
-//! One connection as its server sees it: the requests it carries, the progress it makes, and when it has to end.
+//! State of a connection for the server: requests, progress, and the deadline.
 
 use std::{
     sync::{
@@ -19,17 +19,17 @@ use super::{
     response::{ResponseState, WatchedBody, WatchedBodyOptions},
 };
 
-/// Bytes of a head that weigh as much as a request does beside it: the head may stay in memory until its request is answered.
+/// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
 /// Step that a connection did not do in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// The head of its first request did not arrive.
+    /// No whole head of a first request.
     Head,
-    /// It carries no request.
+    /// No request in flight.
     Idle,
-    /// Its client takes nothing of an answer, or too little.
+    /// An answer that the client takes too slowly or not at all.
     Unread,
 }
 
@@ -43,11 +43,11 @@ impl Overdue {
     }
 }
 
-/// The state that a connection's task, its requests and the admission share.
+/// State shared by a connection's task, the requests and the admission.
 pub(super) struct Connection {
-    /// Its place in the order of admission.
+    /// Place in the order of admission.
     pub(super) number: u64,
-    /// Its caller's, as long as no credential was accepted on it.
+    /// Network of the peer, which owns the connection until a credential is accepted.
     pub(super) network: Network,
     admission: Arc<Admission>,
     opened: Instant,
@@ -56,24 +56,24 @@ pub(super) struct Connection {
     write_waits_since: AtomicU64,
     /// When a write that had waited went on, likewise.
     write_went_on_at: AtomicU64,
-    /// True once a read found nothing: what the client had sent by then was read.
+    /// True once a read found no bytes: everything sent by then was read.
     found_nothing: AtomicBool,
-    /// Notified when the connection is to give its place to another one.
+    /// Notified on eviction.
     pub(super) evicted: Notify,
 }
 
 struct ConnectionState {
     /// True once a whole head has arrived.
     spoke: bool,
-    /// The first caller whose credential was accepted on it.
+    /// First caller whose credential was accepted on the connection.
     caller: Option<Caller>,
-    /// False once it was evicted: its requests are not counted any more.
+    /// False after eviction: requests are not counted any more.
     admitted: bool,
     /// Requests whose handlers run.
     handling: usize,
-    /// The weight of all requests, as the admission counts them: one each, and more for large heads.
+    /// Weight of all requests, as the admission counts: 1 each, and more for large heads.
     load: usize,
-    /// Responses that were not written to their end yet, nor given up.
+    /// Responses neither written to the end nor given up.
     responding: Vec<Arc<ResponseState>>,
     /// The last time that a request began, or ended.
     quiet_since: Instant,
@@ -113,13 +113,13 @@ impl Connection {
         self.state.lock()
     }
 
-    /// Since when it carries nothing; `None` while it carries a request.
+    /// Start of the idle time; `None` while the connection carries a request.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         state.is_idle().then_some(state.quiet_since)
     }
 
-    /// The weight of the requests that it carries.
+    /// Weight of the requests in flight.
     pub(super) fn load(&self) -> usize {
         self.state().load
     }
@@ -129,7 +129,7 @@ impl Connection {
         self.found_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it has carried no request for so long, though all that had come was read.
+    /// Returns whether the connection has been idle for `time`, although everything sent was read.
     pub(super) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
         self.found_nothing.load(Ordering::Relaxed)
             && self.idle_since().is_some_and(|since| now.saturating_duration_since(since) >= time)
@@ -153,10 +153,10 @@ impl Connection {
         (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 
-    /// The next time to look at the connection, or what is overdue. Answers that are overdue are dropped on the way, so that
-    /// one that a client leaves does not keep its memory, though others on the same connection go on.
+    /// The next time to look at the connection, or the overdue step. Overdue answers are dropped on the way, so that
+    /// an abandoned answer frees its memory while others on the connection go on.
     pub(super) fn look(&self, bounds: &Bounds, now: Instant) -> Result<Instant, Overdue> {
-        // Responses have locks of their own, under which their bodies are polled: they are not asked under the connection's.
+        // Responses have separate locks, held while bodies are polled, and are checked outside the connection's lock.
         let mut responding = self.state().responding.clone();
         let longest =
             responding.iter().map(|response| response.unread_bound).fold(bounds.unread, Duration::max);
@@ -168,7 +168,7 @@ impl Connection {
         });
         let overdue = responding;
         let mut state = self.state();
-        // They weigh until all of them that the connection has taken is gone.
+        // A dropped response counts until the written bytes have left the buffer.
         state.responding.retain(|response| !overdue.iter().any(|other| Arc::ptr_eq(other, response)));
         state.quiet_since = state.quiet_since.max(quiet_since);
         let (spoke, busy, quiet_since) = (state.spoke, !state.is_idle(), state.quiet_since);
@@ -187,14 +187,14 @@ impl Connection {
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
-            // The last bytes of a response, in the buffers of the connection, may take longer than its body.
+            // The last bytes of a response, in the buffers of the connection, may take longer than the body.
             let written = self.instant(&self.write_went_on_at).unwrap_or(quiet_since);
             (quiet_since.max(written) + bounds.idle, Overdue::Idle)
         };
         if deadline <= now { Err(overdue) } else { Ok(deadline.min(now + bounds.look_every())) }
     }
 
-    /// Notes that the whole head of a request has arrived, of so many bytes.
+    /// Counts a request whose whole head, of `head_bytes`, has arrived.
     pub(super) fn begin_request(self: &Arc<Self>, head_bytes: usize) -> RequestGuard {
         let weight = 1 + head_bytes / HEAD_BYTES_OF_A_REQUEST;
         let mut state = self.state();
@@ -205,7 +205,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, handling: true }
     }
 
-    /// Notes that a full piece of an answer waits for its client.
+    /// Notes that a full piece of an answer waits for the client.
     pub(super) fn begin_piece(&self) {
         self.load_more(self.state(), 1);
     }
@@ -215,7 +215,7 @@ impl Connection {
         self.unload(&mut self.state(), 1);
     }
 
-    /// Adds this weight, here and to all connections together; too much of it closes some.
+    /// Adds weight to the connection and to the total. Too much of it closes some connections.
     fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
         state.load += weight;
         let trusted = state.caller.is_some();
@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Takes this weight off, here and from all connections together.
+    /// Removes weight from the connection and from the total.
     fn unload(&self, state: &mut ConnectionState, weight: usize) {
         state.load = state.load.saturating_sub(weight);
         if state.admitted {
@@ -241,7 +241,7 @@ impl Connection {
         state.quiet_since = Instant::now();
     }
 
-    /// Notes that a response was written to its end, or given up with all that waited of it.
+    /// Forgets a response that was written to the end, or given up with everything that waited.
     pub(super) fn end_response(&self, response: &Arc<ResponseState>) {
         let mut state = self.state();
         let before = state.responding.len();
@@ -252,27 +252,28 @@ impl Connection {
         self.unload(&mut state, 1);
     }
 
-    /// The caller whose credential was accepted on it, if there was one.
+    /// First caller whose credential was accepted on the connection, if any.
     pub(super) fn caller(&self) -> Option<Caller> {
         self.state().caller
     }
 
-    /// Notes that a credential of this caller was accepted on it.
+    /// Notes that a credential of this caller was accepted.
     pub(super) fn trust(self: &Arc<Self>, caller: Caller) {
-        // The state is not locked while the admission looks at its connections.
+        // The state stays unlocked while the admission looks at connections.
         if self.caller().is_none() {
             self.admission.trust(self, caller);
         }
     }
 
-    /// Counts it among those of authenticated callers, and returns its load.
+    /// Moves the connection among those of authenticated callers, and returns the connection's load.
     pub(super) fn become_trusted(&self, caller: Caller) -> usize {
         let mut state = self.state();
         state.caller = Some(caller);
         state.load
     }
 
-    /// Asks its task to end it. Its load, which counts no more, is returned, and whether it was trusted.
+    /// Asks the connection's task to end. Returns whether the connection was authenticated, and its load, which no
+    /// longer counts.
     pub(super) fn evict(&self) -> (bool, usize) {
         let mut state = self.state();
         state.admitted = false;
@@ -283,7 +284,7 @@ impl Connection {
     }
 }
 
-/// A request that its handler works at.
+/// A request whose handler runs.
 pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     weight: usize,
@@ -291,7 +292,7 @@ pub(super) struct RequestGuard {
 }
 
 impl RequestGuard {
-    /// The body of its response, watched until it was taken.
+    /// Body of the response, watched until the client took everything.
     pub(super) fn respond(mut self, body: Body, watch: WatchedBodyOptions) -> WatchedBody {
         let mut state = self.connection.state();
         let response = Arc::new(ResponseState::new(body, watch, state.caller.is_some()));

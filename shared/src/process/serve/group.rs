@@ -1,4 +1,4 @@
-//! Connections by the caller that they belong to, and the choice of those that yield to others.
+//! Connections by owner, and the choice of connections that yield to others.
 
 use std::{
     cmp::Reverse,
@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 
-/// Time that a connection may be without a request before it yields ahead of older ones: a caller may be far away, or slow.
+/// Time without a request after which a connection yields ahead of older connections: a caller may be far away, or
+/// slow.
 const HESITATION: Duration = Duration::from_secs(1);
-/// Connections that an owner has before it yields ahead of others that have fewer: a caller may open a few at once, beside
-/// strangers that have one from each of thousands of addresses.
+/// Number of connections that does not count against an owner: a caller may open a few at once, beside thousands of
+/// unauthenticated addresses with a connection each.
 const FEW: usize = 4;
-/// Connections of one address that are looked through for one that carries no request.
+/// Search limit for a silent connection of an address.
 const LOOKED_THROUGH: usize = 256;
 /// Bits of an IPv6 address that name a subscriber's network; the rest is that network's own.
 const NETWORK_BITS: u32 = 64;
@@ -40,7 +41,7 @@ impl Network {
     }
 }
 
-/// Connections by owner, each owner's from its oldest to its newest.
+/// Connections by owner, the oldest of each owner first.
 pub(super) struct Group<O> {
     owners: HashMap<O, BTreeMap<u64, Arc<Connection>>>,
     count: usize,
@@ -76,8 +77,8 @@ impl<O: Copy + Eq + Hash> Group<O> {
         removed
     }
 
-    /// Removes the oldest connection of the owner with the most, one that is silent first. Of owners with as many, or with a
-    /// few, the one with the oldest connection yields.
+    /// Removes the oldest connection of the owner with the most, a silent connection first. Among owners with as
+    /// many, or with a few, the owner of the oldest connection yields.
     pub(super) fn take_oldest_of_most(&mut self) -> Option<Arc<Connection>> {
         let rank = |connections: &BTreeMap<u64, Arc<Connection>>| {
             (connections.len().max(FEW), connections.first_key_value().map(|(oldest, _)| Reverse(*oldest)))
@@ -90,7 +91,8 @@ impl<O: Copy + Eq + Hash> Group<O> {
         self.remove(*owner, number)
     }
 
-    /// Removes the connection that has been idle longest, of the owner with the most that has one.
+    /// Removes the longest idle connection of the owner with the most connections, among owners with an idle
+    /// connection.
     pub(super) fn take_idle_of_most(&mut self) -> Option<Arc<Connection>> {
         let longest_idle = |(owner, connections): (&O, &BTreeMap<u64, Arc<Connection>>)| {
             let idle = connections

@@ -1,4 +1,4 @@
-//! HTTP over one connection, ended by what is overdue.
+//! HTTP over a connection, ended when a step is overdue.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -24,13 +24,14 @@ use super::{
     response::{WatchedBody, WatchedBodyOptions},
 };
 
-/// The time that an idle connection has to end by itself: a request that was on its way is still answered.
+/// Time that an idle connection has to end by itself: a request already under way is still answered.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Bytes that a client may send on an HTTP/2 stream, and on all of a connection, before they are read. They are kept in memory;
-/// 128 KiB a round trip are five megabytes a second over 25 ms.
+/// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. Such bytes stay
+/// in memory; 128 KiB a round trip are five megabytes a second over 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of answers that wait in an HTTP/2 stream for their client; beyond them one more piece. Each full piece counts as load.
+/// Bytes of answers that wait in an HTTP/2 stream for the client; beyond, a further piece. Each full piece counts as
+/// load.
 const SEND_BUFFER: usize = 64 << 10;
 
 /// State that all connections of a port share.
@@ -67,14 +68,14 @@ impl Server {
     }
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to the end.
 pub(super) async fn serve_connection(
     server: &Arc<Server>,
     stream: TcpStream,
     connection: &Arc<Connection>,
     worker: usize,
 ) {
-    // Without it a small write may wait 40 ms for the peer's acknowledgement of the one before.
+    // Without TCP_NODELAY a small write may wait 40 ms for the peer's acknowledgement of the write before.
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
@@ -88,7 +89,7 @@ pub(super) async fn serve_connection(
         () = connection.evicted.notified() => return,
     };
     match shaken {
-        // Apart, so that connections without TLS do not keep memory for it.
+        // Boxed apart, so that connections without TLS do not reserve memory for TLS.
         Ok(Ok(stream)) => Box::pin(serve_http(server, stream, peer, connection, worker)).await,
         Ok(Err(e)) => tracing::warn!(error = %e, "a client was not let in"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
@@ -166,15 +167,15 @@ async fn answer(
     Ok(response.map(|body| begun.respond(body, options)))
 }
 
-/// Bytes of a request's head, as they are kept.
+/// Bytes of a request's head in memory.
 fn head_bytes(request: &Request<Incoming>) -> usize {
     let uri = request.uri();
     let target = uri.path().len() + uri.query().map_or(0, str::len);
     target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
 }
 
-/// The request without slashes at the end of its path. `NormalizePath` of `tower-http` would drop those at its beginning as
-/// well, so that `//dashboard` got past a proxy that guards `/dashboard`.
+/// The request without slashes at the end of the path. `NormalizePath` of `tower-http` would drop slashes at the
+/// beginning as well, so that `//dashboard` got past a proxy that guards `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Connection;
 
-/// Reports to its connection.
+/// A stream that reports to the connection.
 pub(super) struct Progress<S> {
     inner: S,
     connection: Arc<Connection>,

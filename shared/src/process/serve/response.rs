@@ -1,4 +1,5 @@
-//! The body of a response on its way to its client, dropped when the client takes nothing of it, or a whole one too slowly.
+//! A response's body on the way to the client, dropped when the client stops taking, or takes a whole answer too
+//! slowly.
 
 use std::{
     pin::Pin,
@@ -15,37 +16,38 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 
-/// Largest piece that is handed to an HTTP/2 stream: what it takes of an answer beyond the client's window stays in memory
-/// until the client reads it, and with it the whole allocation that a piece is part of. So pieces are copied.
+/// Largest piece handed to an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, and with a
+/// piece the whole allocation that it is part of; so pieces are copied.
 const PIECE: usize = 16 << 10;
-/// The same on a connection on which no credential was accepted: strangers may leave many answers unread.
+/// Largest HTTP/2 piece on an unauthenticated connection, whose client may leave many answers unread.
 const PIECE_OF_STRANGERS: usize = 4 << 10;
-/// Largest piece over HTTP/1, where nothing is copied: what was taken is counted in pieces.
+/// Largest piece over HTTP/1, where pieces are counted but not copied.
 const PIECE_OF_HTTP1: usize = 64 << 10;
-/// Bytes a second that a client takes of a whole answer at least, after the time for which it may take nothing: a quarter of a
-/// megabit. A whole answer stays in memory until it was taken. A stream, which keeps little, may go as slowly as it likes.
+/// Least bytes a second that a client takes of a whole answer, once `unread_bound` has passed: a quarter of a
+/// megabit. A whole answer stays in memory until the client took all; a stream, which keeps little, may go at any
+/// speed.
 const LEAST_RATE: u64 = 32 << 10;
 
-/// The part of a response that its body and the watch over its connection share.
+/// State of a response, shared by the body and the watch over the connection.
 pub(super) struct ResponseState {
     /// The time for which nothing of the body may be taken.
     pub(super) unread_bound: Duration,
-    /// True over HTTP/1, where a connection carries one response at a time.
+    /// True over HTTP/1, where a connection carries a single response at a time.
     pub(super) alone: bool,
     piece: usize,
-    /// When it began, if all of it is there from its beginning.
+    /// Start of an answer that is whole from the beginning.
     whole_since: Option<Instant>,
     body: Mutex<BodyState>,
 }
 
 struct BodyState {
-    /// `None` after it was abandoned.
+    /// `None` after the response was abandoned.
     body: Option<Body>,
     /// The rest of a piece that was too large.
     rest: Bytes,
     /// Bytes that the connection has asked for.
     taken: u64,
-    /// Since when the connection has not asked for more; `None` while it waits for the handler.
+    /// Time of the connection's last demand; `None` while the handler produces.
     untaken_since: Option<Instant>,
 }
 
@@ -68,7 +70,7 @@ impl ResponseState {
         self.body.lock()
     }
 
-    /// Since when it was taken too slowly, or not at all, if that is too long.
+    /// Time of the last demand, if the body is taken too slowly or not at all.
     pub(super) fn overdue_since(&self, now: Instant) -> Option<Instant> {
         let state = self.body();
         let since = state.untaken_since?;
@@ -78,7 +80,7 @@ impl ResponseState {
         (slow || elapsed(since) >= self.unread_bound).then_some(since)
     }
 
-    /// Drops what was not taken; the client finds its answer broken off.
+    /// Drops the untaken rest; the client finds the answer broken off.
     pub(super) fn abandon(&self) {
         let mut state = self.body();
         let left = (state.body.take(), std::mem::take(&mut state.rest));
@@ -103,7 +105,7 @@ impl ResponseState {
         polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
     }
 
-    /// The first piece of `data`, which may be a part of a larger one; the rest waits.
+    /// First piece of `data`; the rest waits. A `part` continues a larger piece.
     fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
         let larger = data.len() > self.piece;
         if larger {
@@ -114,12 +116,12 @@ impl ResponseState {
     }
 }
 
-/// The answer broke off, since its client took nothing of it for too long, or too little.
+/// Error of a body whose client took nothing for too long, or too little.
 #[derive(Debug, thiserror::Error)]
 #[error("the client took the answer too slowly")]
 struct Unread;
 
-/// Counts a response on its connection until its body and every piece of it are dropped: written, or given up.
+/// Counts a response on the connection until body and pieces are dropped: written, or given up.
 struct Untaken {
     response: Arc<ResponseState>,
     connection: Arc<Connection>,
@@ -131,7 +133,7 @@ impl Drop for Untaken {
     }
 }
 
-/// A piece of a body until it is written. A full one over HTTP/2 weighs as much as a request.
+/// Piece of a body until written. A full HTTP/2 piece weighs as much as a request.
 pub(super) struct Piece {
     data: Bytes,
     heavy: bool,
@@ -150,7 +152,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // The transport may hold locks of its own here, so that nothing but the connection's count is touched.
+        // The transport may hold locks here, so only the connection's count is touched.
         if self.heavy {
             self.of.connection.end_piece();
         }
@@ -171,15 +173,15 @@ impl Buf for Piece {
     }
 }
 
-/// The body as the connection takes it.
+/// Body of a response, as polled by the connection.
 pub(super) struct WatchedBody(Arc<Untaken>);
 
 /// The watch over the body of a response.
 #[derive(Clone, Copy)]
 pub(super) struct WatchedBodyOptions {
-    /// The time for which nothing of it may be taken.
+    /// Longest time for which the client may take nothing of the body.
     pub(super) unread_bound: Duration,
-    /// It goes over HTTP/2, which keeps pieces until the client's window takes them.
+    /// True over HTTP/2, where pieces stay in memory until the client's window has space.
     pub(super) http2: bool,
 }
 
@@ -198,7 +200,7 @@ impl HttpBody for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let polled = self.0.response.poll_frame(context);
-        // Counted after the response's lock was released: too much of it closes connections.
+        // Counted after the response's lock is released: too much weight closes connections.
         polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, self.0.clone())))
     }
 

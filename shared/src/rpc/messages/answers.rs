@@ -27,7 +27,7 @@ impl Answer {
         }
     }
 
-    /// The answer of a message; `call` is the call that it answers.
+    /// Reads the answer to `call` from a message.
     pub fn from_message(response: answer::Response, call: &Call) -> Result<Self, CallFailure> {
         match (response, call) {
             (answer::Response::Failure(v1::Failure { code, message }), _) => {
@@ -155,7 +155,7 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     }))
 }
 
-/// A refusal that only a newer key-service has cannot be reported to a client, so it is a failure.
+/// Reads a refusal. A refusal known only to a newer key-service cannot be reported to a client, so it is a failure.
 fn read_refusal(refusal: i32) -> Result<Refusal, CallFailure> {
     v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from).ok_or_else(unfit)
 }

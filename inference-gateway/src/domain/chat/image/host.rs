@@ -1,4 +1,4 @@
-//! Hosts of image URLs: whether a server that fetches one could be led to an address inside.
+//! Hosts of image URLs: detection of hosts that could lead a fetching server to an address inside.
 //!
 //! Names are not resolved here: a public name may still lead inside, so a server that fetches has to look at addresses itself.
 //! What readers of URLs understand differently (numbers in place of addresses, escapes, credentials) counts as inside.
@@ -27,7 +27,8 @@ const INSIDE: [&str; 18] = [
     "host",
 ];
 
-/// Returns whether the authority of a URL (`host`, `host:port`) names a public host, in the one way that all readers agree on.
+/// Returns whether the authority of a URL (`host`, `host:port`) names a public host in a form that all readers agree
+/// on.
 pub(super) fn is_public(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest
@@ -52,7 +53,7 @@ fn is_public_host(host: &str) -> bool {
     if !host.split('.').all(is_label) {
         return false;
     }
-    // A last label that is a number, also as `0x7f`, makes all of it an address to browsers and to C libraries.
+    // A last label that is a number, also as `0x7f`, makes the whole host an address to browsers and to C libraries.
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return host.parse::<Ipv4Addr>().is_ok_and(is_public_v4);
     }
@@ -76,7 +77,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// The part of the Internet that is handed out, without what tunnels lead inside and what is only for examples.
+/// The part of the Internet that is handed out, without tunnels that lead inside and without addresses for examples.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,

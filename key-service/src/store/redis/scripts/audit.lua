@@ -1,11 +1,11 @@
--- Reads the books of an account at one moment: the next entries of its journal and, where no more entries
--- follow, everything that they have to agree with.
+-- Reads the books of an account at a single moment: the next entries of the journal and, if no more follow, all
+-- figures that have to agree with the entries.
 --
--- KEYS  the account, its holds, journal and deposits
+-- KEYS  the account, the account's holds, journal and deposits
 -- ARGV  the id behind which to read the journal, the most additions to read, then the ids of keys as bytes
 --
--- Returns nothing if the account does not exist. Else: the additions; unless there may be more of them, the account's
--- funds, the balances of each key, the sums of open holds by key, all deposits.
+-- Returns nothing if the account does not exist. Else: the additions; if these are the last, the account's funds, the
+-- balances of each key, the sums of open holds by key, all deposits.
 local additions = redis.call('XRANGE', KEYS[3], '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
 local funds = redis.call('HGET', KEYS[1], 'funds')
 if not funds then return false end

@@ -1,4 +1,4 @@
--- Counts an attempt. The count is forgotten some time after the first one.
+-- Counts an attempt. The count is forgotten some time after the first attempt.
 --
 -- KEYS  the count
 -- ARGV  that time in milliseconds

@@ -1,10 +1,11 @@
--- Makes a key of an account, unless its idempotency key belongs to another one. Repeating it changes nothing.
--- Returns the result and, where there is one, the key's id; nothing where the account does not exist.
+-- Makes a key of an account, unless the idempotency key belongs to another key. A repetition changes nothing. Returns
+-- the result and, if there is a key, the key's id; nothing if the account does not exist.
 --
--- KEYS  the account, its list of keys, the key, the promise of the idempotency key, its active keys, those that expire
--- ARGV  the key's id, keys that the account may have, the request's digest (empty: no idempotency key), now, when the
---       promise ends, milliseconds that it lives, the key's id as bytes and its balances, then the names and values of its
---       texts
+-- KEYS  the account, the list of keys, the key, the record of the idempotency key, the active keys, the keys with an
+-- expiry
+-- ARGV  the key's id, keys that the account may have, the request's digest (empty: no idempotency key), now, the end
+-- of the record and the record's life in milliseconds, the key's id as bytes and balances, then names and values of
+-- the key's texts
 local account, list, key, promise = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, most = ARGV[1], tonumber(ARGV[2])
 local request, now, ends, lives = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]

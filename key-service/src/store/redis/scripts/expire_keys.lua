@@ -1,7 +1,7 @@
--- Moves active keys whose time has come to those that have expired, at most 1,000 of them. Answers how many it moved, and
--- whether all keys of the account are listed by their status: those of an earlier version are not.
+-- Moves at most 1,000 active keys past expiry to the expired keys. Returns the number of moved keys, and whether all keys of the
+-- account are listed by status: keys of an earlier version are not.
 --
--- KEYS  the account's list of keys, its keys by status: active, expired, revoked; those that expire
+-- KEYS  the account's list of keys, the keys by status: active, expired, revoked; the keys with an expiry
 -- ARGV  now
 local due = redis.call('ZRANGE', KEYS[5], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', '0', '1000')
 for _, id in ipairs(due) do

@@ -1,4 +1,4 @@
--- Gives an account its name and a place in the list, unless another account has the name.
+-- Gives an account the name and a place in the list, unless another account has the name.
 -- Returns the owner of the name.
 --
 -- KEYS  the names, the list

@@ -1,6 +1,6 @@
--- Lists keys by their status. Those that have expired count as active until `expire_keys.lua` has moved them.
+-- Lists keys by status. Expired keys count as active until `expire_keys.lua` moves them.
 --
--- KEYS  the account, its keys by status: active, expired, revoked; those that expire
+-- KEYS  the account, the keys by status: active, expired, revoked; the keys with an expiry
 -- ARGV  ids of keys, as bytes and as text in turn
 for n = 1, #ARGV, 2 do
   local record, id = redis.call('HGET', KEYS[1], ARGV[n]), ARGV[n + 1]

@@ -1,7 +1,8 @@
 -- Records the time at which a data directory has seen the store.
 --
--- Two writes of a script are kept as one transaction, as nearly all of the store is. A server that leaves those out when
--- it reads its file again (it does so as its user `default`, who may not be allowed them) leaves out this mark as well.
+-- Two writes of a script are kept as a transaction, like nearly all of the store. A server that leaves out
+-- transactions while reading the file again (as the user `default`, who may not be allowed these commands) leaves out
+-- this mark as well.
 --
 -- KEYS  the marks
 -- ARGV  the data directory, the time

@@ -1,6 +1,6 @@
--- Removes a member. Its links and sessions find no member from then on. Answers whether there was one.
+-- Removes a member. Links and sessions of the member lead nowhere from then on. Returns 1 if there was such a member.
 --
--- KEYS  the account's list of members, their names, the member
+-- KEYS  the account's list of members, the names of members, the member
 -- ARGV  the member's id
 local name = redis.call('HGET', KEYS[3], 'name')
 if not name then return 0 end

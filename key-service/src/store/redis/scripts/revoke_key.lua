@@ -1,7 +1,7 @@
--- Revokes an API key now, or leaves it as it was revoked. Returns the resulting balances and texts, nothing
--- where the key does not exist.
+-- Revokes an API key now, unless revoked before. Returns the resulting balances and texts, nothing if the key does
+-- not exist.
 --
--- KEYS  the account, the key, the account's keys by status: active, expired, revoked; those that expire
+-- KEYS  the account, the key, the account's keys by status: active, expired, revoked; the keys with an expiry
 -- ARGV  the key's id as bytes, and as text; now as a double
 local record = redis.call('HGET', KEYS[1], ARGV[1])
 if not record then return false end

@@ -1,5 +1,4 @@
--- Revokes a management key now, or leaves it as it was revoked. Returns the resulting key, nothing where
--- there is none.
+-- Revokes a management key now, unless revoked before. Returns the resulting key, nothing if there is none.
 --
 -- KEYS  the key
 -- ARGV  now

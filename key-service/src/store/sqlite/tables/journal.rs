@@ -1,4 +1,4 @@
-//! The journal: the bill of every generation, and its corrections.
+//! The journal: the bill of every generation, and the corrections of bills.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::ids::{AccountId, GenerationId, KeyId};
@@ -14,7 +14,7 @@ use crate::{
     store::{FoundEntries, JournalEntry},
 };
 
-/// Entries after a number, in the order of their numbers.
+/// Entries after a number, in ascending order.
 pub(crate) fn page(
     connection: &Connection,
     account: AccountId,
@@ -31,7 +31,7 @@ pub(crate) fn page(
         .collect()
 }
 
-/// The latest entries, or those before a number; newest first.
+/// The latest entries, or the latest before a number; newest first.
 pub(crate) fn latest(
     connection: &Connection,
     account: AccountId,
@@ -52,8 +52,8 @@ pub(crate) fn latest(
 /// Entries that a search reads at most: some ten milliseconds of work.
 const MAX_READ: usize = 5_000;
 
-/// The latest entries behind number `floor` and before number `before` that match; newest first. Those of one key, and those
-/// that are not an exact bill, are found by an index.
+/// The latest matching entries behind number `floor` and before number `before`; newest first. An index finds the
+/// entries of a key, and the entries that are not an exact bill.
 pub(crate) fn find(
     connection: &Connection,
     account: AccountId,
@@ -82,9 +82,9 @@ pub(crate) fn find(
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let key = search.key.as_ref().map(KeyId::as_bytes);
     let (floor, before) = (number(floor), number(before));
-    // One more than is answered shows that there are more.
+    // A row beyond `limit` shows that there are more.
     let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-    // They come in the order in which they are read. Asked for that order again, SQLite would read and sort all of them.
+    // Rows come in the order of reading. With an ORDER BY, SQLite would read and sort all rows.
     let sql = format!(
         "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
                 number, generation, delta, used_after
@@ -107,7 +107,7 @@ pub(crate) fn find(
     Ok(FoundEntries { entries, next: last.map(i64::unsigned_abs) })
 }
 
-/// Passes every entry to an audit, in the order of their numbers.
+/// Passes every entry to an audit, in ascending order of numbers.
 pub(crate) fn audit(
     connection: &Connection,
     account: AccountId,
@@ -123,12 +123,12 @@ pub(crate) fn audit(
     Ok(())
 }
 
-/// Without the hint SQLite scans the account's entries from the last one on, which saves it a sort.
+/// Query with a hint, as SQLite would otherwise scan the account's entries from the last on, to save a sort.
 const SETTLEMENT: &str = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
     FROM journal INDEXED BY journal_by_generation
     WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
 
-/// The bill of a generation: its last entry.
+/// The bill of a generation: the last entry.
 pub(crate) fn settlement(
     connection: &Connection,
     account: AccountId,

@@ -42,13 +42,13 @@ pub(crate) fn put(
         (RecordId::Deposit(id), Record::Deposited(amount)) => {
             put_deposit(connection, account, id, *amount, now)
         }
-        // The ledger records deposits under deposit ids only, and never removes one.
+        // The ledger records deposits under deposit ids only, and never removes a deposit.
         (RecordId::Generation(_), Record::Deposited(_))
         | (RecordId::Deposit(_), Record::None | Record::Open(_) | Record::Closed(_)) => Ok(()),
     }
 }
 
-/// Holds of the account whose lease has run out, after this one in the order of their generations.
+/// Holds of the account whose lease has run out, behind a generation in the order of generations.
 pub(crate) fn due(
     connection: &Connection,
     account: AccountId,
@@ -71,7 +71,7 @@ pub(crate) fn due(
     connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), behind, limit], due_hold)?.collect()
 }
 
-/// The accounts that have open holds. One look-up for each, independent of the number of its holds.
+/// The accounts with open holds, by a look-up for each account, independent of the number of holds.
 pub(crate) fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
     let sql = "WITH RECURSIVE holders (account) AS (
                    SELECT min(account) FROM holds
@@ -90,7 +90,7 @@ pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Res
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
 }
 
-/// Number of open holds of a key. It reads all holds of its account, which are as many as requests in flight.
+/// Number of open holds of a key. Reads all holds of the account, which are as many as requests in flight.
 pub(crate) fn holds_of(connection: &Connection, account: AccountId, key: KeyId) -> rusqlite::Result<u64> {
     let sql = "SELECT count(*) FROM holds WHERE account = ?1 AND key = ?2";
     let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);

@@ -35,14 +35,14 @@ pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) ->
     Ok(())
 }
 
-/// The counters of these days, of all keys or of one.
+/// The counters of these days, of all keys or of a single key.
 pub(crate) fn list(
     connection: &Connection,
     account: AccountId,
     days: &RangeInclusive<Day>,
     key: Option<KeyId>,
 ) -> rusqlite::Result<Vec<UsageLine>> {
-    // Behind a range of days SQLite would go through all keys: one key is looked up on each day by itself.
+    // Behind a range of days SQLite would go through all keys: a single key is looked up day by day.
     let sql = match key {
         Some(_) => {
             "WITH RECURSIVE days (day) AS (SELECT ?2 UNION ALL SELECT day + 1 FROM days WHERE day < ?3)

@@ -36,7 +36,7 @@ async fn a_newcomer_takes_the_place_of_the_oldest_that_carries_no_request() {
 #[tokio::test]
 async fn the_address_with_the_most_connections_gives_one_up() {
     let admission = admission(20, 8);
-    // All of the strangers' are busy, and the caller's is silent: the worst case for it.
+    // All unauthenticated connections are busy, and the caller's is silent: the worst case for the caller.
     let caller = from(&admission, 2);
     caller.0.note_silence();
     let strangers: Vec<_> = (0..100).map(|_| from(&admission, 1)).collect();
@@ -47,7 +47,7 @@ async fn the_address_with_the_most_connections_gives_one_up() {
         stranger.0.begin_request(0);
     }
     assert!(!was_evicted(&caller).await && !was_evicted(&later).await);
-    // Of many with one each, the oldest goes.
+    // Among many addresses with a connection each, the oldest connection goes.
     drop((strangers, requests));
     let crowd: Vec<_> = (10..16).map(|machine| from(&admission, machine)).collect();
     let newcomer = from(&admission, 1);
@@ -116,7 +116,7 @@ async fn the_busiest_of_strangers_goes_when_there_are_too_many_requests() {
     assert!(!was_evicted(&greedy).await);
     let one_more = modest.0.begin_request(0);
     assert!(was_evicted(&greedy).await && !was_evicted(&modest).await && !was_evicted(&idle).await);
-    // A head of 64 KiB weighs as much as 17 requests without one.
+    // A head of 64 KiB weighs more than 17 requests with small heads.
     let large: Vec<_> = (0..=REQUESTS_IN_ANY_CASE / 17).map(|_| idle.0.begin_request(64 << 10)).collect();
     assert!(was_evicted(&idle).await && !was_evicted(&modest).await);
     drop((few, many, one_more, large));

@@ -35,7 +35,7 @@ async fn take(body: &mut WatchedBody) -> Piece {
     next(body).await.unwrap().unwrap()
 }
 
-/// A buffer that shows by its count whether it is still in memory.
+/// A buffer whose count shows that the memory is still in use.
 struct Buffer(Vec<u8>, #[expect(dead_code, reason = "held for its count")] Arc<()>);
 
 impl AsRef<[u8]> for Buffer {
@@ -107,7 +107,7 @@ async fn a_whole_answer_that_is_taken_too_slowly_ends_its_connection() {
     let place = stranger(&admission);
     let mut body = respond(&place, vec![0; 10 << 20], false);
     let mut rounds = 0;
-    // Eight KiB a second: each piece is progress, and all of them too little.
+    // Eight KiB a second: each piece is progress, and all together too little.
     while place.0.look(&Bounds::default(), Instant::now()).is_ok() {
         drop(take(&mut body).await);
         advance(Duration::from_secs(8)).await;

@@ -1,9 +1,9 @@
--- Effect of commands on one account and its keys: `domain/ledger.rs` for Redis, in its order and its terms. Where
--- the two differ, this one is wrong.
+-- Effect of commands on an account and the account's keys: `domain/ledger.rs` for Redis, in the same order and terms.
+-- If the two differ, the script is wrong.
 --
--- The parts are one script, joined in this order: `arguments`, `load` reads everything once, `funds` and `commands` decide the
--- commands one by one as `domain/ledger/funds.rs` and `domain/ledger.rs` do, `write` writes everything that changed once. Nothing
--- is written before the last decision, so that an error leaves everything as it was.
+-- The parts are a single script, joined in this order: `arguments`; `load` reads everything once; `funds` and
+-- `commands` decide command by command, as `domain/ledger/funds.rs` and `domain/ledger.rs` do; `write` writes all
+-- changes once. Nothing is written before the last decision, so an error leaves everything unchanged.
 --
 -- Records are packed with `struct`, which costs Redis a fifth of what texts cost. Amounts are nano-USD below 2^53, exact
 -- as doubles; a limit or a time that is not set is infinite. A `bill` is an ending, a cost and a usage, a `payer` the id
@@ -19,10 +19,10 @@
 local MAX = 9000000000000000 -- `NanoUsd::MAX`
 local NEVER = math.huge
 local REMEMBERED, CLOCK_LEAD, HOUR = 7200000, 60000, 3600000
--- Seconds for which a settled generation is kept after its hour, and an expired one after its expiry.
+-- Seconds that a settled generation is kept after the hour of its start, and an expired generation after the expiry.
 local SETTLED_KEPT, EXPIRED_KEPT = 14400, 2764800
 local COUNTED, COUNTED_PER_REQUEST = 9007199254740991, 1000000000000
--- An amount billed to a key may exceed 2^53: it is stored as a multiple of this number and a remainder.
+-- An amount billed to a key may exceed 2^53, and is stored as a multiple of this number and a remainder.
 local CARRY = 1000000000000000
 local CHECK, HOLD, EXTEND, CAPTURE, RELEASE, EXPIRE, DEPOSIT, TICK = 1, 2, 3, 4, 5, 6, 7, 8
 local CAPTURED, ESTIMATED, EXPIRED = 0, 1, 2
@@ -34,10 +34,10 @@ local ACCOUNT, HOLDS, JOURNAL, DEPOSITS, COUNTERS = KEYS[1], KEYS[2], KEYS[3], K
 local PLACES, COMMANDS, BILLS, BEFORE_IDS = ARGV[2], ARGV[3], ARGV[4], 4
 
 local call, pack, read, sub = redis.call, struct.pack, struct.unpack, string.sub
--- The first generations are those to be held (`holding`), and the first of all share two hashes (`alike`).
+-- The first generations are to be held (`holding`), and the first of all share two hashes (`alike`).
 local now, most_entries, counters_kept, hour, holding, alike, generations, deposits, named =
   read('>ddddHHHHH', ARGV[1])
--- Names of the commands in this batch. Functions are made for these alone, as making one takes longer than running it.
+-- Names of the commands in this batch. Only these functions are made: making a function takes longer than running it.
 local present = {}
 for n = 43, #ARGV[1] do present[string.byte(ARGV[1], n)] = true end
 local settles = present[CAPTURE] or present[EXPIRE]

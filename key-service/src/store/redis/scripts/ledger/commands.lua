@@ -1,4 +1,5 @@
--- Decides the commands. Each returns its outcome, and leaves new records in `holds` and `settlements`.
+-- Decides the commands. Each command's function returns the outcome, and leaves new records in `holds` and
+-- `settlements`.
 
 local commands = {}
 
@@ -35,7 +36,7 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
     set_aside(key, more)
     amount = amount + more
   end
-  -- Reports may overtake each other; the one with the highest cost is the latest.
+  -- Reports may overtake each other; the report with the highest cost is the latest.
   local latest = bill_of(reported)
   local _, cost_before = read('>Bd', hold, HOLD_BILL)
   if cost < cost_before then latest = sub(hold, HOLD_BILL, HOLD_PAYER - 1) end
@@ -45,11 +46,12 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
   return amount
 end
 
--- A capture after an expiry replaces its bill: more is billed up to the available amount, or less is given back.
+-- A capture after an expiry replaces the bill: more is billed up to the available amount, or the excess is given
+-- back.
 local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
   local payer, charged_before, bill_before = read_settlement(expired)
   local billable = charged_before + available(key)
-  -- Credit has an upper bound; an amount that it cannot take back stays billed.
+  -- Credit has an upper bound; an amount beyond stays billed.
   local kept = left_after(charged_before, left_after(MAX, account.credit))
   local charged = math.max(min(cost, billable), kept)
   if cost < charged then total = pack('>c1d', sub(total, 1, 1), charged) .. sub(total, 10) end

@@ -69,7 +69,7 @@ local settle = settles and function(key, n, payer, usage_bill, ending, charged, 
   return settlement
 end
 
--- Resolves a hold: the covered part of the cost is billed from it, the rest from other available money.
+-- Resolves a hold: the hold pays for the covered part of the cost, other available money for the rest.
 local charge_of = settles and function(key, cost, amount)
   local charged = cost
   if cost > amount then charged = min(cost, amount + available(key)) end

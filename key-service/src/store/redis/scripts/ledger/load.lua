@@ -1,4 +1,4 @@
--- Reads the account, its keys, and the records of the generations that the commands name.
+-- Reads the account, the keys, and the records of the generations that the commands name.
 
 local funds = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
 if not funds[1] then return false end
@@ -29,7 +29,7 @@ if holding > 0 then
   end
 end
 
--- Names of the hashes in which a generation is kept once it is settled, and once it expired.
+-- Names of the hashes for a settled and for an expired generation.
 local function hashes_of(n)
   if n <= alike then return KEYS[6], KEYS[7] end
   local settled, expired = read('>HH', PLACES, 4 * n - 3)

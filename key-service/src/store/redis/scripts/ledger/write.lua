@@ -1,4 +1,4 @@
--- Writes what changed. The journal comes first: it refuses a number that is not larger than all others.
+-- Writes all changes. The journal comes first: Redis refuses an entry whose number is not larger than all others.
 
 if #entries > 0 then
   call('XADD', JOURNAL, 'MINID', '~', written(left_after(account.entries + 1, most_entries)),
@@ -29,7 +29,7 @@ for n = 1, generations do
 end
 if #settled > 0 then
   call('HSET', KEYS[6], unpack(settled))
-  -- Within its hour, the hash has its expiry from the first settlement on.
+  -- Within the hour, the hash has an expiry from the first settlement on.
   if hour ~= account.settled_hour or now < hour * HOUR - CLOCK_LEAD or now >= (hour + 1) * HOUR then
     call('EXPIRE', KEYS[6], SETTLED_KEPT)
     account.settled_hour = hour
@@ -67,7 +67,7 @@ for n = 1, #counters do
 end
 local SPEND, new = KEYS[#KEYS], call('HSET', COUNTERS, unpack(after))
 for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, written(charged)) end
--- New counters may be the first of their day: then the spend is that of the whole day.
+-- New counters may be the first of the day: then the spend is that of the whole day.
 if new > 0 then
   if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '1') end
   call('EXPIRE', COUNTERS, written(counters_kept))
