@@ -43,8 +43,6 @@ const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
 const PORTS: usize = 2;
 /// Open files beside connections of clients: the store's, and both ends of those to the demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
-/// Tokens of earlier prompts that the demo model keeps at hand: some 40 MB.
-const DEMO_CACHED_TOKENS: usize = 16_384;
 
 /// Prepaid API keys for language models. Without a command, serves.
 #[derive(Parser)]
@@ -155,14 +153,7 @@ async fn start_builtin(
     if !wanted {
         return Ok(None);
     }
-    let engine = local_model::Engine::start(
-        local_model::Model::shipped()?,
-        local_model::EngineOptions {
-            clock: clock.clone(),
-            max_requests: DEMO_REQUESTS,
-            max_cached_tokens: DEMO_CACHED_TOKENS,
-        },
-    )?;
+    let engine = local_model::Engine::start(clock.clone(), DEMO_REQUESTS)?;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     // It ends with the process: the requests that it serves have drained by then.

@@ -24,11 +24,11 @@ const TOKEN_FUEL: u64 = 50_000;
 const MAX_STATES: usize = 10_000;
 /// Symbols of one grammar: a schema of [`MAX_SCHEMA_BYTES`] has fewer, unless it counts far.
 const MAX_SYMBOLS: usize = 100_000;
-/// Bytes of all schemas of a request together. Larger ones would not fit the prompt of a small model either.
+/// Bytes of all schemas of a request together. Larger schemas would not fit the prompt of a small model either.
 pub(crate) const MAX_SCHEMA_BYTES: usize = 128 << 10;
 
 /// Form that a request asks of its answers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Default)]
 pub(crate) struct OutputFormat {
     /// Tools that may be called.
     pub(crate) tools: Vec<Tool>,
@@ -36,7 +36,7 @@ pub(crate) struct OutputFormat {
     pub(crate) required: bool,
     /// True if there may be several tool calls.
     pub(crate) parallel: bool,
-    /// JSON schema of the text, if it has to be JSON.
+    /// JSON schema of a text that has to be JSON.
     pub(crate) schema: Option<Value>,
 }
 
@@ -51,29 +51,13 @@ pub(crate) struct GrammarCompiler {
 #[derive(Clone)]
 pub(crate) struct Constraint {
     matcher: Matcher,
-    /// Token until which the text is free: the one that begins a tool call.
+    /// Token that begins a tool call, until which the text is free.
     free_until: Option<u32>,
-    /// Schema that is at fault if the grammar cannot be followed.
-    place: SchemaPlace,
 }
 
-/// Schema that cannot be followed, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SchemaError {
-    pub(crate) place: SchemaPlace,
-    pub(crate) reason: String,
-}
-
-/// Place of a schema in a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SchemaPlace {
-    /// Arguments of the tool at this place.
-    Tool(usize),
-    /// Text of the answer.
-    Text,
-    /// No single one: together they are too much.
-    Together,
-}
+/// Reason for which a schema cannot be followed.
+#[derive(Debug)]
+pub(crate) struct SchemaError(pub(crate) String);
 
 impl GrammarCompiler {
     pub(crate) fn new(tokenizer: &Tokenizer) -> anyhow::Result<Self> {
@@ -99,37 +83,11 @@ impl GrammarCompiler {
         if format.tools.is_empty() && format.schema.is_none() {
             return Ok(None);
         }
-        let is_free = format.schema.is_none() && !format.required;
-        let place = match (format.tools.as_slice(), &format.schema) {
-            ([tool], None) => SchemaPlace::Tool(tool.index),
-            ([], Some(_)) => SchemaPlace::Text,
-            _ => SchemaPlace::Together,
-        };
-        match self.parse(self.grammar(format)?) {
-            Ok(matcher) => {
-                Ok(Some(Constraint { matcher, free_until: is_free.then_some(self.call_begin), place }))
-            }
-            Err(reason) => Err(self.culprit(format, reason)),
-        }
-    }
-
-    fn parse(&self, grammar: TopLevelGrammar) -> Result<Matcher, String> {
-        let mut matcher = Matcher::new(self.parsers.create_parser(grammar));
+        let mut matcher = Matcher::new(self.parsers.create_parser(self.grammar(format)?));
         // Some schemas show only with the first token that they cannot be followed.
-        matcher.compute_mask().map_err(|error| first_line(&error.to_string()))?;
-        Ok(matcher)
-    }
-
-    /// Finds the schema that fails by itself, if there is one.
-    fn culprit(&self, format: &OutputFormat, reason: String) -> SchemaError {
-        let tools = format.tools.iter().map(|tool| (SchemaPlace::Tool(tool.index), &tool.parameters));
-        let text = format.schema.iter().map(|schema| (SchemaPlace::Text, schema));
-        let fails = |(place, schema): (SchemaPlace, &Value)| {
-            let schema = schema::prepared(schema, place).ok()?;
-            let reason = self.parse(TopLevelGrammar::from_json_schema(schema)).err()?;
-            Some(SchemaError { place, reason })
-        };
-        tools.chain(text).find_map(fails).unwrap_or(SchemaError { place: SchemaPlace::Together, reason })
+        matcher.compute_mask().map_err(|error| unfollowed(&error))?;
+        let is_free = format.schema.is_none() && !format.required;
+        Ok(Some(Constraint { matcher, free_until: is_free.then_some(self.call_begin) }))
     }
 
     /// Writes the grammar in the library's language. A tool call is a JSON object on a line of its own between two special
@@ -137,9 +95,9 @@ impl GrammarCompiler {
     fn grammar(&self, format: &OutputFormat) -> Result<TopLevelGrammar, SchemaError> {
         let (begin, end) = (self.call_begin, self.call_end);
         let (mut rules, mut schemas, mut answers) = (String::new(), Vec::new(), Vec::new());
-        if let Some(schema) = format.schema.as_ref().filter(|_| !format.required || format.tools.is_empty()) {
+        if let Some(schema) = format.schema.as_ref().filter(|_| !format.required) {
             answers.push("@text");
-            schemas.push(("text".to_owned(), schema::prepared(schema, SchemaPlace::Text)?));
+            schemas.push(("text".to_owned(), schema::prepared(schema)?));
         }
         if !format.tools.is_empty() {
             answers.push("calls");
@@ -150,10 +108,10 @@ impl GrammarCompiler {
             let _ = writeln!(rules, "calls: <[{begin}]> call{more}");
             let _ = writeln!(rules, "call: \"\\n\" ({names}) \"}}\\n\" <[{end}]>");
         }
-        for (index, tool) in format.tools.iter().enumerate() {
-            let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(tool.name.as_str()));
+        for (index, Tool { function }) in format.tools.iter().enumerate() {
+            let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(function.name.as_str()));
             let _ = writeln!(rules, "call_{index}: {} @arguments_{index}", Value::from(head));
-            let schema = schema::prepared(&tool.parameters, SchemaPlace::Tool(tool.index))?;
+            let schema = schema::of_arguments(function.parameters.as_ref())?;
             schemas.push((format!("arguments_{index}"), schema));
         }
         let mut grammar = TopLevelGrammar::from_lark(format!("start: {}\n{rules}", answers.join(" | ")));
@@ -173,7 +131,7 @@ impl Constraint {
         if self.free_until.is_some() {
             return Ok(());
         }
-        let allowed = self.matcher.compute_mask_or_eos().map_err(|error| self.lost(&error))?;
+        let allowed = self.matcher.compute_mask_or_eos().map_err(|error| unfollowed(&error))?;
         for (token, logit) in (0..).zip(logits) {
             if !allowed.is_allowed(token) {
                 *logit = f32::NEG_INFINITY;
@@ -182,22 +140,18 @@ impl Constraint {
         Ok(())
     }
 
-    /// Advances by a token that does not end the answer.
+    /// Advances the grammar by a token that does not end the answer.
     pub(crate) fn advance(&mut self, token: u32) -> Result<(), SchemaError> {
         if self.free_until.is_some_and(|call_begin| token != call_begin) {
             return Ok(());
         }
         self.free_until = None;
-        self.matcher.consume_token(token).map_err(|error| self.lost(&error))
+        self.matcher.consume_token(token).map_err(|error| unfollowed(&error))
     }
 
     /// Returns whether the answer is complete, so that no token may follow.
     pub(crate) fn is_complete(&self) -> bool {
         self.free_until.is_none() && self.matcher.is_stopped()
-    }
-
-    fn lost(&self, error: &impl ToString) -> SchemaError {
-        SchemaError { place: self.place, reason: first_line(&error.to_string()) }
     }
 }
 
@@ -207,11 +161,12 @@ fn word(tokenizer: &Tokenizer, token: u32) -> Vec<u8> {
     [special, tokenizer.bytes(token)].concat()
 }
 
-/// First line of an error, without the library's further details.
-fn first_line(text: &str) -> String {
+/// Keeps the first line of the library's error, without its further details.
+fn unfollowed(error: &impl ToString) -> SchemaError {
+    let text = error.to_string();
     let line = text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']);
-    // It gives a mere name where there is nothing that a grammar allows.
-    if line.contains(' ') { line.to_owned() } else { "nothing that can be written fits it".to_owned() }
+    // The library gives a mere name where there is nothing that a grammar allows.
+    SchemaError(if line.contains(' ') { line } else { "nothing that can be written fits it" }.to_owned())
 }
 
 #[cfg(test)]
@@ -225,8 +180,8 @@ mod tests {
     fn text_is_free_until_a_call_begins() {
         let tokenizer = Model::shipped().unwrap().tokenizer;
         let compiler = GrammarCompiler::new(&tokenizer).unwrap();
-        let parameters = json!({"type": "object"});
-        let tool = Tool { index: 0, name: "ping".to_owned(), description: None, parameters };
+        let tool: Tool =
+            serde_json::from_value(json!({"function": {"name": "ping", "parameters": {}}})).unwrap();
         let takes = |parallel, text: &str| {
             let format = OutputFormat { tools: vec![tool.clone()], parallel, ..OutputFormat::default() };
             let mut constraint = compiler.compile(&format).unwrap().unwrap();

@@ -11,7 +11,7 @@ use axum::{
     body::Body,
     extract::State,
     middleware,
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{get, post},
 };
 use bytes::{Bytes, BytesMut};
@@ -31,13 +31,13 @@ use tokio::{
 use self::reply::Header;
 use crate::{
     engine::{Engine, EngineError, Permit},
-    grammar::{SchemaError, SchemaPlace},
+    grammar::SchemaError,
 };
 
-/// Bytes of a request that is read. A context of 2,048 tokens holds 64 KiB of text at most, which JSON may spell with six
-/// times as many, and the schemas of a request 128 KiB. So the prompt of a longer body does not fit.
+/// Bytes of a request that is read. A context of 2,048 tokens holds 64 KiB of text at most, which JSON may spell with six times
+/// as many, and the schemas of a request hold 128 KiB. So the prompt of a longer body does not fit.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// Time that a body may take, also one that is too long, of which nothing is kept.
+/// Time that a body may take, even one that is too long.
 const BODY_DEADLINE: Duration = Duration::from_mins(1);
 /// Requests that are parsed, tokenized and checked at once: each may take some MB and some 100 ms.
 const PREPARED_AT_ONCE: usize = 2;
@@ -66,14 +66,12 @@ pub fn router(engine: Engine) -> Router {
 
 async fn chat(State(server): State<Server>, body: Body) -> Result<Response, ApiError> {
     let (permit, (request, form)) = server.prepare(body, request::chat).await?;
-    let generation = server.engine.submit(permit, request).map_err(failed)?;
+    let events = server.engine.submit(permit, request).await.map_err(failed)?;
     let header = Header::new(&server.engine);
-    // A reply lives as long as its client, and must not keep the engine running.
-    drop(server);
     if form.streams {
-        stream::reply(generation, header, form).await
+        stream::reply(events, header, form).await
     } else {
-        reply::whole(generation, header, form.logprobs).await
+        reply::whole(events, header, form.logprobs).await
     }
 }
 
@@ -86,16 +84,12 @@ async fn models(State(server): State<Server>) -> Response {
     reply::models(&server.engine)
 }
 
-async fn health(State(server): State<Server>) -> Response {
-    if server.engine.is_alive() {
-        ok(&serde_json::json!({"status": "ok"}))
-    } else {
-        ApiError::internal().into_response()
-    }
+async fn health() -> Response {
+    ok(&serde_json::json!({"status": "ok"}))
 }
 
 impl Server {
-    /// Reads a request and works on it, where work may take its time.
+    /// Reads a request and does `work` on it, on a thread that may block.
     async fn prepare<T: Send + 'static>(
         &self,
         body: Body,
@@ -116,8 +110,7 @@ impl Server {
     }
 }
 
-/// Reads a body, of which nothing is kept if it is too long: None. It is read to its end all the same, as most clients take
-/// an answer only then.
+/// Reads a body to its end, as most clients take an answer only then. None for a body that is too long, of which nothing is kept.
 async fn read(mut body: Body) -> Result<Option<Bytes>, ApiError> {
     let (mut kept, mut length) = (BytesMut::new(), 0);
     let began = Instant::now();
@@ -136,7 +129,7 @@ async fn read(mut body: Body) -> Result<Option<Bytes>, ApiError> {
     Ok((length <= MAX_BODY_BYTES).then(|| kept.freeze()))
 }
 
-/// The prompt leaves no room for an answer. The tokens of one that is far too long are not counted.
+/// Error of a prompt that leaves no room for an answer. The tokens of a prompt that is far too long are not counted.
 fn too_long(engine: &Engine, tokens: Option<usize>) -> ApiError {
     let tokens = tokens.map_or_else(|| "far more".to_owned(), |tokens| tokens.to_string());
     let message = format!(
@@ -150,16 +143,11 @@ fn too_long(engine: &Engine, tokens: Option<usize>) -> ApiError {
 fn failed(error: EngineError) -> ApiError {
     match error {
         EngineError::Full => ApiError::new(Code::Overloaded, "The model has too many requests in flight."),
-        EngineError::Stopped => ApiError::new(Code::InternalError, "The model has stopped."),
+        EngineError::Broken => ApiError::internal(),
         EngineError::Schema(error) => unsupported_schema(error),
     }
 }
 
-fn unsupported_schema(SchemaError { place, reason }: SchemaError) -> ApiError {
-    let param = match place {
-        SchemaPlace::Tool(index) => format!("tools[{index}].function.parameters"),
-        SchemaPlace::Text => "response_format.json_schema.schema".to_owned(),
-        SchemaPlace::Together => "tools".to_owned(),
-    };
-    ApiError::at(Code::UnsupportedValue, param, format!("This schema cannot be followed: {reason}."))
+fn unsupported_schema(SchemaError(reason): SchemaError) -> ApiError {
+    ApiError::new(Code::UnsupportedValue, format!("This schema cannot be followed: {reason}."))
 }

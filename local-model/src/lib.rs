@@ -1,7 +1,7 @@
 //! The demo model behind the OpenAI chat API, so that a first run answers from real weights.
 //!
-//! A [`Model`] is loaded; an [`Engine`] runs it on one thread, which writes all answers side by side, token by token;
-//! [`router`] speaks HTTP. The weights are part of the program. They are a demo: see [`about`].
+//! An [`Engine`] answers requests side by side, one token of each in turn; [`router`] speaks HTTP. The weights are part of the
+//! program. They are a demo: see [`about`].
 
 mod engine;
 mod grammar;
@@ -10,25 +10,22 @@ mod model;
 mod nn;
 mod output;
 mod prompt;
-#[cfg(test)]
-mod reference;
 mod sampler;
 mod tokenizer;
 mod transformer;
 mod weights;
 
-pub use engine::{Engine, EngineOptions};
+pub use engine::Engine;
 pub use http::router;
-pub use model::Model;
 
 /// Description of the shipped model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Name under which it is served.
+    /// Name under which the model is served.
     pub name: &'static str,
     /// Tokens that prompt and answer together may have.
     pub context_tokens: usize,
-    /// Description of its abilities and limits, in one sentence.
+    /// Description of the model's abilities and limits, in one sentence.
     pub sentence: &'static str,
 }
 

@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
-use local_model::{Engine, EngineOptions, Model, about};
+use local_model::{Engine, about};
 use mimalloc::MiMalloc;
 use shared::{
     clock::System,
@@ -21,11 +21,14 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Requests that are answered at once or wait. At some thousand tokens a second in all, more would only wait longer.
+const MAX_REQUESTS: usize = 64;
+
 /// Serves the tiny demo model on the CPU. For weights of your own, run llama.cpp, Ollama or vLLM instead.
 #[derive(Parser)]
 #[command(name = "local-model", version)]
 struct LocalModelArguments {
-    /// Address at which it serves
+    /// Address to serve at
     #[arg(
         long,
         env = "FAREGATE_LOCAL_MODEL_LISTEN",
@@ -67,7 +70,7 @@ async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
     // Its callers need no credential: a gateway is one.
     let bounds = limits.connections.open_bounds(limits.connections(1, 0)?);
     let port = Port::new(listener, bounds);
-    let engine = Engine::start(Model::shipped()?, EngineOptions::new(Arc::new(System)))?;
+    let engine = Engine::start(Arc::new(System), MAX_REQUESTS)?;
     let (name, context) = (about().name, about().context_tokens);
     writeln!(std::io::stdout(), "serving {name} ({context} tokens of context) on http://{address}/v1")?;
 

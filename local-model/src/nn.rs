@@ -1,11 +1,11 @@
 //! Tensor operations of the transformer, on plain slices of `f32`.
 //!
-//! Each output row is computed from its own input row alone, and every sum is taken in one fixed order. A result is
-//! therefore the same to the last bit in any batch: a prompt may be read at once, in chunks or on top of a cached prefix.
+//! Each output row is computed from its own input row alone, and every sum is taken in one fixed order. So a result is the same
+//! to the last bit whether a prompt is read at once or in chunks.
 
-/// Sums computed side by side: enough to fill the vector registers of any CPU. All layer widths are a multiple of it.
+/// Number of sums computed side by side, enough for the vector registers of any CPU. All layer widths are a multiple.
 pub(crate) const LANES: usize = 16;
-/// Rows computed side by side, so that the weights are fetched once for all of them.
+/// Number of rows computed side by side, so that all share the weights once fetched.
 const ROWS: usize = 4;
 
 /// Linear layer without bias.

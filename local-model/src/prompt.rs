@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::tokenizer::Tokenizer;
 
 /// Message of a chat request.
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct Message {
     role: MessageRole,
     pub(crate) content: Option<Content>,
@@ -23,8 +23,8 @@ enum MessageRole {
     Tool,
 }
 
-/// Content of a message, as one text or as parts of it.
-#[derive(Clone, Deserialize)]
+/// Content of a message, as one text or in parts.
+#[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Content {
     Text(String),
@@ -32,118 +32,111 @@ pub(crate) enum Content {
 }
 
 /// Part of a message's content. The model reads texts alone.
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct ContentPart {
     pub(crate) r#type: String,
     pub(crate) text: Option<String>,
 }
 
 /// Tool call of an earlier answer.
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 struct ToolCall {
     function: CalledFunction,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 struct CalledFunction {
     name: String,
     arguments: Value,
 }
 
 /// Tool that the model may call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct Tool {
-    /// Place among the request's tools.
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) description: Option<String>,
-    /// JSON schema of the arguments.
-    pub(crate) parameters: Value,
+    pub(crate) function: Function,
 }
 
-/// Encodes a prompt up to where the answer begins. None for one that is certainly longer than `context`, which is not encoded.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    description: Option<String>,
+    /// JSON schema of the arguments.
+    pub(crate) parameters: Option<Value>,
+}
+
+/// Piece of a prompt.
+enum Piece {
+    Special(u32),
+    Text(String),
+    /// Text of the model, which may hold tool calls as the model wrote them.
+    Answer(String),
+}
+
+/// Encodes a prompt up to the beginning of the answer. None for a prompt that is certainly longer than `context`.
 pub(crate) fn encode(
     tokenizer: &Tokenizer,
     context: usize,
     messages: &[Message],
     tools: &[Tool],
 ) -> Option<Vec<u32>> {
-    let mut prompt = Prompt { tokenizer, context, tokens: Vec::new(), bytes: 0 };
     let (system, messages) = match messages {
         [first, rest @ ..] if first.role == MessageRole::System => (first.text(), rest),
         messages => (String::new(), messages),
     };
+    let mut pieces = Vec::new();
     let system = with_tools(system, tools);
     if !system.is_empty() {
-        prompt.begin_turn(MessageRole::System)?;
-        prompt.push_text(&system)?;
-        prompt.end_turn()?;
+        begin_turn(&mut pieces, tokenizer, MessageRole::System);
+        pieces.push(Piece::Text(system));
+        end_turn(&mut pieces, tokenizer);
     }
     for message in messages {
-        prompt.push_message(message)?;
+        push_message(&mut pieces, tokenizer, message);
     }
-    prompt.begin_turn(MessageRole::Assistant)?;
-    Some(prompt.tokens)
+    begin_turn(&mut pieces, tokenizer, MessageRole::Assistant);
+
+    let bytes = pieces.iter().map(|piece| match piece {
+        Piece::Special(_) => 0,
+        Piece::Text(text) | Piece::Answer(text) => text.len(),
+    });
+    // Far too long a text is not worth the work on its tokens.
+    let fits = tokenizer.min_tokens(bytes.sum()) < context;
+    let encoded = |piece| match piece {
+        Piece::Special(token) => vec![token],
+        Piece::Text(text) => tokenizer.encode(&text),
+        Piece::Answer(text) => tokenizer.encode_answer(&text),
+    };
+    fits.then(|| pieces.into_iter().flat_map(encoded).collect())
 }
 
-/// Prompt in the making.
-struct Prompt<'a> {
-    tokenizer: &'a Tokenizer,
-    context: usize,
-    tokens: Vec<u32>,
-    /// Bytes of the texts so far.
-    bytes: usize,
-}
-
-impl Prompt<'_> {
-    fn push_message(&mut self, message: &Message) -> Option<()> {
-        self.begin_turn(message.role)?;
-        let text = message.text();
-        self.count(text.len())?;
-        // An answer may hold the tool calls that the model wrote.
-        let answered = message.role == MessageRole::Assistant;
-        let tokens =
-            if answered { self.tokenizer.encode_answer(&text) } else { self.tokenizer.encode(&text) };
-        self.tokens.extend(tokens);
-        for (place, ToolCall { function }) in message.tool_calls.iter().flatten().enumerate() {
-            if place > 0 {
-                self.push_text("\n")?;
-            }
-            let name = spaced(&function.name.as_str().into());
-            let call = format!("\n{{\"name\": {name}, \"arguments\": {}}}\n", arguments(&function.arguments));
-            self.tokens.push(self.tokenizer.call_begin);
-            self.push_text(&call)?;
-            self.tokens.push(self.tokenizer.call_end);
+fn push_message(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, message: &Message) {
+    begin_turn(pieces, tokenizer, message.role);
+    let is_answer = message.role == MessageRole::Assistant;
+    pieces.push(if is_answer { Piece::Answer(message.text()) } else { Piece::Text(message.text()) });
+    for (place, ToolCall { function }) in message.tool_calls.iter().flatten().enumerate() {
+        if place > 0 {
+            pieces.push(Piece::Text("\n".to_owned()));
         }
-        self.end_turn()
+        let name = spaced(&function.name.as_str().into());
+        let call = format!("\n{{\"name\": {name}, \"arguments\": {}}}\n", arguments(&function.arguments));
+        let (begin, end) = (Piece::Special(tokenizer.call_begin), Piece::Special(tokenizer.call_end));
+        pieces.extend([begin, Piece::Text(call), end]);
     }
+    end_turn(pieces, tokenizer);
+}
 
-    fn begin_turn(&mut self, role: MessageRole) -> Option<()> {
-        self.tokens.push(self.tokenizer.turn_begin);
-        self.push_text(match role {
-            MessageRole::System => "system\n",
-            MessageRole::User => "user\n",
-            MessageRole::Assistant => "assistant\n",
-            MessageRole::Tool => "tool\n",
-        })
-    }
+fn begin_turn(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer, role: MessageRole) {
+    let role = match role {
+        MessageRole::System => "system\n",
+        MessageRole::User => "user\n",
+        MessageRole::Assistant => "assistant\n",
+        MessageRole::Tool => "tool\n",
+    };
+    pieces.extend([Piece::Special(tokenizer.turn_begin), Piece::Text(role.to_owned())]);
+}
 
-    fn end_turn(&mut self) -> Option<()> {
-        self.tokens.push(self.tokenizer.turn_end);
-        self.push_text("\n")
-    }
-
-    fn push_text(&mut self, text: &str) -> Option<()> {
-        self.count(text.len())?;
-        self.tokens.extend(self.tokenizer.encode(text));
-        Some(())
-    }
-
-    /// Counts bytes of text. None once they have more tokens than the context.
-    fn count(&mut self, bytes: usize) -> Option<()> {
-        self.bytes += bytes;
-        (self.tokenizer.min_tokens(self.bytes) < self.context).then_some(())
-    }
+fn end_turn(pieces: &mut Vec<Piece>, tokenizer: &Tokenizer) {
+    pieces.extend([Piece::Special(tokenizer.turn_end), Piece::Text("\n".to_owned())]);
 }
 
 impl Message {
@@ -156,20 +149,21 @@ impl Message {
     }
 }
 
-/// System message with a line for each tool: name, description, and the type or values of each parameter.
+/// Adds a line for each tool to the system message: name, description, and the type or values of each parameter.
 fn with_tools(mut system: String, tools: &[Tool]) -> String {
     if !tools.is_empty() {
         system.push_str(if system.is_empty() { "# Tools" } else { "\n\n# Tools" });
     }
-    for Tool { name, description, parameters, .. } in tools {
+    for Function { name, description, parameters } in tools.iter().map(|tool| &tool.function) {
         let shown = |(name, schema): (&String, &Value)| {
             let kind = schema.get("type").filter(|kind| kind.is_string());
             let kind = schema.get("enum").or(kind).map_or_else(|| "\"any\"".to_owned(), spaced);
             format!("{}: {kind}", spaced(&name.as_str().into()))
         };
-        let properties = parameters["properties"].as_object().into_iter().flatten();
-        let properties: Vec<String> = properties.map(shown).collect();
-        let (name, description) = (name.as_str(), description.as_ref().unwrap_or(name).as_str());
+        let properties = parameters.as_ref().and_then(|schema| schema["properties"].as_object());
+        let properties: Vec<String> = properties.into_iter().flatten().map(shown).collect();
+        let (name, description) =
+            (name.as_str(), description.as_ref().filter(|text| !text.is_empty()).unwrap_or(name).as_str());
         let (name, description) = (spaced(&name.into()), spaced(&description.into()));
         let head = format!("\n{{\"name\": {name}, \"description\": {description}, \"parameters\": {{");
         system.extend([head.as_str(), &properties.join(", "), "}}"]);
@@ -177,7 +171,8 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     system
 }
 
-/// Arguments of a call, which the API carries as a string of JSON, spelled as in training. Others stay as they are.
+/// Spells the arguments of a call, which the API carries as a string of JSON, as in training. A string of anything else stays
+/// as it is.
 fn arguments(given: &Value) -> String {
     let Some(text) = given.as_str() else { return spaced(given) };
     let object = serde_json::from_str(text).ok().filter(Value::is_object);
@@ -203,17 +198,6 @@ fn spaced(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::Model, reference};
-
-    #[test]
-    fn prompts_are_those_of_the_training_s_template() {
-        let tokenizer = Model::shipped().unwrap().tokenizer;
-        for case in reference::cases() {
-            let bytes = case.prompt_ids.iter().flat_map(|&token| tokenizer.bytes(token)).copied().collect();
-            assert_eq!(String::from_utf8(bytes), Ok(case.prompt));
-            assert_eq!(case.prompt_ids.len(), case.prompt_tokens);
-        }
-    }
 
     #[test]
     fn json_is_spelled_as_python_spells_it() {

@@ -3,8 +3,9 @@
 use std::{cmp::Ordering, collections::HashMap};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde::Serialize;
 
-use crate::nn::softmax;
+use crate::{nn::softmax, tokenizer::Tokenizer};
 
 /// Sampling parameters, with the meaning that the OpenAI API gives each.
 #[derive(Clone, Debug, Default)]
@@ -15,9 +16,9 @@ pub(crate) struct Sampling {
     pub(crate) top_p: f32,
     pub(crate) frequency_penalty: f32,
     pub(crate) presence_penalty: f32,
-    /// Numbers that are added to the logits of single tokens.
+    /// Addends to the logits of single tokens.
     pub(crate) bias: Vec<(u32, f32)>,
-    /// Seed of the random choices. The same one makes the same choices.
+    /// Seed of the random choices, which are the same for the same seed.
     pub(crate) seed: u64,
 }
 
@@ -29,24 +30,25 @@ pub(crate) struct Sampler {
     counts: HashMap<u32, f32>,
 }
 
-/// Logarithm of a token's probability.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Logprob {
-    pub(crate) token: u32,
-    pub(crate) logprob: f32,
+/// Logarithm of a token's probability, with the members that the OpenAI API gives it.
+#[derive(Serialize)]
+pub(crate) struct TokenLogprob {
+    token: String,
+    logprob: f32,
+    bytes: Vec<u8>,
+    /// The same of the likeliest tokens, beside a chosen one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<TokenLogprob>>,
 }
 
-/// Logarithms of the probabilities of a chosen token and of the likeliest ones.
-pub(crate) type TokenLogprobs = (Logprob, Vec<Logprob>);
-
 impl Sampler {
-    /// Sampler of one of a request's completions, which differ under one seed.
+    /// Makes the sampler of one of a request's completions, which differ under one seed.
     pub(crate) fn new(sampling: Sampling, completion: usize) -> Self {
         let rng = StdRng::seed_from_u64(sampling.seed.wrapping_add(completion as u64));
         Self { sampling, rng, counts: HashMap::new() }
     }
 
-    /// Chooses the next token. One whose logit is negative infinity is never chosen.
+    /// Chooses the next token, never one with a logit of negative infinity.
     pub(crate) fn sample(&mut self, mut logits: Vec<f32>) -> u32 {
         for &(token, bias) in &self.sampling.bias {
             logits[token as usize] += bias;
@@ -102,15 +104,19 @@ fn argmax(logits: &[f32]) -> u32 {
     best.map_or(0, |(token, _)| token)
 }
 
-/// Logprobs of `token` and of the `count` likeliest tokens, before any sampling parameter applies.
-pub(crate) fn logprobs(logits: &[f32], token: u32, count: usize) -> TokenLogprobs {
+/// Logprob of `token` with those of the `count` likeliest tokens, before any sampling parameter applies.
+pub(crate) fn logprob(tokenizer: &Tokenizer, logits: &[f32], token: u32, count: usize) -> TokenLogprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total = highest + logits.iter().map(|logit| (logit - highest).exp()).sum::<f32>().ln();
+    let logprob = |token, logit: f32| {
+        let bytes = tokenizer.bytes(token);
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        TokenLogprob { token: text, logprob: logit - total, bytes: bytes.to_vec(), top_logprobs: None }
+    };
     let mut ranked: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
     ranked.sort_unstable_by(likelier);
-    let logprob = |token, logit: f32| Logprob { token, logprob: logit - total };
     let top = ranked.iter().take(count).map(|&(token, logit)| logprob(token, logit)).collect();
-    (logprob(token, logits[token as usize]), top)
+    TokenLogprob { top_logprobs: Some(top), ..logprob(token, logits[token as usize]) }
 }
 
 #[cfg(test)]
@@ -164,9 +170,11 @@ mod tests {
 
     #[test]
     fn logprobs_are_natural_logarithms_of_probabilities() {
-        let (chosen, top) = logprobs(&[8.0_f32.ln(), 4.0_f32.ln(), 4.0_f32.ln()], 1, 2);
+        let tokenizer = crate::model::Model::shipped().unwrap().tokenizer;
+        let chosen = logprob(&tokenizer, &[8.0_f32.ln(), 4.0_f32.ln(), 4.0_f32.ln()], 1, 2);
+        let top = chosen.top_logprobs.unwrap();
         assert!((chosen.logprob - 0.25_f32.ln()).abs() < 1e-6);
         assert!((top[0].logprob - 0.5_f32.ln()).abs() < 1e-6);
-        assert_eq!([top[0].token, top[1].token], [0, 1]);
+        assert_eq!([&top[0].bytes, &top[1].bytes], [tokenizer.bytes(0), tokenizer.bytes(1)]);
     }
 }

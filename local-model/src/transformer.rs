@@ -22,7 +22,7 @@ struct Config {
     rope_theta: f32,
 }
 
-/// Trained network. It never changes: the state of a sequence is in its [`KvCache`].
+/// Trained network. The state of a sequence is in its [`KvCache`].
 pub(crate) struct Transformer {
     config: Config,
     /// Token embeddings, which also compute the logits (tied weights).
@@ -45,7 +45,7 @@ struct Layer {
     down: Linear,
 }
 
-/// Keys and values of the positions of one sequence that were computed.
+/// Keys and values of the computed positions of one sequence.
 #[derive(Clone, Default)]
 pub(crate) struct KvCache {
     length: usize,
@@ -56,20 +56,6 @@ pub(crate) struct KvCache {
 struct LayerCache {
     keys: Vec<f32>,
     values: Vec<f32>,
-}
-
-/// Tokens of one sequence that are computed in a batch.
-pub(crate) struct BatchItem<'a> {
-    /// New tokens, at least one.
-    pub(crate) tokens: &'a [u32],
-    /// Cache of the tokens before them, which grows by them.
-    pub(crate) cache: &'a mut KvCache,
-}
-
-/// Positions that one row of a batch attends to: its own and all before it in its sequence.
-struct CausalSpan {
-    item: usize,
-    length: usize,
 }
 
 /// Cosine and sine of a rotation.
@@ -94,30 +80,23 @@ impl Transformer {
         self.config.max_position_embeddings
     }
 
-    /// Computes the logits after the last token of each sequence. They are the same to the last bit whatever else is in the
-    /// batch, and however a sequence is cut into batches: a batch only fetches the weights less often.
-    pub(crate) fn forward(&self, batch: &mut [BatchItem<'_>]) -> Vec<Vec<f32>> {
+    /// Computes the logits after the last of `tokens`, at least one, which follow those in `cache`. The logits are the same to the
+    /// last bit however a sequence is cut.
+    pub(crate) fn forward(&self, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
         let epsilon = self.config.rms_norm_eps;
-        let (mut hidden, mut rotations) = (Vec::new(), Vec::new());
-        for item in &mut *batch {
-            item.cache.layers.resize_with(self.layers.len(), LayerCache::default);
-            hidden.extend(item.tokens.iter().flat_map(|&token| self.embeddings.row(token as usize)));
-            rotations.extend(self.rotations(item.cache.length, item.tokens.len()));
-        }
-        for (index, layer) in self.layers.iter().enumerate() {
+        cache.layers.resize_with(self.layers.len(), LayerCache::default);
+        let mut hidden: Vec<f32> =
+            tokens.iter().flat_map(|&token| self.embeddings.row(token as usize)).collect();
+        let rotations = self.rotations(cache.length, tokens.len());
+        for (layer, cache) in self.layers.iter().zip(&mut cache.layers) {
             let normed = rms_norm(&hidden, &layer.attention_norm, epsilon);
-            add(&mut hidden, &self.attention(index, &normed, &rotations, batch));
+            add(&mut hidden, &self.attention(layer, &normed, &rotations, cache));
             let normed = rms_norm(&hidden, &layer.mlp_norm, epsilon);
             add(&mut hidden, &layer.mlp(&normed));
         }
-        let mut last = Vec::new();
-        let mut rows = hidden.chunks_exact(self.config.hidden_size);
-        for item in batch {
-            item.cache.length += item.tokens.len();
-            last.extend_from_slice(rows.nth(item.tokens.len() - 1).unwrap_or_default());
-        }
-        let logits = self.embeddings.forward(&rms_norm(&last, &self.norm, epsilon));
-        logits.chunks_exact(self.embeddings.outputs()).map(<[f32]>::to_vec).collect()
+        cache.length += tokens.len();
+        let last = &hidden[hidden.len() - self.config.hidden_size..];
+        self.embeddings.forward(&rms_norm(last, &self.norm, epsilon))
     }
 
     /// Rotations of the pairs of a head at `count` positions from `first` on.
@@ -127,27 +106,27 @@ impl Transformer {
         (first..first + count).flat_map(at).map(|angle| (angle.cos(), angle.sin())).collect()
     }
 
-    /// Attention of one layer for all rows of a batch, whose caches grow by the rows' keys and values.
+    /// Attention of each row to the positions up to its own. The cache grows by the rows' keys and values.
     fn attention(
         &self,
-        index: usize,
+        layer: &Layer,
         rows: &[f32],
         rotations: &[Rotation],
-        batch: &mut [BatchItem<'_>],
+        cache: &mut LayerCache,
     ) -> Vec<f32> {
-        let (config, layer) = (&self.config, &self.layers[index]);
+        let (head, width) = (self.config.head_dim, layer.query.outputs());
+        let before = cache.keys.len() / layer.key.outputs();
         let mut queries = layer.query.forward(rows);
         let mut keys = layer.key.forward(rows);
-        apply_rope(&mut queries, rotations, layer.query.outputs(), config.head_dim);
-        apply_rope(&mut keys, rotations, layer.key.outputs(), config.head_dim);
-        let values = layer.value.forward(rows);
-        let spans = append(index, batch, &keys, &values, layer.key.outputs());
+        apply_rope(&mut queries, rotations, width, head);
+        apply_rope(&mut keys, rotations, layer.key.outputs(), head);
+        cache.keys.append(&mut keys);
+        cache.values.append(&mut layer.value.forward(rows));
 
-        let width = layer.query.outputs();
         let mut mixed = vec![0.0; queries.len()];
         let rows = queries.chunks_exact(width).zip(mixed.chunks_exact_mut(width));
-        for ((query, mixed), CausalSpan { item, length }) in rows.zip(spans) {
-            self.attend(query, &batch[item].cache.layers[index], length, mixed);
+        for ((query, mixed), length) in rows.zip(before + 1..) {
+            self.attend(query, cache, length, mixed);
         }
         layer.output.forward(&mixed)
     }
@@ -199,41 +178,7 @@ impl Layer {
     }
 }
 
-impl KvCache {
-    /// Count of cached positions.
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Copy of the first `length` positions, for another sequence that begins with the same tokens.
-    pub(crate) fn prefix(&self, length: usize) -> Self {
-        let cut = |numbers: &[f32]| numbers[..numbers.len() / self.length.max(1) * length].to_vec();
-        let cut = |layer: &LayerCache| LayerCache { keys: cut(&layer.keys), values: cut(&layer.values) };
-        Self { length, layers: self.layers.iter().map(cut).collect() }
-    }
-}
-
-/// Appends the keys and values of a batch to one layer of its caches, and returns the span of each row.
-fn append(
-    index: usize,
-    batch: &mut [BatchItem<'_>],
-    keys: &[f32],
-    values: &[f32],
-    width: usize,
-) -> Vec<CausalSpan> {
-    let mut spans = Vec::new();
-    for (number, item) in batch.iter_mut().enumerate() {
-        let rows = spans.len() * width..(spans.len() + item.tokens.len()) * width;
-        let layer = &mut item.cache.layers[index];
-        layer.keys.extend_from_slice(&keys[rows.clone()]);
-        layer.values.extend_from_slice(&values[rows]);
-        let before = item.cache.length;
-        spans.extend((1..=item.tokens.len()).map(|row| CausalSpan { item: number, length: before + row }));
-    }
-    spans
-}
-
-/// Rotary position embedding: rotates each head of each row. A pair is a number of a head's first half and its partner in
+/// Rotates each head of each row (rotary position embedding). A pair is a number of a head's first half and its partner in
 /// the second.
 fn apply_rope(rows: &mut [f32], rotations: &[Rotation], row_width: usize, head_width: usize) {
     let pairs = head_width / 2;
@@ -248,57 +193,19 @@ fn apply_rope(rows: &mut [f32], rotations: &[Rotation], row_width: usize, head_w
 }
 
 #[cfg(test)]
-impl Transformer {
-    /// Computes one sequence alone.
-    pub(crate) fn read(&self, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
-        self.forward(&mut [BatchItem { tokens, cache }]).remove(0)
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{model::Model, reference};
-
-    #[test]
-    fn the_likeliest_tokens_are_those_of_pytorch() {
-        let Model { transformer, .. } = Model::shipped().unwrap();
-        for case in reference::cases() {
-            let mut cache = KvCache::default();
-            let mut logits = transformer.read(&case.prompt_ids, &mut cache);
-            for token in case.answer_tokens {
-                assert!(logits.iter().all(|&logit| logit <= logits[token as usize]), "{}", case.prompt);
-                logits = transformer.read(&[token], &mut cache);
-            }
-        }
-    }
+    use super::KvCache;
+    use crate::model::Model;
 
     #[test]
     fn chunks_give_the_logits_of_the_whole_to_the_last_bit() {
         let transformer = Model::shipped().unwrap().transformer;
         let tokens: Vec<u32> = (0..300).map(|number| number * 37 % 1000).collect();
-        let whole = transformer.read(&tokens, &mut KvCache::default());
+        let whole = transformer.forward(&tokens, &mut KvCache::default());
         for size in [1, 7, 64, 299] {
             let mut cache = KvCache::default();
-            let chunks = tokens.chunks(size).map(|chunk| transformer.read(chunk, &mut cache));
+            let chunks = tokens.chunks(size).map(|chunk| transformer.forward(chunk, &mut cache));
             assert_eq!(chunks.last().unwrap(), whole);
-        }
-    }
-
-    #[test]
-    fn a_batch_gives_each_sequence_the_logits_that_it_has_alone() {
-        let transformer = Model::shipped().unwrap().transformer;
-        let tokens: Vec<u32> = (0..90).map(|number| number * 37 % 1000).collect();
-        let cuts = [0..40, 40..41, 41..90];
-        let mut caches: [KvCache; 3] = Default::default();
-        let mut alone = caches.clone();
-        for step in 0..3 {
-            let taken = [0, 1, 2].map(|number| &tokens[cuts[(step + number) % 3].clone()]);
-            let pairs = taken.into_iter().zip(&mut alone);
-            let expected: Vec<_> = pairs.map(|(tokens, cache)| transformer.read(tokens, cache)).collect();
-            let pairs = taken.into_iter().zip(&mut caches);
-            let mut batch: Vec<_> = pairs.map(|(tokens, cache)| BatchItem { tokens, cache }).collect();
-            assert!(transformer.forward(&mut batch) == expected);
         }
     }
 }

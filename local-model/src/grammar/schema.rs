@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaError, SchemaPlace};
+use super::SchemaError;
 
 /// Keyword of the library's style of JSON: one blank after commas and colons, as in training, and no `\u`, which could write
 /// half a character.
@@ -12,35 +12,45 @@ const STYLE: &str = "x-guidance";
 const MAX_PROPERTIES: usize = 500;
 /// Range of `multipleOf`: the library takes seconds for others.
 const MULTIPLES: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
-/// References and alternatives within combinations of a schema that joins any: each may double what the library makes of it,
-/// before its own limits count.
+/// References and alternatives within combinations of a schema that joins any. Each may double the work of the library, before
+/// the library's own limits count.
 const MAX_COMBINED: usize = 24;
-/// Characters of an e-mail address: so many may stand before the `@`, and the library counts none.
+/// Characters of an e-mail address, as many as may stand before the `@`. The library sets no bound.
 const MAX_EMAIL: u64 = 64;
-/// Largest number that is written where the schema sets no bound: a client's double holds integers of 15 digits exactly, and
+/// Largest number that is written where the schema sets no bound. A client's double holds integers of 15 digits exactly, and
 /// without a bound a small model may write digits without end.
 const MAX_NUMBER: f64 = 999_999_999_999_999.0;
 
+/// Prepares the schema of a tool's arguments, which are always an object. A function without a list of parameters takes none.
+pub(super) fn of_arguments(parameters: Option<&Value>) -> Result<Value, SchemaError> {
+    let mut schema =
+        parameters.map_or_else(|| Ok(json!({"additionalProperties": false})), |schema| prepared(schema))?;
+    let names_object = |kind: &Value| {
+        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
+    };
+    if !schema.get("type").is_none_or(names_object) {
+        return Err(SchemaError("the arguments of a tool are an object".to_owned()));
+    }
+    schema["type"] = "object".into();
+    Ok(schema)
+}
+
 /// Prepares a schema: sets the style of JSON, and closes objects to unlisted properties unless the schema allows them.
-pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, SchemaError> {
-    let inexpressible = |reason: &str| SchemaError { place, reason: reason.to_owned() };
+pub(super) fn prepared(schema: &Value) -> Result<Value, SchemaError> {
     let mut root = match schema {
         Value::Object(root) => root.clone(),
         Value::Bool(true) => Map::new(),
         Value::Bool(false) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(inexpressible("a schema is an object"));
+            return Err(SchemaError("a schema is an object".to_owned()));
         }
     };
-    check_bounds(schema).map_err(|reason| inexpressible(&reason))?;
+    check_bounds(schema).map_err(SchemaError)?;
     if joins(schema) && combined(schema, false) > MAX_COMBINED {
-        return Err(inexpressible("allOf joins too many references and alternatives"));
+        return Err(SchemaError("allOf joins too many references and alternatives".to_owned()));
     }
     // Two closed objects cannot be joined, as each forbids the other's properties.
     if !joins(schema) {
         close(&mut root);
-    }
-    if matches!(place, SchemaPlace::Tool(_)) {
-        be_object(&mut root).map_err(inexpressible)?;
     }
     let style = json!({
         "item_separator": ", ",
@@ -50,18 +60,6 @@ pub(super) fn prepared(schema: &Value, place: SchemaPlace) -> Result<Value, Sche
     });
     root.insert(STYLE.to_owned(), style);
     Ok(Value::Object(root))
-}
-
-/// Arguments are always an object.
-fn be_object(root: &mut Map<String, Value>) -> Result<(), &'static str> {
-    let names_object = |kind: &Value| {
-        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
-    };
-    if !root.get("type").is_none_or(names_object) {
-        return Err("the arguments of a tool are an object");
-    }
-    root.insert("type".to_owned(), "object".into());
-    Ok(())
 }
 
 /// Refuses schemas on which the library would work too long, which its own limits do not cover.
@@ -83,8 +81,8 @@ fn check_bounds(schema: &Value) -> Result<(), String> {
     parts.values().try_for_each(check_bounds)
 }
 
-/// Closes every object that lists properties and does not speak of further ones. One that is joined with others stays open,
-/// as they may add to it.
+/// Closes every object that lists properties and says nothing of others. An object that is joined with others stays open, as
+/// these may add properties.
 fn close(schema: &mut Map<String, Value>) {
     let has = |words: &[&str]| words.iter().any(|&word| schema.contains_key(word));
     let lists = schema.get("properties").and_then(Value::as_object).is_some_and(|listed| !listed.is_empty());
@@ -135,7 +133,7 @@ fn mend(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether several schemas have to be followed at once anywhere. `allOf` of a single one joins nothing.
+/// Returns whether several schemas have to be followed at once anywhere. `allOf` of a single schema joins nothing.
 fn joins(schema: &Value) -> bool {
     match schema {
         Value::Object(parts) => {
@@ -148,7 +146,7 @@ fn joins(schema: &Value) -> bool {
     }
 }
 
-/// The references and alternatives within combinations of schemas.
+/// Counts the references and alternatives within combinations of schemas.
 fn combined(schema: &Value, inside: bool) -> usize {
     let count = |(word, part): (&String, &Value)| match word.as_str() {
         "$ref" => usize::from(inside),
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
 
     fn closed(schema: &Value) -> Value {
-        let mut prepared = prepared(schema, SchemaPlace::Text).unwrap();
+        let mut prepared = prepared(schema).unwrap();
         prepared.as_object_mut().unwrap().remove(STYLE);
         prepared
     }
@@ -214,7 +212,7 @@ mod tests {
     fn a_small_schema_that_would_become_a_large_one_is_refused() {
         let both = |next: Value| json!({"allOf": [next, next]});
         let either = |next: Value| json!({"anyOf": [next, {"allOf": [next, {"pattern": "^a"}]}]});
-        let is_refused = |schema: &Value| prepared(schema, SchemaPlace::Text).is_err();
+        let is_refused = |schema: &Value| prepared(schema).is_err();
         assert!(!is_refused(&chain(5, both)) && is_refused(&chain(7, both)) && is_refused(&chain(7, either)));
         let options = json!({"anyOf": [{"const": 1}, {"const": 2}, {"const": 3}]});
         assert!(is_refused(&json!({"allOf": vec![options; 7]})));
@@ -229,7 +227,7 @@ mod tests {
         let many: Map<String, Value> = (0..501).map(|name| (name.to_string(), json!({}))).collect();
         for schema in [json!({"items": {"properties": many}}), json!({"anyOf": [{"multipleOf": 1_000_003}]})]
         {
-            assert!(prepared(&schema, SchemaPlace::Tool(0)).is_err());
+            assert!(prepared(&schema).is_err());
         }
     }
 }

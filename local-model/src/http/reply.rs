@@ -1,22 +1,16 @@
 //! Whole answers as JSON, and the parts that they share with streamed ones.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use axum::response::Response;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use shared::{error::ApiError, process::http::ok};
 
 use super::failed;
 use crate::{
     about,
-    engine::{Engine, Event, EventKind, FinishReason, Generation, Usage},
+    engine::{Engine, Event, EventKind, Events, FinishReason, Usage},
     output::Delta,
-    sampler::{Logprob, TokenLogprobs},
-    tokenizer::Tokenizer,
+    sampler::TokenLogprob,
 };
-
-/// Events that are taken at once: enough for every choice to have had its turn.
-pub(super) const EVENTS_AT_ONCE: usize = 64;
 
 /// Answer to a request, or the error of one that failed before it.
 pub(super) type Reply = Result<Response, ApiError>;
@@ -25,7 +19,6 @@ pub(super) type Reply = Result<Response, ApiError>;
 pub(super) struct Header {
     id: String,
     created: i64,
-    tokenizer: Arc<Tokenizer>,
 }
 
 /// One choice of a whole answer.
@@ -34,25 +27,24 @@ struct Choice {
     text: String,
     /// Tool calls, with their arguments beside them.
     calls: Vec<(Value, String)>,
-    logprobs: Vec<TokenLogprobs>,
+    logprobs: Vec<TokenLogprob>,
     finish_reason: Option<FinishReason>,
 }
 
 /// Waits for the whole answer.
-pub(super) async fn whole(mut generation: Generation, header: Header, logprobs: bool) -> Reply {
-    let mut choices = BTreeMap::<usize, Choice>::new();
-    let mut used = Usage::default();
-    loop {
-        let events = generation.next(EVENTS_AT_ONCE).await.map_err(failed)?;
-        let Some(last) = events.last() else { break };
-        used = last.usage;
-        for event in events {
-            choices.entry(event.choice).or_default().add(event);
+pub(super) async fn whole(mut events: Events, header: Header, with_logprobs: bool) -> Reply {
+    let (mut choices, mut used) = (Vec::new(), Usage::default());
+    while let Some(event) = events.next().await.map_err(failed)? {
+        if event.choice >= choices.len() {
+            choices.resize_with(event.choice + 1, Choice::default);
         }
+        used = event.usage;
+        choices[event.choice].add(event);
     }
-    let choices = choices.into_iter().map(|(index, choice)| choice.into_json(index, &header, logprobs));
+    let choices = choices.into_iter().enumerate();
+    let choices = choices.map(|(index, choice)| choice.into_json(index, with_logprobs));
     let mut object = header.object("chat.completion", choices.collect());
-    object.insert("usage".to_owned(), usage(used));
+    object["usage"] = usage(used);
     Ok(ok(&object))
 }
 
@@ -80,9 +72,14 @@ pub(super) fn usage(usage: Usage) -> Value {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": {"cached_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0},
     })
+}
+
+/// Logprobs of the tokens of a choice, in the OpenAI API's form.
+pub(super) fn logprobs(logprobs: &[TokenLogprob]) -> Value {
+    json!({"content": logprobs, "refusal": null})
 }
 
 /// Tool call without its arguments.
@@ -92,34 +89,17 @@ pub(super) fn tool_call(id: &str, name: &str) -> Value {
 
 impl Header {
     pub(super) fn new(engine: &Engine) -> Self {
-        let id = format!("chatcmpl-{:016x}", engine.random());
-        Self { id, created: engine.now(), tokenizer: Arc::clone(engine.tokenizer()) }
+        Self { id: format!("chatcmpl-{:016x}", engine.random()), created: engine.now() }
     }
 
-    pub(super) fn object(&self, kind: &str, choices: Vec<Value>) -> Map<String, Value> {
-        let fields = [
-            ("id", self.id.as_str().into()),
-            ("object", kind.into()),
-            ("created", self.created.into()),
-            ("model", about().name.into()),
-            ("choices", Value::Array(choices)),
-        ];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    }
-
-    /// Logprobs of tokens, and of the likeliest beside each.
-    pub(super) fn logprobs(&self, logprobs: &[TokenLogprobs]) -> Value {
-        let content = logprobs.iter().map(|(chosen, top)| {
-            let mut token = self.logprob(chosen);
-            token["top_logprobs"] = top.iter().map(|logprob| self.logprob(logprob)).collect();
-            token
-        });
-        json!({"content": content.collect::<Vec<_>>(), "refusal": null})
-    }
-
-    fn logprob(&self, logprob: &Logprob) -> Value {
-        let bytes = self.tokenizer.bytes(logprob.token);
-        json!({"token": String::from_utf8_lossy(bytes), "logprob": logprob.logprob, "bytes": bytes})
+    pub(super) fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": about().name,
+            "choices": choices,
+        })
     }
 }
 
@@ -136,7 +116,7 @@ impl Choice {
         }
     }
 
-    fn into_json(self, index: usize, header: &Header, logprobs: bool) -> Value {
+    fn into_json(self, index: usize, with_logprobs: bool) -> Value {
         let only_calls = self.text.is_empty() && !self.calls.is_empty();
         let content = if only_calls { Value::Null } else { self.text.into() };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
@@ -150,7 +130,7 @@ impl Choice {
         json!({
             "index": index,
             "message": message,
-            "logprobs": logprobs.then(|| header.logprobs(&self.logprobs)),
+            "logprobs": with_logprobs.then(|| logprobs(&self.logprobs)),
             "finish_reason": self.finish_reason,
         })
     }

@@ -1,32 +1,25 @@
 //! Chat requests: the body, checked and turned into a request to the engine.
-
-mod output_format;
+//!
+//! The gateway has checked the ranges of all numbers. A number beyond its range is taken as the nearest within.
 
 use std::collections::BTreeMap;
 
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, IgnoredAny},
-};
-use serde_json::Value;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use shared::error::{ApiError, Code};
 
-use super::{
-    stream::{Form, UsageReports},
-    too_long, unsupported_schema,
-};
+use super::{stream::Form, too_long, unsupported_schema};
 use crate::{
     engine::{Engine, Request},
+    grammar::{MAX_SCHEMA_BYTES, OutputFormat},
     prompt::{self, Content, Message, Tool},
     sampler::Sampling,
 };
 
 /// Temperature where a request has none: a model this small is right most often with its likeliest tokens.
 const DEFAULT_TEMPERATURE: f32 = 0.0;
-/// Stop strings of a request, as in the OpenAI API.
-const MAX_STOPS: usize = 4;
 /// Choices of a request: more would hold more memory than a demo should.
-const MAX_CHOICES: usize = 8;
+const MAX_CHOICES: u32 = 8;
 /// Likeliest tokens beside each token, as in the OpenAI API.
 const MAX_TOP_LOGPROBS: usize = 20;
 
@@ -34,14 +27,13 @@ const MAX_TOP_LOGPROBS: usize = 20;
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
-    #[serde(default)]
-    tools: Option<Vec<Value>>,
-    tool_choice: Option<Value>,
+    tools: Option<Vec<Tool>>,
+    tool_choice: Option<ToolChoice>,
     parallel_tool_calls: Option<bool>,
-    response_format: Option<Value>,
+    response_format: Option<ResponseFormat>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    n: Option<usize>,
+    n: Option<u32>,
     max_tokens: Option<usize>,
     max_completion_tokens: Option<usize>,
     temperature: Option<f32>,
@@ -71,51 +63,81 @@ enum Stop {
 }
 
 #[derive(Deserialize)]
+#[serde(untagged)]
+enum ToolChoice {
+    Mode(ToolChoiceMode),
+    Named { function: FunctionName },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ToolChoiceMode {
+    None,
+    Auto,
+    Required,
+}
+
+#[derive(Deserialize)]
+struct FunctionName {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat {
+    Text,
+    JsonObject,
+    JsonSchema { json_schema: JsonSchema },
+}
+
+#[derive(Deserialize)]
+struct JsonSchema {
+    schema: Value,
+}
+
+#[derive(Deserialize)]
 struct TokenizeBody {
     messages: Vec<Message>,
-    tools: Option<Vec<Value>>,
+    tools: Option<Vec<Tool>>,
 }
 
 /// Reads a chat request: the request to the engine, and the form of its answer.
 pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiError> {
     let body: ChatBody = read(body)?;
-    let tools = output_format::tools(body.tools.as_deref())?;
-    // Tools that may not be called are not in the prompt.
-    let is_forbidden = body.tool_choice.as_ref().is_some_and(|choice| choice == "none");
-    let offered = if is_forbidden { &[] } else { tools.as_slice() };
-    let prompt = encode(engine, &body.messages, offered)?;
+    let sampling = body.sampling(engine)?;
+    let tools = match &body.tool_choice {
+        // Tools that may not be called are not in the prompt.
+        Some(ToolChoice::Mode(ToolChoiceMode::None)) => Vec::new(),
+        _ => body.tools.unwrap_or_default(),
+    };
+    let prompt = encode(engine, &body.messages, &tools)?;
     if prompt.len() >= engine.context() {
         return Err(too_long(engine, Some(prompt.len())));
     }
-    let id_seed = (!offered.is_empty()).then(|| engine.random());
+    let options = body.stream_options.as_ref();
     let form = Form {
         streams: body.stream.unwrap_or(false),
         logprobs: body.logprobs.unwrap_or(false),
-        // As in vLLM, continuous usage is nothing without `include_usage`.
-        usage: match &body.stream_options {
-            Some(asked) if asked.include_usage && asked.continuous_usage_stats => UsageReports::Everywhere,
-            Some(asked) if asked.include_usage => UsageReports::AtTheEnd,
-            Some(_) | None => UsageReports::Nowhere,
-        },
+        final_usage: options.is_some_and(|options| options.include_usage),
+        continuous_usage: options.is_some_and(|options| options.continuous_usage_stats),
     };
-    let top_logprobs = within("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS)?;
-    let total = within("max_completion_tokens", body.max_completion_tokens, 1, usize::MAX)?;
-    let older = within("max_tokens", body.max_tokens, 1, usize::MAX)?;
+    let id_seed = (!tools.is_empty()).then(|| engine.random());
+    let parallel = body.parallel_tool_calls.unwrap_or(true);
+    let format = output_format(tools, body.tool_choice, parallel, body.response_format)?;
     let request = Request {
         prompt,
-        choices: within("n", body.n, 1, MAX_CHOICES)?.unwrap_or(1),
+        choices: body.n.unwrap_or(1).clamp(1, MAX_CHOICES),
         // Clients often ask for more than any context holds, which then bounds the answer.
-        max_tokens: total.or(older).unwrap_or(usize::MAX),
-        sampling: body.sampling(engine)?,
+        max_tokens: body.max_completion_tokens.or(body.max_tokens).unwrap_or(usize::MAX).max(1),
+        sampling,
         id_seed,
-        top_logprobs: form.logprobs.then(|| top_logprobs.unwrap_or(0)),
-        constraint: {
-            let choice = body.tool_choice.as_ref();
-            let format =
-                output_format::read(tools, choice, body.parallel_tool_calls, body.response_format.as_ref())?;
-            engine.grammars().compile(&format).map_err(unsupported_schema)?
+        top_logprobs: form.logprobs.then(|| body.top_logprobs.unwrap_or(0).min(MAX_TOP_LOGPROBS)),
+        constraint: engine.grammars().compile(&format).map_err(unsupported_schema)?,
+        stops: match body.stop {
+            None => Vec::new(),
+            Some(Stop::One(stop)) => vec![stop],
+            Some(Stop::Several(stops)) => stops,
         },
-        stops: stops(body.stop)?,
     };
     Ok((request, form))
 }
@@ -123,89 +145,86 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
 /// Reads a request to count tokens: those of the prompt that its messages and tools make.
 pub(super) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
     let TokenizeBody { messages, tools } = read(body)?;
-    encode(engine, &messages, &output_format::tools(tools.as_deref())?)
+    encode(engine, &messages, &tools.unwrap_or_default())
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let unreadable = |error: &serde_json::Error| {
-        let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
-        let code = if is_json { Code::InvalidType } else { Code::InvalidJson };
+    serde_json::from_slice(body).map_err(|error| {
+        let code = if error.is_data() { Code::InvalidType } else { Code::InvalidJson };
         ApiError::new(code, format!("The request body is not a chat request: {error}."))
-    };
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // A name that is wrong itself has no place of its own.
-        let place = error.path().to_string().trim_end_matches(['.', '?']).to_owned();
-        ApiError { param: Some(place).filter(|place| !place.is_empty()), ..unreadable(error.inner()) }
-    })?;
-    reader.end().map_err(|error| unreadable(&error))?;
-    Ok(read)
+    })
 }
 
 fn encode(engine: &Engine, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::at(Code::InvalidValue, "messages", "There must be at least one message."));
     }
-    for (index, message) in messages.iter().enumerate() {
-        let Some(Content::Parts(parts)) = &message.content else { continue };
-        for (place, part) in parts.iter().enumerate() {
-            let message = match part.r#type.as_str() {
-                "text" => continue,
-                "image_url" => "This model sees no images. Send text, or connect a model that sees them.",
-                _ => "Only parts of the type text are read.",
-            };
-            let param = format!("messages[{index}].content[{place}]");
-            return Err(ApiError::at(Code::UnsupportedValue, param, message));
-        }
+    let parts = messages.iter().filter_map(|message| match &message.content {
+        Some(Content::Parts(parts)) => Some(parts),
+        Some(Content::Text(_)) | None => None,
+    });
+    for part in parts.flatten() {
+        let message = match part.r#type.as_str() {
+            "text" => continue,
+            "image_url" => "This model sees no images. Send text, or connect a model that sees them.",
+            _ => "Only parts of the type text are read.",
+        };
+        return Err(ApiError::at(Code::UnsupportedValue, "messages", message));
     }
-    let prompt = prompt::encode(engine.tokenizer(), engine.context(), messages, tools);
+    let prompt = prompt::encode(&engine.model().tokenizer, engine.context(), messages, tools);
     prompt.ok_or_else(|| too_long(engine, None))
 }
 
 impl ChatBody {
     fn sampling(&self, engine: &Engine) -> Result<Sampling, ApiError> {
         let bias = self.logit_bias.iter().flatten().map(|(&token, &bias)| (token, bias)).collect::<Vec<_>>();
-        let tokens = engine.tokenizer().len();
+        let tokens = engine.model().tokenizer.len();
         if bias.iter().any(|&(token, bias)| token as usize >= tokens || bias.abs() > 100.0) {
             let message = "Each key must be a token of this model, each value between -100 and 100.";
             return Err(ApiError::at(Code::InvalidValue, "logit_bias", message));
         }
-        let penalty = |name, value| within(name, value, -2.0, 2.0).map(Option::unwrap_or_default);
         Ok(Sampling {
-            temperature: within("temperature", self.temperature, 0.0, 2.0)?.unwrap_or(DEFAULT_TEMPERATURE),
-            top_p: within("top_p", self.top_p, 0.0, 1.0)?.unwrap_or(1.0),
-            frequency_penalty: penalty("frequency_penalty", self.frequency_penalty)?,
-            presence_penalty: penalty("presence_penalty", self.presence_penalty)?,
+            temperature: self.temperature.unwrap_or(DEFAULT_TEMPERATURE).clamp(0.0, 2.0),
+            top_p: self.top_p.unwrap_or(1.0).clamp(0.0, 1.0),
+            frequency_penalty: self.frequency_penalty.unwrap_or(0.0).clamp(-2.0, 2.0),
+            presence_penalty: self.presence_penalty.unwrap_or(0.0).clamp(-2.0, 2.0),
             seed: self.seed.map_or_else(|| engine.random(), i64::cast_unsigned),
             bias,
         })
     }
 }
 
-fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
-    let stops = match stop {
-        None => Vec::new(),
-        Some(Stop::One(stop)) => vec![stop],
-        Some(Stop::Several(stops)) => stops,
+/// Reads the form of an answer that may call `tools`.
+fn output_format(
+    mut tools: Vec<Tool>,
+    choice: Option<ToolChoice>,
+    mut parallel: bool,
+    response_format: Option<ResponseFormat>,
+) -> Result<OutputFormat, ApiError> {
+    let schema = match response_format {
+        None | Some(ResponseFormat::Text) => None,
+        Some(ResponseFormat::JsonObject) => Some(json!({"type": "object"})),
+        Some(ResponseFormat::JsonSchema { json_schema }) => Some(json_schema.schema),
     };
-    if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
-        let message = format!("There may be up to {MAX_STOPS} stop strings, none empty.");
-        return Err(ApiError::at(Code::InvalidValue, "stop", message));
-    }
-    Ok(stops)
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(
-    param: &str,
-    value: Option<T>,
-    least: T,
-    most: T,
-) -> Result<Option<T>, ApiError> {
-    match value {
-        Some(value) if !(least..=most).contains(&value) => {
-            let message = format!("{param} is {value}, which is out of its range.");
-            Err(ApiError::at(Code::InvalidValue, param, message))
+    let required = match choice {
+        None | Some(ToolChoice::Mode(ToolChoiceMode::None | ToolChoiceMode::Auto)) => false,
+        Some(ToolChoice::Mode(ToolChoiceMode::Required)) => true,
+        Some(ToolChoice::Named { function }) => {
+            tools.retain(|tool| tool.function.name == function.name);
+            tools.truncate(1);
+            parallel = false;
+            true
         }
-        value => Ok(value),
+    };
+    if required && tools.is_empty() {
+        let message = "A tool call is required, but there is no such tool.";
+        return Err(ApiError::at(Code::InvalidValue, "tool_choice", message));
     }
+    let schemas = tools.iter().filter_map(|tool| tool.function.parameters.as_ref()).chain(&schema);
+    let names = tools.iter().map(|tool| tool.function.name.len());
+    if names.chain(schemas.map(|schema| schema.to_string().len())).sum::<usize>() > MAX_SCHEMA_BYTES {
+        let message = format!("The schemas of a request may take {MAX_SCHEMA_BYTES} bytes.");
+        return Err(ApiError::at(Code::InvalidValue, "tools", message));
+    }
+    Ok(OutputFormat { tools, required, parallel, schema })
 }

@@ -85,22 +85,17 @@ async fn with_tools_the_answer_is_json_or_a_call() {
 }
 
 #[tokio::test]
-async fn formats_that_cannot_be_forced_are_refused_with_their_place() {
+async fn formats_that_cannot_be_forced_are_refused() {
     let router = router();
-    let schema = "response_format.json_schema.schema";
     let cases = [
-        (json!({"type": "xml"}), "response_format.type"),
-        (json!({"type": "json_schema", "json_schema": {"name": "x"}}), schema),
-        (json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}), schema),
-        (
-            json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"format": "poem", "type": "string"}}}),
-            schema,
-        ),
+        json!({"type": "xml"}),
+        json!({"type": "json_schema", "json_schema": {"name": "x"}}),
+        json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}),
+        json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"format": "poem", "type": "string"}}}),
     ];
-    for (format, param) in cases {
+    for format in cases {
         let body = question("Hi", json!({"response_format": format}));
         let (status, answer) = post(&router, "/v1/chat/completions", &body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{format}: {answer}");
-        assert_eq!(answer["error"]["param"], param, "{format}: {answer}");
     }
 }

@@ -11,7 +11,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use http_body_util::BodyExt;
-use local_model::{Engine, EngineOptions, Model};
+use local_model::Engine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use shared::{clock::Clock, time::Timestamp};
@@ -30,16 +30,13 @@ impl Clock for Fixed {
     }
 }
 
-pub(crate) fn options() -> EngineOptions {
-    EngineOptions::new(Arc::new(Fixed(AtomicU8::new(1))))
-}
-
-pub(crate) fn engine() -> Engine {
-    Engine::start(Model::shipped().unwrap(), options()).unwrap()
-}
-
 pub(crate) fn router() -> Router {
-    local_model::router(engine())
+    router_for(64)
+}
+
+/// A model that takes at most so many requests at once.
+pub(crate) fn router_for(max_requests: usize) -> Router {
+    local_model::router(Engine::start(Arc::new(Fixed(AtomicU8::new(1))), max_requests).unwrap())
 }
 
 pub(crate) fn request(path: &str, body: String) -> Request<Body> {
@@ -85,6 +82,15 @@ pub(crate) async fn ask(router: &Router, body: &impl Serialize) -> Value {
 
 pub(crate) fn text(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+/// Begins a stream, and returns it after its first event.
+pub(crate) async fn begin(router: &Router, body: &Value) -> Body {
+    let response = router.clone().oneshot(request("/v1/chat/completions", body.to_string())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut body = response.into_body();
+    body.frame().await.unwrap().unwrap();
+    body
 }
 
 /// The chunks of a streamed answer, which must end with `[DONE]`.

@@ -169,53 +169,40 @@ async fn references_inside_of_a_schema_are_followed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_forced_is_refused_with_its_place() {
+async fn tools_that_cannot_be_forced_are_refused() {
     let router = router();
     let tool = |parameters: Value| json!([tools()[1], {"type": "function", "function": {"name": "odd", "parameters": parameters}}]);
     let cases = [
-        (json!({"tools": tool(json!({"type": "object", "if": {}}))}), "tools[1].function.parameters"),
-        (json!({"tools": tool(json!({"type": "string"}))}), "tools[1].function.parameters"),
-        (json!({"tools": tool(json!([1]))}), "tools[1].function.parameters"),
-        (
-            json!({"tools": tool(json!({"properties": {"a": {"pattern": "(?=a)"}}}))}),
-            "tools[1].function.parameters",
-        ),
-        (
-            json!({"tools": tool(json!({"$ref": "https://example.com/schema"}))}),
-            "tools[1].function.parameters",
-        ),
-        (json!({"tools": tool(json!({"description": "x".repeat(200_000)}))}), "tools"),
-        (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
-        (json!({"tools": [], "tool_choice": "required"}), "tool_choice"),
-        (json!({"tools": tools(), "tool_choice": "sometimes"}), "tool_choice"),
-        (
-            json!({"tools": tools(), "tool_choice": {"type": "function", "function": {"name": "x"}}}),
-            "tool_choice.function.name",
-        ),
+        json!({"tools": tool(json!({"type": "object", "if": {}}))}),
+        json!({"tools": tool(json!({"type": "string"}))}),
+        json!({"tools": tool(json!([1]))}),
+        json!({"tools": tool(json!({"properties": {"a": {"pattern": "(?=a)"}}}))}),
+        json!({"tools": tool(json!({"$ref": "https://example.com/schema"}))}),
+        json!({"tools": tool(json!({"description": "x".repeat(200_000)}))}),
+        json!({"tools": [{"type": "web_search"}]}),
+        json!({"tools": [], "tool_choice": "required"}),
+        json!({"tools": tools(), "tool_choice": "sometimes"}),
+        json!({"tools": tools(), "tool_choice": {"type": "function", "function": {"name": "x"}}}),
     ];
-    for (fields, param) in cases {
+    for fields in cases {
         let (status, answer) = post(&router, "/v1/chat/completions", &question("Hi", fields.clone())).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{fields}: {answer}");
-        assert_eq!(answer["error"]["param"], param, "{fields}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn a_schema_that_proves_too_hard_on_the_way_is_refused_with_its_place() {
+async fn a_schema_that_proves_too_hard_on_the_way_is_refused() {
     let router = router();
     let hard = json!({"type": "string", "pattern": "^(([a-z]{1,50}){1,50}){1,50}$"});
     let hard = json!({"type": "object", "properties": {"a": hard}, "required": ["a"]});
     let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": hard}});
     let tools = json!([tools()[1], {"type": "function", "function": {"name": "odd", "parameters": hard}}]);
     let choice = json!({"type": "function", "function": {"name": "odd"}});
-    for (fields, param) in [
-        (json!({"response_format": format}), "response_format.json_schema.schema"),
-        (json!({"tools": tools, "tool_choice": choice}), "tools[1].function.parameters"),
-    ] {
-        let body = question("odd", fields);
-        let (status, answer) = post(&router, "/v1/chat/completions", &body).await;
+    for fields in [json!({"response_format": format}), json!({"tools": tools, "tool_choice": choice})] {
+        let (status, answer) = post(&router, "/v1/chat/completions", &question("odd", fields)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
-        assert_eq!(answer["error"]["param"], param, "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("This schema cannot be followed: "), "{answer}");
     }
 }
 

@@ -1,7 +1,4 @@
-"""Writes reference.json: what PyTorch (f32, greedy) answers, for the tests to compare with.
-
-Needs torch, tokenizers, safetensors and jinja2. Usage: reference.py
-"""
+"""Writes ../tests/reference.json: the answers of PyTorch (f32, greedy), for the tests to compare with."""
 import json
 import pathlib
 
@@ -11,8 +8,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-HERE = pathlib.Path(__file__).parent
-WEIGHTS = HERE.parent / "weights"
+CRATE = pathlib.Path(__file__).resolve().parent.parent
+WEIGHTS = CRATE / "weights"
 MAX_TOKENS = 96
 END_OF_TEXT, END_OF_TURN = 0, 2
 
@@ -160,7 +157,7 @@ def main():
             case["prompt"], case["prompt_tokens"] = prompt, len(ids)
             case["answer_tokens"] = answer
             case["answer"] = tokenizer.decode(answer, skip_special_tokens=False)
-    (HERE / "reference.json").write_text(json.dumps(CASES, indent=1, ensure_ascii=False) + "\n")
+    (CRATE / "tests/reference.json").write_text(json.dumps(CASES, indent=1, ensure_ascii=False) + "\n")
 
 
 main()
