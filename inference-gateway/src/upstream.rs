@@ -187,8 +187,8 @@ impl Upstream {
         let counter =
             self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
         let _turn = self.counting.wait_within(COUNT_DEADLINE, payer).await.ok_or(NotCounted::InTime)?;
-        let counted = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
-        let tokens = counted.map_err(|_| NotCounted::InTime)??;
+        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
+        let tokens = answer.map_err(|_| NotCounted::InTime)??;
         Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })
     }
 

@@ -208,14 +208,9 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
 /// character or two. `token` is how the text was spelled: escapes may spell one character over and over, and count for nothing.
 fn varied(token: &str) -> u64 {
     let bytes = token.as_bytes();
-    let before = |distance: usize| bytes[4_usize.saturating_sub(distance).min(bytes.len())..].iter();
-    let four = before(1).zip(before(2)).zip(before(3)).zip(before(4));
-    let differs = |(byte, (((one, two), three), four)): (&u8, (((&u8, &u8), &u8), &u8))| {
-        u64::from((byte != one) & (byte != two) & (byte != three) & (byte != four))
-    };
-    let different: u64 = before(0).zip(four).map(differs).sum();
-    let escapes = bytes.iter().filter(|byte| **byte == b'\\').count() as u64;
-    different.saturating_sub(LONGEST_ESCAPE * escapes)
+    let different = bytes.array_windows().filter(|[before @ .., byte]: &&[u8; 5]| !before.contains(byte));
+    let escapes = memchr::memchr_iter(b'\\', bytes);
+    (different.count() as u64).saturating_sub(LONGEST_ESCAPE * escapes.count() as u64)
 }
 
 /// The bytes that Unicode normalisation (NFC or NFKC, as tokenizers apply it) adds to a text, at most.
@@ -357,7 +352,7 @@ mod tests {
             let text = repeated.repeat(LONG_TEXT);
             assert!(varied(&text) <= 12, "{repeated}: {}", varied(&text));
         }
-        let words: String = (0..LONG_TEXT).map(|n| format!("{n} words ")).collect();
+        let words = "all sorts of words ".repeat(LONG_TEXT);
         assert!(varied(&words) > words.len() as u64 / 2);
         assert_eq!((varied(""), varied("abc"), varied("abcde")), (0, 0, 1));
     }

@@ -22,8 +22,10 @@ const DELIVERY: Duration = Duration::from_secs(2);
 async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
-    // The bound of the prompt is too dear, so that it is counted; one request a key, as many as are counted at once.
-    let keys = [stack.key_limited(cost_of(150, 400)).await, stack.key_limited(cost_of(150, 400)).await];
+    // Two holds fit, so that the second need not wait for the end of the first; the bound of the prompt does not, so that the
+    // prompt is counted. There is one request a key, as many as are counted at once.
+    let limit = cost_of(500, 750);
+    let keys = [stack.key_limited(limit).await, stack.key_limited(limit).await];
     let script = || Script {
         count_after_ms: u64::try_from(COUNT.as_millis()).unwrap(),
         says: "words ".repeat(800),
