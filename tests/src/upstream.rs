@@ -25,13 +25,17 @@ use tokio::{
 
 mod answer;
 mod cache;
+mod plan;
 mod record;
 mod render;
 mod request;
 mod script;
+mod streaming;
+mod style;
 
 pub use record::{End, Generation, TOKENS_IN_TRANSIT};
-pub use script::{CallIds, Fault, ReasoningField, Script, Shape, Style, Told, Usage, text};
+pub use script::{Fault, Script, Shape, Told, Usage, text};
+pub use style::{CallIds, ReasoningField, Style};
 
 /// Interval at which the records are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -12,17 +12,16 @@ use tokio::time::sleep;
 
 use super::{
     State, cut,
+    plan::{Place, Plan},
     record::{End, Generation, Running},
-    render::{self, Events},
-    request::{Asked, StreamOptions},
-    script::{Fault, Script, Style, Told, Usage},
+    render,
+    request::Asked,
+    script::{Fault, Usage},
+    streaming,
 };
 
 /// Time for a few small writes to leave the machine's buffers.
 const LEAVING: Duration = Duration::from_millis(20);
-
-/// Pause between the comments of an upstream that has nothing else to send.
-const COMMENTS_EVERY: Duration = Duration::from_millis(100);
 
 /// Error of vLLM for a request that exceeds its context.
 const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 100 tokens. However, your request has too many.","type":"BadRequestError","param":"input_tokens","code":400}}"#;
@@ -76,7 +75,6 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
         body: body.clone(),
         streamed: asked.stream,
         served: Usage::default(),
-        reported: None,
         ended: None,
     });
     sleep_ms(plan.script.head_after_ms).await;
@@ -96,66 +94,17 @@ async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Resp
     }
 }
 
-/// Planned generation for one request.
-struct Plan {
-    script: Script,
-    model: String,
-    options: StreamOptions,
-    timings_per_token: bool,
-    choices: u64,
-    alternatives: Option<u64>,
-    /// Number of tokens of each choice.
-    length: u64,
-    prompt: u64,
-    finish: String,
-}
-
-impl Plan {
-    fn new(asked: &Asked<'_>, mut script: Script) -> Self {
-        let (length, shortened) = asked.length(&script);
-        if script.event_tokens > 1 {
-            // The last event may be shorter.
-            script.completion_tokens = script.completion_tokens.min(length);
-        }
-        let honest = match (shortened, script.tool_calls) {
-            (true, _) => "length",
-            (false, 0) => "stop",
-            (false, _) => "tool_calls",
-        };
-        Self {
-            model: asked.model.clone().into_owned(),
-            options: asked.stream_options,
-            timings_per_token: asked.timings_per_token,
-            choices: asked.choices(),
-            alternatives: asked.alternatives(),
-            length,
-            prompt: asked.prompt_tokens(&script),
-            finish: script.finish_reason.clone().unwrap_or_else(|| honest.into()),
-            script,
-        }
-    }
-
-    fn served(&self, completion: u64) -> Usage {
-        Usage { prompt: self.prompt, cached: self.script.cached_tokens, completion }
-    }
-
-    /// Usage to report for this many generated tokens.
-    fn told(&self, completion: u64) -> Option<Usage> {
-        match self.script.told {
-            Told::Truth => Some(self.served(completion)),
-            Told::Nothing => None,
-            Told::Lie(usage) => Some(usage),
-        }
-    }
-}
-
 fn whole(plan: &Plan, running: Running) -> Response<Body> {
     let script = &plan.script;
-    let generated = plan.length * plan.choices;
-    let finish = (script.fault != Fault::NoFinishReason).then_some(plan.finish.as_str());
-    let told = plan.told(generated);
-    let text = render::whole(&plan.model, script, plan.length, plan.choices, plan.alternatives, finish, told);
-    running.serve(plan.served(generated), told);
+    let finish = |choice| (script.fault != Fault::NoFinishReason).then(|| plan.finish(choice));
+    let choices: Vec<_> =
+        (0..).zip(&*plan.lengths).map(|(choice, length)| (*length, finish(choice))).collect();
+    let generated = plan.lengths.iter().sum();
+    let counted =
+        if script.style.usage_apart { plan.lengths.first().copied().unwrap_or(0) } else { generated };
+    let report = plan.report(counted, Place::End);
+    let text = render::whole(&plan.model, script, &choices, plan.alternatives, report.as_deref());
+    running.serve(plan.served(generated));
     let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
     let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
         Fault::Nonsense { .. } => {
@@ -168,6 +117,9 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
         _ => None,
     };
     let Some(rest) = rest else {
+        if script.body_after_ms > 0 {
+            return later(text, script.body_after_ms, running);
+        }
         running.end(End::Finished);
         return match script.padding_mib {
             0 => json_response(StatusCode::OK, &text),
@@ -184,6 +136,16 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
+/// An answer whose head comes at once, and its body so many milliseconds later.
+fn later(text: String, ms: u64, running: Running) -> Response<Body> {
+    let body = stream::once(async move {
+        sleep_ms(ms).await;
+        running.end(End::Finished);
+        Ok(Frame::data(Bytes::from(text)))
+    });
+    respond(StatusCode::OK, "application/json", StreamBody::new(body).boxed_unsync())
+}
+
 /// An answer with this many mebibytes of spaces after its first brace.
 fn padded(text: &str, mib: usize) -> Response<Body> {
     let blanks = Bytes::from(vec![b' '; 1 << 20]);
@@ -197,162 +159,15 @@ fn padded(text: &str, mib: usize) -> Response<Body> {
 }
 
 /// Cuts the connection after earlier output has left: bytes still in a buffer would be cut too.
-async fn cut_later() -> io::Result<Bytes> {
+pub(super) async fn cut_later() -> io::Result<Bytes> {
     sleep(LEAVING).await;
     Err(cut())
 }
 
 fn streamed(plan: Plan, running: Running) -> Response<Body> {
-    let events = Events::new(&plan.model, plan.script.style, plan.alternatives);
-    let steps = steps(&plan);
-    let state = Streaming { plan, events, running, steps, generated: 0 };
-    let frames = stream::unfold(state, async |mut state| {
-        let piece = state.next().await?;
-        Some((piece.map(|text| Frame::data(Bytes::from(text))), state))
-    });
+    let pieces = streaming::pieces(plan, running);
+    let frames = pieces.map(|piece| piece.map(|text| Frame::data(Bytes::from(text))));
     respond(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync())
-}
-
-/// One step of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Role { choice: u64 },
-    Token { choice: u64, index: u64 },
-    Fault,
-    Finish { choice: u64 },
-    Usage,
-    Done,
-}
-
-/// All steps of a stream, faults included.
-fn steps(plan: &Plan) -> Box<dyn Iterator<Item = Step> + Send> {
-    let (choices, length, fault) = (plan.choices, plan.length, plan.script.fault);
-    let (style, told) = (plan.script.style, plan.script.told);
-    let roles = (0..choices).filter(move |_| !style.no_role).map(|choice| Step::Role { choice });
-    let tokens = move |indices: std::ops::Range<u64>| {
-        indices.flat_map(move |index| (0..choices).map(move |choice| Step::Token { choice, index }))
-    };
-    if let Some(after) = fault.after() {
-        return Box::new(roles.chain(tokens(0..after.min(length))).chain([Step::Fault]));
-    }
-    let finishes = (0..choices)
-        .filter(move |_| !(style.text_on_finish && length > 0) && fault != Fault::NoFinishReason)
-        .map(|choice| Step::Finish { choice });
-    let usage = (plan.options.include_usage && told != Told::Nothing).then_some(Step::Usage);
-    let tail = match fault {
-        Fault::CutBeforeUsage => vec![Step::Fault],
-        Fault::NoDone => usage.into_iter().collect(),
-        Fault::StallBeforeDone => usage.into_iter().chain([Step::Fault]).collect(),
-        _ => usage.into_iter().chain([Step::Done]).collect(),
-    };
-    Box::new(roles.chain(tokens(0..length)).chain(finishes).chain(tail))
-}
-
-/// A stream in progress.
-struct Streaming {
-    plan: Plan,
-    events: Events,
-    running: Running,
-    steps: Box<dyn Iterator<Item = Step> + Send>,
-    generated: u64,
-}
-
-impl Streaming {
-    /// Next piece of the stream; `None` at its end.
-    async fn next(&mut self) -> Option<io::Result<String>> {
-        loop {
-            let Some(step) = self.steps.next() else {
-                self.running.end(End::Finished);
-                return None;
-            };
-            let piece = self.step(step).await?;
-            // An empty piece would end the body.
-            if piece.as_ref().is_ok_and(String::is_empty) {
-                continue;
-            }
-            return Some(piece);
-        }
-    }
-
-    /// Performs one step; returns an empty piece if it sends nothing.
-    async fn step(&mut self, step: Step) -> Option<io::Result<String>> {
-        match step {
-            Step::Role { choice } => Some(Ok(self.events.role(choice, &self.plan.script, self.continuous()))),
-            Step::Token { choice, index } => Some(Ok(self.token(choice, index).await)),
-            Step::Fault => self.fault().await,
-            Step::Finish { choice } => {
-                let Plan { script, finish, .. } = &self.plan;
-                Some(Ok(self.events.finish(choice, script, finish, self.continuous())))
-            }
-            Step::Usage => {
-                let told = self.plan.told(self.generated)?;
-                self.running.serve(self.plan.served(self.generated), Some(told));
-                Some(Ok(self.events.usage(&self.plan.script, told)))
-            }
-            Step::Done => {
-                self.running.end(End::Finished);
-                Some(Ok(self.events.data("[DONE]")))
-            }
-        }
-    }
-
-    async fn token(&mut self, choice: u64, index: u64) -> String {
-        if choice == 0 && index > 0 {
-            sleep_ms(self.plan.script.pace_ms).await;
-        }
-        self.generated += self.plan.script.weight(self.plan.script.token(index));
-        let told = self.continuous();
-        self.running.serve(self.plan.served(self.generated), told);
-        let style = self.plan.script.style;
-        let last = style.text_on_finish && index + 1 == self.plan.length;
-        let finish = last.then_some(self.plan.finish.as_str());
-        let event = self.events.token(choice, &self.plan.script, index, finish, told);
-        if style.comments { format!("{}{event}", self.events.comment()) } else { event }
-    }
-
-    async fn fault(&mut self) -> Option<io::Result<String>> {
-        self.steps = Box::new(std::iter::empty());
-        match self.plan.script.fault {
-            Fault::Stall { .. } => pending().await,
-            Fault::Comments { .. } => {
-                self.steps = Box::new(std::iter::once(Step::Fault));
-                sleep(COMMENTS_EVERY).await;
-                Some(Ok(self.events.comment()))
-            }
-            Fault::StallBeforeDone => {
-                self.running.end(End::Finished);
-                pending().await
-            }
-            Fault::Nonsense { .. } => {
-                self.running.end(End::Failed);
-                Some(Ok(self.events.data("<html>this is no event</html>")))
-            }
-            Fault::ErrorEvent { shape, .. } => {
-                self.running.end(End::Failed);
-                let (error, done) = (self.events.data(&shape.body(500)), self.events.data("[DONE]"));
-                Some(Ok(format!("{error}{done}")))
-            }
-            Fault::End { .. } => {
-                self.running.end(End::Failed);
-                None
-            }
-            _ => {
-                let cut = cut_later().await;
-                self.running.end(End::Failed);
-                Some(cut.map(|_: Bytes| String::new()))
-            }
-        }
-    }
-
-    /// Usage to report in an ordinary chunk.
-    fn continuous(&self) -> Option<Usage> {
-        let Plan { options, timings_per_token, script, .. } = &self.plan;
-        let wanted = match script.style {
-            Style { timings: true, .. } => *timings_per_token,
-            Style { usage_at_end_only, .. } => options.continuous_usage_stats && !usage_at_end_only,
-        };
-        if wanted { self.plan.told(self.generated) } else { None }
-    }
 }
 
 /// Exact length of a prompt, in the format of vLLM or of llama.cpp's server.
@@ -394,7 +209,8 @@ fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Respon
     response
 }
 
-async fn sleep_ms(ms: u64) {
+/// Sleeps; returns at once for zero.
+pub(super) async fn sleep_ms(ms: u64) {
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;
     }

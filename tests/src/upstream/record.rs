@@ -32,8 +32,6 @@ pub struct Generation {
     pub streamed: bool,
     /// Tokens generated so far.
     pub served: Usage,
-    /// Usage reported last, which may differ from the truth.
-    pub reported: Option<Usage>,
     /// Manner and time of its end.
     pub ended: Option<(End, Instant)>,
 }
@@ -94,12 +92,10 @@ impl Running {
         Self(records.map(|records| records.add(generation())))
     }
 
-    /// Records the tokens generated so far, and the usage reported.
-    pub(super) fn serve(&self, served: Usage, reported: Option<Usage>) {
+    /// Records the tokens generated so far.
+    pub(super) fn serve(&self, served: Usage) {
         if let Some(record) = &self.0 {
-            let mut record = record.lock().unwrap();
-            record.served = served;
-            record.reported = reported.or(record.reported);
+            record.lock().unwrap().served = served;
         }
     }
 

@@ -4,7 +4,10 @@ use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::{Value, json};
 
-use super::script::{Script, Style, Token, Usage, text, word};
+use super::{
+    script::{Script, Token, Usage, text, word},
+    style::Style,
+};
 
 /// Creation time of every scripted generation.
 const CREATED: u64 = 1_700_000_000;
@@ -29,25 +32,19 @@ impl Events {
         Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
-    /// First chunk of a choice.
-    pub(super) fn role(&self, choice: u64, script: &Script, usage: Option<Usage>) -> String {
-        self.chunk(
-            choice,
-            r#""role":"assistant","content":"""#,
-            None,
-            None,
-            usage.map(|usage| (script, usage)),
-        )
+    /// First chunk of a choice. Each chunk takes its report, rendered, where it has one.
+    pub(super) fn role(&self, choice: u64, report: Option<&str>) -> String {
+        self.chunk(choice, r#""role":"assistant","content":"""#, None, None, report)
     }
 
-    /// Chunk with one token of a choice; empty if it is not sent, or only with a later one.
+    /// Chunk with the token of this index in a choice of this length; empty if it is not sent, or only with a later one.
     pub(super) fn token(
         &self,
-        choice: u64,
         script: &Script,
+        (choice, length): (u64, u64),
         index: u64,
         finish: Option<&str>,
-        usage: Option<Usage>,
+        report: Option<&str>,
     ) -> String {
         let repeated = |call: u64| {
             if self.style.repeats_calls { self.call_of(call) } else { r#""function":{"#.to_owned() }
@@ -55,7 +52,7 @@ impl Events {
         let token = script.token(index);
         let words = match token {
             Token::Reasoning(_) if script.hidden_reasoning => return String::new(),
-            Token::Text(index) => match script.event(index) {
+            Token::Text(index) => match script.event(index, length) {
                 Some(words) => words,
                 None => return String::new(),
             },
@@ -85,17 +82,17 @@ impl Events {
             Token::Text(index) => self.alternatives.map(|most| logprobs(script, [script.word(index)], most)),
             Token::Reasoning(_) | Token::Tool { .. } => None,
         };
-        self.chunk(choice, &delta, logprobs, finish, usage.map(|usage| (script, usage)))
+        self.chunk(choice, &delta, logprobs, finish, report)
     }
 
     /// Last chunk of a choice.
-    pub(super) fn finish(&self, choice: u64, script: &Script, reason: &str, usage: Option<Usage>) -> String {
-        self.chunk(choice, "", None, Some(reason), usage.map(|usage| (script, usage)))
+    pub(super) fn finish(&self, choice: u64, reason: &str, report: Option<&str>) -> String {
+        self.chunk(choice, "", None, Some(reason), report)
     }
 
-    /// Chunk that has only the usage.
-    pub(super) fn usage(&self, script: &Script, usage: Usage) -> String {
-        format!("data: {}],\"usage\":{}}}{}", self.head, usage_json(usage, script), self.gap())
+    /// Chunk that has only a report.
+    pub(super) fn report(&self, report: &str) -> String {
+        format!("data: {}],{report}}}{}", self.head, self.gap())
     }
 
     /// Comment line, which is not an event.
@@ -114,7 +111,7 @@ impl Events {
         delta: &str,
         logprobs: Option<Value>,
         finish: Option<&str>,
-        usage: Option<(&Script, Usage)>,
+        report: Option<&str>,
     ) -> String {
         let mut out = String::with_capacity(320);
         let _ = write!(out, r#"data: {}{{"index":{choice},"delta":{{{delta}}},"logprobs":"#, self.head);
@@ -130,12 +127,8 @@ impl Events {
             Some(reason) => write!(out, r#""finish_reason":"{reason}"}}]"#),
             None => write!(out, r#""finish_reason":null}}]"#),
         };
-        if let Some((script, usage)) = usage {
-            let _ = if self.style.timings {
-                write!(out, r#","timings":{}"#, timings_json(usage))
-            } else {
-                write!(out, r#","usage":{}"#, usage_json(usage, script))
-            };
+        if let Some(report) = report {
+            let _ = write!(out, ",{report}");
         }
         let _ = write!(out, "}}{}", self.gap());
         out
@@ -176,29 +169,31 @@ fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>,
     json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
-/// A whole answer; the usage may be left out.
+/// A whole answer, with the length and the finish reason of each choice. The usage may be left out.
 pub(super) fn whole(
     model: &str,
     script: &Script,
-    length: u64,
-    choices: u64,
+    choices: &[(u64, Option<&str>)],
     alternatives: Option<u64>,
-    finish: Option<&str>,
-    usage: Option<Usage>,
+    report: Option<&str>,
 ) -> String {
-    let words = (0..text_tokens(script, length)).map(|index| script.word(index));
-    let logprobs = alternatives.map(|most| logprobs(script, words, most));
-    let choices: Vec<Value> = (0..choices)
-        .map(|index| json!({"index": index, "message": message(script, length), "logprobs": logprobs, "finish_reason": finish}))
-        .collect();
+    let choice = |(index, (length, finish)): (usize, &(u64, Option<&str>))| {
+        let words = (0..text_tokens(script, *length)).map(|index| script.word(index));
+        let logprobs = alternatives.map(|most| logprobs(script, words, most));
+        json!({"index": index, "message": message(script, *length), "logprobs": logprobs, "finish_reason": finish})
+    };
+    let choices: Vec<Value> = choices.iter().enumerate().map(choice).collect();
     let mut answer = json!({
         "id": "chatcmpl-scripted", "object": "chat.completion", "created": CREATED, "model": model,
         "system_fingerprint": "fp_scripted", "choices": choices,
-    });
-    if let Some(usage) = usage {
-        answer["usage"] = serde_json::from_str(&usage_json(usage, script)).unwrap();
+    })
+    .to_string();
+    if let Some(report) = report {
+        // The report is verbatim: reading it as JSON would change its numbers.
+        answer.truncate(answer.len() - 1);
+        let _ = write!(answer, ",{report}}}");
     }
-    answer.to_string()
+    answer
 }
 
 /// Number of text tokens in an answer of this length.
@@ -232,6 +227,17 @@ fn message(script: &Script, length: u64) -> Value {
     message
 }
 
+/// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
+pub(super) fn report(usage: Usage, script: &Script, in_chunk: bool) -> String {
+    let cached = !script.style.no_cached_tokens && !(in_chunk && script.style.cached_tokens_at_end);
+    let (told, timings) = (usage_json(usage, script, cached), timings_json(usage));
+    match (script.style.timings, in_chunk) {
+        (true, true) => format!(r#""timings":{timings}"#),
+        (true, false) => format!(r#""usage":{told},"timings":{timings}"#),
+        (false, _) => format!(r#""usage":{told}"#),
+    }
+}
+
 fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     let read = prompt.saturating_sub(cached);
     format!(
@@ -239,14 +245,14 @@ fn timings_json(Usage { prompt, cached, completion }: Usage) -> String {
     )
 }
 
-fn usage_json(usage: Usage, script: &Script) -> String {
+/// The object `usage`, with or without the cached tokens.
+fn usage_json(usage: Usage, script: &Script, with_cached: bool) -> String {
     let Usage { prompt, cached, completion } = usage;
-    let style = script.style;
     let mut details = String::new();
-    if !style.no_cached_tokens {
+    if with_cached {
         details = format!(r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#);
     }
-    let beside = if style.reasoning_beside { script.reasoning_tokens.min(completion) } else { 0 };
+    let beside = if script.style.reasoning_beside { script.reasoning_tokens.min(completion) } else { 0 };
     if beside > 0 {
         // Writing to a string cannot fail.
         let _ = write!(details, r#","completion_tokens_details":{{"reasoning_tokens":{beside}}}"#);

@@ -94,13 +94,18 @@ impl Asked<'_> {
     }
 
     /// Number of tokens of each choice, and whether the request's limit cut it short.
-    pub(super) fn length(&self, script: &Script) -> (u64, bool) {
+    pub(super) fn lengths(&self, script: &Script) -> Vec<(u64, bool)> {
         let room = script.context.map(|context| context.saturating_sub(self.prompt_tokens(script)));
         let most = self.most().or(room).filter(|_| !script.ignores_max_tokens);
-        match most {
-            Some(most) if most < script.length() => (most, true),
-            _ => (script.length(), false),
-        }
+        let one = |choice| {
+            let own = usize::try_from(choice).ok().and_then(|choice| script.lengths.get(choice));
+            let wanted = own.map_or(script.length(), |own| script.length().min(*own));
+            match most {
+                Some(most) if most < wanted => (most, true),
+                _ => (wanted, false),
+            }
+        };
+        (0..self.choices()).map(one).collect()
     }
 
     /// Number of tokens of the prompt.

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::style::Style;
+
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +24,8 @@ pub struct Script {
     pub context: Option<u64>,
     /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
+    /// Number of tokens of each choice, so that choices finish apart; a choice without a number has all of the script's.
+    pub lengths: Vec<u64>,
     /// Number of text tokens, from the first, that are reasoning.
     pub reasoning_tokens: u64,
     /// Reasoning is generated and counted, but not sent.
@@ -46,8 +50,14 @@ pub struct Script {
     pub count_after_ms: u64,
     /// Milliseconds before the response's head.
     pub head_after_ms: u64,
+    /// Milliseconds between the head of a whole answer, which then comes at once, and its body.
+    pub body_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
+    /// Milliseconds between the last finish chunk of a stream and its usage.
+    pub usage_after_ms: u64,
+    /// Generates a stream at its pace regardless of its reader, and stops only when the connection is closed.
+    pub own_pace: bool,
     /// Sent in place of the true finish reason.
     pub finish_reason: Option<String>,
     /// Usage to report.
@@ -69,6 +79,7 @@ impl Default for Script {
             caches: false,
             context: None,
             completion_tokens: 5,
+            lengths: Vec::new(),
             reasoning_tokens: 0,
             hidden_reasoning: false,
             event_tokens: 0,
@@ -81,7 +92,10 @@ impl Default for Script {
             ignores_max_tokens: false,
             count_after_ms: 0,
             head_after_ms: 0,
+            body_after_ms: 0,
             pace_ms: 0,
+            usage_after_ms: 0,
+            own_pace: false,
             finish_reason: None,
             told: Told::Truth,
             fault: Fault::None,
@@ -92,7 +106,7 @@ impl Default for Script {
 }
 
 /// Usage that is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
     /// The true usage.
@@ -101,6 +115,23 @@ pub enum Told {
     Nothing,
     /// This usage in place of the true one.
     Lie(Usage),
+    /// This usage in a stream's first chunk, and the true one from then on.
+    First(Usage),
+    /// Verbatim JSON: floats, texts, members of other APIs. Ordinary chunks report nothing more.
+    Json {
+        /// Usage in a stream's first chunk, as a converter from Anthropic's API sends it.
+        #[serde(default)]
+        first: Option<String>,
+        /// Usage at the end of a stream, and of a whole answer.
+        last: String,
+    },
+}
+
+impl Told {
+    /// Verbatim usage at the end.
+    pub fn json(last: &str) -> Self {
+        Self::Json { first: None, last: last.to_owned() }
+    }
 }
 
 /// Token counts as an upstream reports them.
@@ -237,87 +268,6 @@ impl Shape {
     }
 }
 
-/// Peculiarities in which model servers differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
-pub struct Style {
-    /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
-    pub usage_at_end_only: bool,
-    /// Sends timings in every chunk on request, as llama.cpp's server, and usage in the last one alone.
-    pub timings: bool,
-    /// Repeats a call's id and name with every piece, as llama-cpp-python.
-    pub repeats_calls: bool,
-    /// Ids of the tool calls.
-    pub call_ids: CallIds,
-    /// Repeats the role in every chunk, as Ollama.
-    pub role_everywhere: bool,
-    /// Never sends the role.
-    pub no_role: bool,
-    /// Name of the member for reasoning.
-    pub reasoning: ReasoningField,
-    /// Puts the last token on the finish chunk, as vLLM may.
-    pub text_on_finish: bool,
-    /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
-    pub reasoning_beside: bool,
-    /// Leaves `prompt_tokens_details` out.
-    pub no_cached_tokens: bool,
-    /// Sends a comment before every token.
-    pub comments: bool,
-    /// Puts line breaks between the members of log probabilities.
-    pub lines: bool,
-    /// Ends its lines with carriage returns too.
-    pub crlf: bool,
-}
-
-/// Ids that a server gives to tool calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallIds {
-    /// A distinct id for each call.
-    #[default]
-    Given,
-    /// `null`.
-    Null,
-    /// No member `id`.
-    Missing,
-    /// An empty string, as Gemini.
-    Empty,
-}
-
-impl CallIds {
-    /// The member `id` of a call, with the comma after it.
-    pub(super) fn member(self, call: u64) -> String {
-        match self {
-            Self::Given => format!(r#""id":"call_{call}","#),
-            Self::Null => r#""id":null,"#.into(),
-            Self::Missing => String::new(),
-            Self::Empty => r#""id":"","#.into(),
-        }
-    }
-}
-
-/// Names of the member for reasoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReasoningField {
-    /// The name of SGLang and llama.cpp's server.
-    #[default]
-    ReasoningContent,
-    /// The name of vLLM and Ollama.
-    Reasoning,
-}
-
-impl ReasoningField {
-    /// Name of the member.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ReasoningContent => "reasoning_content",
-            Self::Reasoning => "reasoning",
-        }
-    }
-}
-
 /// Number of characters in a token, where a script gives the text.
 const PIECE: usize = 8;
 
@@ -350,6 +300,12 @@ impl Script {
     #[must_use]
     pub fn fault(self, fault: Fault) -> Self {
         Self { fault, ..self }
+    }
+
+    /// Script of a prompt and of choices of these many tokens.
+    pub fn choices(prompt: u64, lengths: &[u64]) -> Self {
+        let most = lengths.iter().copied().max().unwrap_or_default();
+        Self { lengths: lengths.to_vec(), ..Self::tokens(prompt, most) }
     }
 
     /// Sets the milliseconds between two tokens.
@@ -405,10 +361,12 @@ impl Script {
         self.says.chars().skip(before).take(PIECE).collect()
     }
 
-    /// Text of the event that ends with the text token of this index; `None` if the event continues.
-    pub(super) fn event(&self, index: u64) -> Option<String> {
+    /// Text of the event that ends with the text token of this index in a choice of this length; `None` if the event
+    /// continues.
+    pub(super) fn event(&self, index: u64, length: u64) -> Option<String> {
         let tokens = self.event_tokens.max(1);
-        let last = self.completion_tokens.saturating_sub(self.reasoning_tokens + 1);
+        // The last event may be shorter.
+        let last = self.completion_tokens.min(length).saturating_sub(self.reasoning_tokens + 1);
         let begins = index - index % tokens;
         let ends = index + 1 == begins + tokens || index >= last;
         ends.then(|| (begins..=index).map(|index| self.word(index)).collect())

@@ -32,8 +32,7 @@ async fn a_call_whose_name_is_repeated_with_every_piece_reaches_the_client_once(
 async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
     let stack = stack("llama_cpp").await;
     let key = stack.key().await;
-    let style = Style { timings: true, ..Style::default() };
-    let script = Script { cached_tokens: 4, style, ..Script::tokens(12, 9) };
+    let script = Script { cached_tokens: 4, style: Style::llama_cpp(), ..Script::tokens(12, 9) };
     let mut stream = stack.call(&key, script.fault(Fault::Stall { after: 3 })).stream().await;
     stream.read_tokens(3).await;
     let tag = stream.tag.clone();
@@ -52,7 +51,8 @@ async fn each_kind_counts_where_it_can() {
         let stack = stack(kind).await;
         // The key can pay for the prompt's exact count, but not for its estimated bound.
         let key = stack.key_limited(cost_of(12, 9)).await;
-        let answer = stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await;
+        let script = Script { style: Style::of(kind), ..Script::tokens(12, 9) };
+        let answer = stack.call(&key, script).with("max_tokens", 9).send().await;
         assert_eq!(stack.upstream.token_counts(), counts, "{kind}: {answer}");
         if counts == 0 {
             answer.assert_error(402, "key_limit_reached");

@@ -85,6 +85,117 @@ async fn it_streams_the_same_and_says_usage_only_when_asked() {
     assert_eq!(data(&told).last().unwrap()["choices"], json!([]));
 }
 
+/// Asks for all the usage that a stream may report.
+fn all_usage(choices: u64) -> Value {
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    json!({"n": choices, "stream_options": options, "timings_per_token": true})
+}
+
+#[tokio::test]
+async fn it_counts_by_choice_as_vllm_does_and_choices_finish_apart() {
+    let upstream = Upstream::start();
+    let script = Script { style: Style::vllm(), ..Script::choices(12, &[1, 3]) };
+    let events = stream(&upstream, &script, all_usage(2)).await;
+    let told = |chunk: &Value| {
+        let choice = &chunk["choices"][0];
+        let completion = chunk["usage"]["completion_tokens"].as_u64().unwrap();
+        (choice["index"].as_u64(), completion, choice["finish_reason"].is_string())
+    };
+    let told: Vec<_> = data(&events).into_iter().map(told).collect();
+    let (first, second) = (Some(0), Some(1));
+    let tokens = [(first, 1, true), (second, 1, false), (second, 2, false), (second, 3, true)];
+    assert_eq!(told, [&[(first, 0, false), (second, 0, false)][..], &tokens, &[(None, 4, false)]].concat());
+    let answer = whole(&upstream, &script, json!({"n": 2, "max_tokens": 2})).await.unwrap().json();
+    assert_eq!(answer["usage"]["completion_tokens"], 3);
+    let reasons = [&answer["choices"][0]["finish_reason"], &answer["choices"][1]["finish_reason"]];
+    assert_eq!(reasons, ["stop", "length"]);
+}
+
+#[tokio::test]
+async fn it_finishes_all_choices_at_the_end_as_sglang_does() {
+    let upstream = Upstream::start();
+    let script = Script { cached_tokens: 4, style: Style::sglang(), ..Script::choices(12, &[1, 3]) };
+    let events = stream(&upstream, &script, all_usage(2)).await;
+    let chunks = data(&events);
+    let (last, finishes) = (chunks[chunks.len() - 1], &chunks[chunks.len() - 3..chunks.len() - 1]);
+    assert!(finishes.iter().all(|chunk| chunk["choices"][0]["finish_reason"] == "stop"), "{finishes:?}");
+    assert!(finishes.iter().all(|chunk| chunk.get("usage").is_none()), "{finishes:?}");
+    let cached = |chunk: &Value| chunk["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert_eq!((cached(last), chunks.iter().filter_map(|chunk| cached(chunk)).count()), (Some(4), 1));
+}
+
+#[tokio::test]
+async fn it_reports_each_choice_apart_as_llama_cpp_does() {
+    let upstream = Upstream::start();
+    let script = Script { style: Style::llama_cpp(), ..Script::choices(12, &[1, 3]) };
+    let events = stream(&upstream, &script, all_usage(2)).await;
+    let ends: Vec<_> = data(&events)
+        .into_iter()
+        .filter(|chunk| chunk["choices"] == json!([]))
+        .map(|chunk| (&chunk["usage"]["completion_tokens"], &chunk["timings"]["predicted_n"]))
+        .collect();
+    assert_eq!(ends, [(&json!(1), &json!(1)), (&json!(3), &json!(3))]);
+    let answer = whole(&upstream, &script, json!({"n": 2})).await.unwrap().json();
+    assert_eq!(answer["usage"]["completion_tokens"], 1, "of the first choice alone");
+}
+
+#[tokio::test]
+async fn it_reports_false_usage_first_or_verbatim() {
+    let upstream = Upstream::start();
+    let false_one = Usage { prompt: u64::from(u32::MAX), cached: 0, completion: 0 };
+    let first = Script { told: Told::First(false_one), ..Script::tokens(12, 2) };
+    let prompts = |events: &[Result<Event, String>]| -> Vec<Value> {
+        data(events).into_iter().map(|chunk| chunk["usage"]["prompt_tokens"].clone()).collect()
+    };
+    let told = prompts(&stream(&upstream, &first, all_usage(1)).await);
+    assert_eq!(told, [json!(u32::MAX), json!(12), json!(12), json!(12), json!(12)]);
+    let (begin, last) =
+        (r#"{"input_tokens":12.0}"#, r#"{"output_tokens":"2","total_tokens":18446744073709551616}"#);
+    let split = Told::Json { first: Some(begin.into()), last: last.into() };
+    let split = Script { told: split, style: Style::openai(), ..Script::tokens(12, 2) };
+    let events = stream(&upstream, &split, json!({"stream_options": {"include_usage": true}})).await;
+    let told: Vec<_> = data(&events).into_iter().filter_map(|chunk| chunk.get("usage")).collect();
+    assert_eq!(told, [&json!({"input_tokens": 12.0}), &serde_json::from_str::<Value>(last).unwrap()]);
+    let text = whole(&upstream, &split, json!({})).await.unwrap().text().to_string();
+    assert!(text.contains(&format!(r#""usage":{last}"#)), "{text}");
+}
+
+#[tokio::test]
+async fn it_reports_late_and_sends_bodies_late() {
+    let upstream = Upstream::start();
+    let late = Script { usage_after_ms: 60, ..Script::tokens(12, 2) };
+    let asked = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let response = Http::new().open(request(&upstream, &late, &asked)).await.unwrap();
+    let mut events = Events::new(response.into_body());
+    let finished =
+        |event: &Event| matches!(event, Event::Data(data) if data["choices"][0]["finish_reason"].is_string());
+    while !finished(&events.next().await.unwrap().unwrap()) {}
+    let waited = Instant::now();
+    assert!(matches!(events.next().await, Some(Ok(Event::Data(data))) if data["usage"].is_object()));
+    assert!(waited.elapsed() >= Duration::from_millis(50), "{:?}", waited.elapsed());
+    let slow = Script { body_after_ms: 60, ..Script::tokens(12, 2) };
+    let response = Http::new().open(request(&upstream, &slow, &json!({}))).await.unwrap();
+    let waited = Instant::now();
+    assert_eq!(Answer::read(response).await.unwrap().json()["usage"]["completion_tokens"], 2);
+    assert!(waited.elapsed() >= Duration::from_millis(50), "{:?}", waited.elapsed());
+}
+
+#[tokio::test]
+async fn it_generates_at_its_own_pace_for_a_reader_that_takes_nothing() {
+    let upstream = Upstream::start();
+    // More than all buffers between the two hold.
+    let script = tagged(Script { own_pace: true, ..Script::tokens(1, 60_000) });
+    let asked = json!({"stream": true});
+    let unread = Http::new().open(request(&upstream, &script, &asked)).await.unwrap();
+    let record = upstream.wait_for("it", "end", |record| record.ended.is_some()).await;
+    assert!(record.ended_by(End::Finished) && record.served.completion == 60_000, "{record:?}");
+    drop(unread);
+    let script = Script { tag: "left".into(), ..script.pace(1) };
+    drop(Http::new().open(request(&upstream, &script, &asked)).await.unwrap());
+    let record = upstream.wait_for("left", "end", |record| record.ended.is_some()).await;
+    assert!(record.ended_by(End::ClientLeft) && record.served.completion < 60_000, "{record:?}");
+}
+
 #[tokio::test]
 async fn it_obeys_max_tokens_unless_its_script_differs() {
     let upstream = Upstream::start();

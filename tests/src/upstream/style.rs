@@ -1,0 +1,144 @@
+//! Styles: peculiarities in which model servers differ. `tests/README.md` names the source of each.
+
+use serde::{Deserialize, Serialize};
+
+/// Peculiarities in which model servers differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
+pub struct Style {
+    /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
+    pub usage_at_end_only: bool,
+    /// Counts in an ordinary chunk the tokens of that chunk's choice alone, as vLLM, SGLang and llama.cpp's server.
+    pub usage_by_choice: bool,
+    /// Sends usage of each choice alone in a chunk of its own after its finish chunk, and in a whole answer the usage of
+    /// the first choice alone, as llama.cpp's server.
+    pub usage_apart: bool,
+    /// Sends timings in every chunk on request, as llama.cpp's server, and usage in the last one alone.
+    pub timings: bool,
+    /// Repeats a call's id and name with every piece, as llama-cpp-python.
+    pub repeats_calls: bool,
+    /// Ids of the tool calls.
+    pub call_ids: CallIds,
+    /// Repeats the role in every chunk, as Ollama.
+    pub role_everywhere: bool,
+    /// Never sends the role.
+    pub no_role: bool,
+    /// Name of the member for reasoning.
+    pub reasoning: ReasoningField,
+    /// Puts the last token on the finish chunk, as vLLM.
+    pub text_on_finish: bool,
+    /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
+    pub reasoning_beside: bool,
+    /// Leaves `prompt_tokens_details` out.
+    pub no_cached_tokens: bool,
+    /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang.
+    pub cached_tokens_at_end: bool,
+    /// Sends all finish chunks after the last token of the longest choice, and without usage, as SGLang.
+    pub finishes_at_end: bool,
+    /// Sends a comment before every token.
+    pub comments: bool,
+    /// Puts line breaks between the members of log probabilities.
+    pub lines: bool,
+    /// Ends its lines with carriage returns too.
+    pub crlf: bool,
+}
+
+impl Style {
+    /// Style of a hosted provider of the OpenAI API.
+    pub fn openai() -> Self {
+        Self { usage_at_end_only: true, ..Self::default() }
+    }
+
+    /// Style of vLLM with `--enable-prompt-tokens-details`.
+    pub fn vllm() -> Self {
+        Self {
+            usage_by_choice: true,
+            cached_tokens_at_end: true,
+            text_on_finish: true,
+            reasoning: ReasoningField::Reasoning,
+            ..Self::default()
+        }
+    }
+
+    /// Style of SGLang with `--enable-cache-report`.
+    pub fn sglang() -> Self {
+        Self { usage_by_choice: true, cached_tokens_at_end: true, finishes_at_end: true, ..Self::default() }
+    }
+
+    /// Style of llama.cpp's server.
+    pub fn llama_cpp() -> Self {
+        Self { timings: true, usage_by_choice: true, usage_apart: true, ..Self::default() }
+    }
+
+    /// Style of Ollama.
+    pub fn ollama() -> Self {
+        Self {
+            usage_at_end_only: true,
+            role_everywhere: true,
+            reasoning: ReasoningField::Reasoning,
+            no_cached_tokens: true,
+            ..Self::default()
+        }
+    }
+
+    /// Style of a kind of upstream, by its name in the catalogue.
+    pub fn of(kind: &str) -> Self {
+        match kind {
+            "openai" => Self::openai(),
+            "vllm" => Self::vllm(),
+            "sglang" => Self::sglang(),
+            "llama_cpp" => Self::llama_cpp(),
+            "ollama" => Self::ollama(),
+            _ => panic!("no style of {kind}"),
+        }
+    }
+}
+
+/// Ids that a server gives to tool calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIds {
+    /// A distinct id for each call.
+    #[default]
+    Given,
+    /// `null`.
+    Null,
+    /// No member `id`.
+    Missing,
+    /// An empty string, as Gemini.
+    Empty,
+}
+
+impl CallIds {
+    /// The member `id` of a call, with the comma after it.
+    pub(super) fn member(self, call: u64) -> String {
+        match self {
+            Self::Given => format!(r#""id":"call_{call}","#),
+            Self::Null => r#""id":null,"#.into(),
+            Self::Missing => String::new(),
+            Self::Empty => r#""id":"","#.into(),
+        }
+    }
+}
+
+/// Names of the member for reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningField {
+    /// The name of SGLang and llama.cpp's server.
+    #[default]
+    ReasoningContent,
+    /// The name of vLLM and Ollama.
+    Reasoning,
+}
+
+impl ReasoningField {
+    /// Name of the member.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+}
