@@ -85,7 +85,7 @@ async fn long_attempts(stack: &Stack, browser: &mut Browser) -> Row {
 
 async fn keys(stack: &Stack, account: &Account) -> Row {
     let before = redis_info(stack, "memory", "used_memory");
-    let make = async |number: usize| {
+    let create = async |number: usize| {
         let body = json!({"label": "🔑".repeat(80)}).to_string();
         let request = Request::post(stack.url("/v1/management/keys"))
             .header(header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -94,7 +94,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
         stack.http.send(request.unwrap()).await
     };
     let tried = KEYS + 50;
-    let answers: Vec<Answer> = stream::iter(0..tried).map(make).buffer_unordered(AT_ONCE).collect().await;
+    let answers: Vec<Answer> = stream::iter(0..tried).map(create).buffer_unordered(AT_ONCE).collect().await;
     let made = answers.iter().filter(|answer| answer.status == 201).count();
     let refused = answers.iter().filter(|answer| answer.text().contains("too_many_keys")).count();
     let each = redis_info(stack, "memory", "used_memory").saturating_sub(before) / KEYS as u64;
