@@ -39,7 +39,8 @@ pub mod spend;
 pub(crate) mod testing;
 mod turns;
 
-/// API keys that an account may have unless configured otherwise: some 50 MB in Redis.
+/// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
+/// idempotency keys.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
 pub use listing::{KeyPage, Listing};

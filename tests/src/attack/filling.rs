@@ -18,7 +18,7 @@ use crate::{
 const KEYS: usize = 2_000;
 /// Requests of an owner at once.
 const AT_ONCE: usize = 32;
-/// Forms whose attempt is as long as a form may be.
+/// Forms whose attempt is as long as a form has room for.
 const LONG_FORMS: usize = 200;
 /// Room that a key may take with the longest label and `Idempotency-Key`.
 const KEY_BYTES: u64 = 2_048;
@@ -69,14 +69,14 @@ async fn long_attempts(stack: &Stack, browser: &mut Browser) -> Row {
     let before = redis_info(stack, "memory", "used_memory");
     let mut refused = 0;
     for number in 0..LONG_FORMS {
-        let attempt = format!("{number:060000}");
+        let attempt = format!("{number:032000}");
         let answer = browser.post("/dashboard/keys", &[("label", "x"), ("attempt", &attempt)]).await;
         refused += usize::from(answer.status == 400);
     }
     let grown = redis_info(stack, "memory", "used_memory").saturating_sub(before);
     let bound = 1 << 20;
     Row {
-        name: format!("{LONG_FORMS} forms of one owner with an attempt of 60 kB"),
+        name: format!("{LONG_FORMS} forms of one owner with an attempt of 32 kB"),
         expected: format!("all are refused, {} kB more", bound >> 10),
         seen: format!("{refused} are refused, {} kB more", grown >> 10),
         held: refused == LONG_FORMS && grown <= bound,
@@ -85,7 +85,7 @@ async fn long_attempts(stack: &Stack, browser: &mut Browser) -> Row {
 
 async fn keys(stack: &Stack, account: &Account) -> Row {
     let before = redis_info(stack, "memory", "used_memory");
-    let make = async |number: usize| {
+    let create = async |number: usize| {
         let body = json!({"label": "🔑".repeat(80)}).to_string();
         let request = Request::post(stack.url("/v1/management/keys"))
             .header(header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -94,7 +94,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
         stack.http.send(request.unwrap()).await
     };
     let tried = KEYS + 50;
-    let answers: Vec<Answer> = stream::iter(0..tried).map(make).buffer_unordered(AT_ONCE).collect().await;
+    let answers: Vec<Answer> = stream::iter(0..tried).map(create).buffer_unordered(AT_ONCE).collect().await;
     let made = answers.iter().filter(|answer| answer.status == 201).count();
     let refused = answers.iter().filter(|answer| answer.text().contains("too_many_keys")).count();
     let each = redis_info(stack, "memory", "used_memory").saturating_sub(before) / KEYS as u64;
