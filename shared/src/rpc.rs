@@ -17,7 +17,10 @@ pub use messages::Malformed;
 pub use session_clock::SessionClock;
 
 use crate::{
-    process::serve::{Caller, ConnectionTrust},
+    process::{
+        http::INTERNAL_TOKEN,
+        serve::{Caller, ConnectionTrust},
+    },
     secret::{self, ExposeSecret, SecretString},
     tokens::Usage,
 };
@@ -34,9 +37,6 @@ pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Header, or entry of the metadata, with the shared token in calls between the services.
-pub(crate) const TOKEN_HEADER: &str = "x-internal-token";
 
 impl From<Usage> for v1::Usage {
     fn from(usage: Usage) -> Self {
@@ -65,7 +65,7 @@ impl PresentToken {
 
 impl Interceptor for PresentToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(TOKEN_HEADER, self.0.clone());
+        request.metadata_mut().insert(INTERNAL_TOKEN, self.0.clone());
         Ok(request)
     }
 }
@@ -76,7 +76,7 @@ pub struct RequireToken(pub SecretString);
 
 impl Interceptor for RequireToken {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let presented = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
+        let presented = request.metadata().get(INTERNAL_TOKEN).and_then(|value| value.to_str().ok());
         // A missing token is never correct, whatever the configured one is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
             ConnectionTrust::of(request.extensions()).grant(Caller::Service);

@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
     process::serve::PeerAddress,
-    rpc::TOKEN_HEADER,
     secret::{ExposeSecret, SecretString, same},
 };
 
@@ -20,8 +19,10 @@ pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-ho
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Network address of the client.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The token that the services share. Only requests between them have it.
-pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(TOKEN_HEADER);
+/// Name of the header, or of the entry of metadata, with the token that the services share.
+pub const INTERNAL_TOKEN: &str = "x-internal-token";
+/// That header. Only requests between the services have it.
+pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
 /// The internal token as a header, which no log shows. `None` if a header cannot carry it.
 pub fn internal_token_header(token: &SecretString) -> Option<HeaderValue> {
