@@ -215,6 +215,16 @@ pub(super) fn assert_explained(differences: &[Difference]) {
     assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
 }
 
+/// Returns whether more was billed than served.
+pub(super) fn is_above(generation: &Generation, entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served))
+}
+
+/// Returns whether the bill is an estimate.
+pub(super) fn is_estimated(entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| entry["estimated"] == true)
+}
+
 /// Returns whether the bill lacks only tokens that the upstream generated after its stream was ended.
 pub(super) fn lacks_only_tokens_on_their_way(generation: &Generation, entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| {

@@ -129,7 +129,8 @@ fn reason(
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
     let cut = drained && generation.streamed && !generation.ended_by(End::Finished);
-    (cut && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
+    let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
+    (cut && right && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
 }
 
 /// Asserts that each key's `used` is the cost of all that was served to it, but for the differences that are explained,
