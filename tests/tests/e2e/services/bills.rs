@@ -49,7 +49,7 @@ pub(super) async fn send(
     script: Script,
     (streamed, choices): (bool, u64),
 ) -> Sent {
-    let prompt = script.prompt_tokens.expect("it identifies the request");
+    let prompt = script.prompt_tokens.unwrap();
     let call = call(stack, &stack.gateways[gateway], key, script).with("n", choices);
     let (tag, from) = (call.tag.clone(), Instant::now());
     let answered = async {

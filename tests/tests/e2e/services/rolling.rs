@@ -99,7 +99,7 @@ async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, s
     while !over.load(Ordering::Relaxed) {
         turn += 1;
         for again in 0..TRIES {
-            let prompt = prompts.next().expect("there are prompts enough");
+            let prompt = prompts.next().unwrap();
             let (script, streamed) = match turn % 8 {
                 // Longer than the drain, sometimes.
                 0 => (Script::tokens(prompt, 150).pace(20), true),
