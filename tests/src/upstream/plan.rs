@@ -82,9 +82,8 @@ impl Plan {
     pub(super) fn report(&self, completion: u64, place: Place) -> Option<String> {
         let verbatim = |text: &String| Some(format!(r#""usage":{text}"#));
         let usage = match (&self.script.told, place) {
-            (Told::Nothing, _) => return None,
+            (Told::Nothing, _) | (Told::Json { .. }, Place::Chunk) => return None,
             (Told::Json { first, .. }, Place::First) => return first.as_ref().and_then(verbatim),
-            (Told::Json { .. }, Place::Chunk) => return None,
             (Told::Json { last, .. }, Place::End) => return verbatim(last),
             (Told::Lie(usage), _) | (Told::First(usage), Place::First) => *usage,
             (Told::Truth, _) | (Told::First(_), Place::Chunk | Place::End) => self.served(completion),

@@ -229,8 +229,8 @@ fn message(script: &Script, length: u64) -> Value {
 
 /// Members `usage`, or `timings`, or both at the end of a stream of llama.cpp's server.
 pub(super) fn report(usage: Usage, script: &Script, in_chunk: bool) -> String {
-    let cached = !script.style.no_cached_tokens && !(in_chunk && script.style.cached_tokens_at_end);
-    let (told, timings) = (usage_json(usage, script, cached), timings_json(usage));
+    let left_out = script.style.no_cached_tokens || (in_chunk && script.style.cached_tokens_at_end);
+    let (told, timings) = (usage_json(usage, script, !left_out), timings_json(usage));
     match (script.style.timings, in_chunk) {
         (true, true) => format!(r#""timings":{timings}"#),
         (true, false) => format!(r#""usage":{told},"timings":{timings}"#),

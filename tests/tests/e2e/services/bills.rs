@@ -49,7 +49,7 @@ pub(super) async fn send(
     script: Script,
     (streamed, choices): (bool, u64),
 ) -> Sent {
-    let prompt = script.prompt_tokens.expect("it identifies the request");
+    let prompt = script.prompt_tokens.unwrap();
     let call = call(stack, &stack.gateways[gateway], key, script).with("n", choices);
     let (tag, from) = (call.tag.clone(), Instant::now());
     let answered = async {
@@ -213,6 +213,16 @@ pub(super) fn assert_explained(differences: &[Difference]) {
     }
     let unexplained = differences.iter().filter(|difference| difference.reason.is_none()).count();
     assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
+}
+
+/// Returns whether more was billed than served.
+pub(super) fn is_above(generation: &Generation, entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served))
+}
+
+/// Returns whether the bill is an estimate.
+pub(super) fn is_estimated(entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| entry["estimated"] == true)
 }
 
 /// Returns whether the bill lacks only tokens that the upstream generated after its stream was ended.

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Deployment, FLASH, Options, PATIENCE, Stack, cost, nanos, usd},
+    harness::{ApiKey, Deployment, Options, PATIENCE, Stack, nanos, usd},
     upstream::{End, Generation, Script, Style, Told, Usage},
 };
 use tokio::time::sleep;
@@ -246,8 +246,8 @@ fn reason(
             .iter()
             .any(|happened| happened.fault == fault && happened.from < last && happened.to > sent.from)
     };
-    let estimated = entry.is_some_and(|entry| entry["estimated"] == true);
-    if entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served)) {
+    let estimated = bills::is_estimated(entry);
+    if bills::is_above(generation, entry) {
         // Nothing else explains a bill for more than was served.
         return match generation.script.told {
             Told::Lie(usage) if usage.completion < UNBELIEVABLE => Some("reported falsely"),

@@ -99,7 +99,7 @@ async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, s
     while !over.load(Ordering::Relaxed) {
         turn += 1;
         for again in 0..TRIES {
-            let prompt = prompts.next().expect("there are prompts enough");
+            let prompt = prompts.next().unwrap();
             let (script, streamed) = match turn % 8 {
                 // Longer than the drain, sometimes.
                 0 => (Script::tokens(prompt, 150).pace(20), true),
@@ -129,7 +129,8 @@ fn reason(
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
     let cut = drained && generation.streamed && !generation.ended_by(End::Finished);
-    (cut && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
+    let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
+    (cut && right && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
 }
 
 /// Asserts that each key's `used` is the cost of all that was served to it, but for the differences that are explained,
