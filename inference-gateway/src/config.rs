@@ -35,7 +35,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
-    /// Chat requests in flight of one account; a further one is told to come back [default: a quarter of all]
+    /// Chat requests in flight of one account; a further one is told to come back [default: all but a quarter]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,

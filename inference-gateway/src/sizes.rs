@@ -15,8 +15,8 @@ const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
 /// Management requests in flight: each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// The part of what all accounts share that a single one may take.
-const SHARE_OF_AN_ACCOUNT: usize = 4;
+/// The part of the requests in flight that a single account leaves to the others: a quarter.
+const LEFT_TO_OTHERS: usize = 4;
 
 /// Sizes of a gateway's budgets.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl Sizes {
         // Each request in flight has a connection to an upstream.
         let connections =
             limits.connections(ports, in_flight.saturating_add(MANAGEMENT_IN_FLIGHT + other_files))?;
-        let share = || (in_flight / SHARE_OF_AN_ACCOUNT).max(1);
+        let share = || in_flight - in_flight / LEFT_TO_OTHERS;
         let (least, most) = UNAUTHENTICATED_BYTES;
         let prompts_bytes = prompts_bytes(options, limits.memory)?;
         let answers_bytes = answers_bytes(options, limits.memory)?;
@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn budgets_follow_files_and_memory() {
         let roomy = sizes(1 << 20, 1 << 14, &[]).unwrap();
-        assert_eq!((roomy.in_flight, roomy.in_flight_per_account), (4096, 1024));
+        assert_eq!((roomy.in_flight, roomy.in_flight_per_account), (4096, 3072));
         assert_eq!((roomy.prompts_bytes, roomy.unauthenticated_bytes), (1 << 30, 16 << 20));
         assert_eq!((roomy.answers_bytes, roomy.answers_bytes_per_account), (1 << 30, 1 << 29));
         let narrow = sizes(1024, 512, &[]).unwrap();
-        assert_eq!((narrow.in_flight, narrow.in_flight_per_account), (256, 64));
+        assert_eq!((narrow.in_flight, narrow.in_flight_per_account), (256, 192));
         assert_eq!((narrow.prompts_bytes, narrow.unauthenticated_bytes), (256 << 20, 8 << 20));
         assert_eq!((narrow.answers_bytes, narrow.answers_bytes_per_account), (128 << 20, 64 << 20));
         assert!(narrow.in_flight + narrow.bounds.connections + MANAGEMENT_IN_FLIGHT < 1024);

@@ -37,6 +37,8 @@ pub(crate) struct StreamMeter {
     blocked: Option<(Bytes, u64)>,
     /// Reasoning tokens among the generated ones, as last reported.
     reasoning: u64,
+    /// Tokens that were counted before the first event that was not delivered.
+    delivered: Option<u64>,
     /// Some output was generated.
     begun: bool,
     /// Output came after the last finish reason.
@@ -81,6 +83,7 @@ impl StreamMeter {
             choices,
             blocked: None,
             reasoning: 0,
+            delivered: None,
             begun: false,
             goes_on: false,
             events: 0,
@@ -118,6 +121,7 @@ impl StreamMeter {
 
     fn count_event(&mut self, data: &[u8]) {
         if let Ok(Event::Chunk(chunk)) = Event::read(data) {
+            self.delivered.get_or_insert(self.counter.completion());
             self.counted(&chunk, self.counter.with_chunk(&chunk));
         }
     }
@@ -253,9 +257,13 @@ impl StreamMeter {
         self.rewriter.cut(&mut self.out);
     }
 
-    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known.
+    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known. Tokens beyond the
+    /// grant that were not delivered are not in it.
     pub(crate) fn finish(&mut self, cost: Option<NanoUsd>) {
-        let tokens = self.counter.usage();
+        let mut tokens = self.counter.usage();
+        if let Some(delivered) = self.delivered {
+            tokens.completion = tokens.completion.min(delivered.max(self.granted.granted()));
+        }
         let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
         self.rewriter.done(usage, cost, &mut self.out);
     }

@@ -15,7 +15,7 @@ use crate::{
 /// Time that a client may take nothing of its stream, and for its slot to come free then.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
 /// Slots of the gateway in the attack on them, and the share of one account.
-const SLOTS: (usize, usize) = (64, 16);
+const SLOTS: (usize, usize) = (64, 48);
 
 /// Memory while requests are paid for and nobody reads the metrics.
 pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {

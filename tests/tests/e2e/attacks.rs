@@ -116,7 +116,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
     let other = stack.open_account("other", usd("1"));
     let other = stack.key_of(&other, json!({})).await;
     let unread = open_streams(stack.server().public(), &greedy.secret, 8).await;
-    assert_eq!((unread.begun(), unread.refused()), (2, 6), "a quarter of all");
+    assert_eq!((unread.begun(), unread.refused()), (6, 2), "all but a quarter");
     stack.call(&greedy, Script::tokens(12, 5)).send().await.assert_error(503, "overloaded");
     assert_eq!(stack.call(&other, Script::tokens(12, 5)).send().await.status, 200);
     let deadline = Instant::now() + PATIENCE;
