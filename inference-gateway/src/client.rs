@@ -184,7 +184,10 @@ impl Pipe {
     /// Puts a piece in, unless the client has left. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        pending.piece = (!self.client.is_gone()).then_some(bytes);
+        // A client that left while it was connected finds its stream broken off, without a piece of its rest.
+        if !self.client.is_gone() {
+            pending.piece = Some(bytes);
+        }
         pending.wake_connection();
     }
 

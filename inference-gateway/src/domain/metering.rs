@@ -35,6 +35,8 @@ pub(crate) struct StreamMeter {
     choices: u64,
     /// An event that the granted tokens do not cover, and the total of tokens that would.
     blocked: Option<(Bytes, u64)>,
+    /// Tokens that were counted before the first event that was not delivered.
+    delivered: Option<u64>,
     /// Some output was delivered.
     begun: bool,
     /// The first finish reason that no known server uses.
@@ -80,6 +82,7 @@ impl StreamMeter {
             granted,
             choices,
             blocked: None,
+            delivered: None,
             begun: false,
             unknown_finish: None,
             goes_on: false,
@@ -118,7 +121,10 @@ impl StreamMeter {
 
     fn count_event(&mut self, data: &[u8]) {
         match Event::read(data) {
-            Ok(Event::Chunk(chunk)) => self.counted(&chunk, self.counter.clone().with_chunk(&chunk)),
+            Ok(Event::Chunk(chunk)) => {
+                self.delivered.get_or_insert(self.counter.completion());
+                self.counted(&chunk, self.counter.clone().with_chunk(&chunk));
+            }
             Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
             Ok(Event::Done) | Err(_) => {}
         }
@@ -265,9 +271,15 @@ impl StreamMeter {
         self.rewriter.cut(&mut self.out);
     }
 
-    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known.
+    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known. Tokens beyond the
+    /// grant that were not delivered are not in it.
     pub(crate) fn finish(&mut self, cost: Option<NanoUsd>) {
-        self.rewriter.done(self.counter.answer_usage(), cost, &mut self.out);
+        let mut usage = self.counter.answer_usage();
+        if let Some(delivered) = self.delivered {
+            let completion = usage.tokens.completion.min(delivered.max(self.granted.granted()));
+            (usage.tokens.completion, usage.reasoning) = (completion, usage.reasoning.min(completion));
+        }
+        self.rewriter.done(usage, cost, &mut self.out);
     }
 
     /// Writes an error as the stream's last event.

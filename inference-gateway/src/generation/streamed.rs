@@ -24,10 +24,10 @@ use crate::{
         answer::Rewriter,
         metering::{GrantedTokens, StreamEnd, StreamMeter},
     },
-    hold::OpenHold,
+    hold::{HoldStatus, OpenHold},
     upstream::{Running, next_bytes},
 };
-use deadlines::{CATCH_UP_BOUND, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
+use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use end::End;
 use extension::{Extending, in_flight};
 
@@ -195,10 +195,13 @@ impl Stream {
     /// hold that was lost while the gateway was frozen. None of it is delivered. The time for it may have `begun` before.
     async fn count_rest(&mut self, upstream: &mut Incoming, begun: Option<Instant>) {
         let (began, mut bytes) = (begun.unwrap_or_else(Instant::now), 0);
+        let lost = self.hold.standing() == HoldStatus::Gone;
+        let bound = if lost { CATCH_UP_BOUND_OF_LOST } else { CATCH_UP_BOUND };
         let mut more = self.meter.count_received();
         while more
-            && began.elapsed() < CATCH_UP_BOUND
+            && began.elapsed() < bound
             && bytes < MOST_COUNTED_BYTES
+            && self.room.hold(self.meter.held_bytes())
             && let Ok(Some(Ok(piece))) = timeout(CAUGHT_UP_AFTER, next_bytes(upstream)).await
         {
             bytes += piece.len();

@@ -43,6 +43,11 @@ impl GrantedTokens {
         (due && !self.is_complete()).then(|| self.wanted.min(total))
     }
 
+    /// The tokens granted.
+    pub(crate) const fn granted(&self) -> u64 {
+        self.granted
+    }
+
     /// Records the total of granted tokens, and the total that was requested.
     pub(crate) fn extended(&mut self, granted: u64, asked: u64) {
         self.short = granted < asked;

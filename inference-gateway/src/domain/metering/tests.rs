@@ -93,6 +93,12 @@ fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows
     meter.cut();
     let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
     assert!(out.contains(r#""finish_reason":"length""#), "{out}");
+    meter.finish(None);
+    let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
+    assert!(
+        out.contains(r#""completion_tokens":120,"#),
+        "the client hears of no more than was granted: {out}"
+    );
 }
 
 #[test]

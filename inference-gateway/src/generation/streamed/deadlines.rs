@@ -17,8 +17,10 @@ const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
 /// Silence of an upstream whose client left, after which all that it had sent was read: a further token takes longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Longest time for which an upstream is read to count what it had sent before its stream ended.
-pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(500);
+/// Longest time for which an upstream is read to count what it had sent before its stream ended. It generates meanwhile.
+pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
+/// The same time after a hold was lost: a gateway that was frozen has much in its sockets.
+pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
 /// Longest time for which the upstream is not read since its client takes nothing and the memory for what it misses is full.
 const UNREAD_BOUND: Duration = Duration::from_secs(10);
 
