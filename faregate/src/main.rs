@@ -105,7 +105,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let parts = KeyServiceParts {
         installation: installation.clone(),
         catalog: catalog.clone(),
-        internal_token: secrets.internal_token,
+        internal_token: secrets.internal_token.clone(),
         tls: None,
         // Half of a port's share, for both.
         bounds: process.limits.connections.bounds(sizes.bounds.connections / 4),
@@ -117,6 +117,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
         catalog: catalog.clone(),
         prefix: common.key_prefix,
         key_services: KeyServices::Local(running.service.clone()),
+        internal_token: secrets.internal_token,
         key_service_http: vec![loopback(running.http)?],
         tls: None,
         builtin,

@@ -1,9 +1,8 @@
 //! The secrets of an installation: configured, or made on the first run and kept beside the data.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +13,7 @@ use key_service::{
 };
 use shared::{
     clock::{Clock, random_bytes},
+    private_files,
     process::config::{Common, checked_token},
     secret::{self, SecretString},
 };
@@ -51,7 +51,7 @@ struct Folder(PathBuf);
 impl Folder {
     /// Makes it, for its owner alone, unless it exists.
     fn create(path: &Path) -> anyhow::Result<Self> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let made = private_files::create_folder(path);
         made.with_context(|| format!("FAREGATE_DATA_DIR: cannot make {}", path.display()))?;
         Ok(Self(path.to_owned()))
     }
@@ -71,7 +71,7 @@ impl Folder {
 /// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands. The draft's
 /// name is made by chance, so that one left over by a process that died is in the way of none.
 fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+    let mut file = private_files::options().write(true).create_new(true).open(draft)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
     let published = fs::hard_link(draft, path);

@@ -6,4 +6,5 @@ pub(crate) mod chat;
 pub(crate) mod metering;
 pub(crate) mod routing;
 pub(crate) mod sse;
+pub(crate) mod template;
 pub(crate) mod upstream_error;

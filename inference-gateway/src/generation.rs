@@ -17,12 +17,13 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::{AccountId, GenerationId, RequestId},
     process::{
         http::ClientRequestId,
         serve::{Caller, ConnectionTrust, Network},
     },
     refusal::Refusal,
+    text::shown,
     tokens::Usage,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,7 +31,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     byte_budget::{ByteBudget, BytePermit},
     client::{Client, StreamBody},
-    domain::{answer, chat::Forward},
+    domain::{
+        answer::{self, Reported},
+        chat::Forward,
+        metering::{UsageBounds, UsageCounter},
+    },
     hold::{HoldStatus, Holds, OpenHold, Slot},
     keys::Keys,
     upstream::{Failure, Pools, Running, UpstreamClient},
@@ -39,6 +44,9 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
+
+/// Characters of an upstream's finish reason that are logged.
+const MAX_SHOWN_REASON: usize = 40;
 
 /// Makes generations; one a worker.
 pub(crate) struct Generator {
@@ -70,7 +78,7 @@ pub(crate) struct Generator {
 
 /// A checked request.
 pub(crate) struct Job {
-    /// The generation.
+    /// The generation: a new one whenever the request is authorized anew.
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
@@ -88,6 +96,8 @@ pub(crate) struct Job {
     pub(crate) permit: BytePermit,
     /// The trust in its connection.
     pub(crate) trust: ConnectionTrust,
+    /// The account that pays, once it is known.
+    pub(crate) payer: Option<AccountId>,
 }
 
 /// A generation whose answer begins.
@@ -112,6 +122,12 @@ impl Job {
         self.forward.max_tokens.saturating_mul(self.forward.n)
     }
 
+    /// Notes the account that pays, which its connection is trusted for.
+    fn is_paid_by(&mut self, account: AccountId) {
+        self.payer = Some(account);
+        self.trust.grant(Caller::Account(account));
+    }
+
     /// Frees the prompt: an upstream has read it, and it need not be counted.
     fn forget_prompt(&mut self) {
         self.forward.forget_prompt();
@@ -128,13 +144,32 @@ impl Job {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
 
-    /// Checks a reported usage against the assumptions of this request: it is billed as reported in any case.
-    fn check_report(&self, usage: Usage, running: &Running) {
-        running.upstream().observe_prompt(usage.prompt, self.forward.prompt_bound);
-        let bounds = self.forward.bounds;
-        if usage.prompt > bounds.prompt || usage.completion > bounds.completion {
+    /// A counter of the tokens that this upstream generates, limited to `max_tokens` of each choice.
+    fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
+        let Forward { prompt_estimate, n, bounds, .. } = self.forward;
+        let bounds = UsageBounds { prompt_estimate, max_tokens, choices: n, catalogue: bounds };
+        UsageCounter::new(bounds, running.upstream().usage_scope())
+    }
+
+    /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs those that fall out of
+    /// them.
+    fn check_answer(&self, counter: &UsageCounter, unknown_finish: Option<&str>, running: &Running) {
+        let (reported, false_counts, bounds) =
+            (counter.reported(), counter.disbelieved(), self.forward.bounds);
+        if let Some(prompt) = reported.prompt.filter(|_| self.forward.is_plain) {
+            running.observe_prompt(prompt, self.forward.prompt_bound);
+        }
+        if reported.prompt > Some(bounds.prompt) || reported.completion > Some(bounds.completion) {
             metrics::counter!("gateway_usage_beyond_catalogue_total").increment(1);
-            tracing::warn!(generation = %self.id, ?usage, ?bounds, "the upstream reported more than the catalogue allows; billed as reported");
+            tracing::warn!(generation = %self.id, ?reported, ?bounds, "the upstream reported more than the catalogue allows; billed as reported");
+        }
+        if *false_counts != Reported::default() {
+            metrics::counter!("gateway_usage_false_reports_total").increment(1);
+            tracing::warn!(generation = %self.id, ?false_counts, ?bounds, "the upstream reported impossible usage; it is not billed");
+        }
+        if let Some(reason) = unknown_finish {
+            let reason = shown(reason, MAX_SHOWN_REASON);
+            tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client reads \"stop\"");
         }
     }
 }
@@ -145,17 +180,18 @@ impl Generator {
         self.holds.reserve(stranger).await
     }
 
-    /// Runs a generation until its answer begins: until its end, where the answer is whole.
+    /// Runs a generation until its answer begins: until its end, where the answer is whole. The id is that of the hold that
+    /// pays.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
         slot: Slot,
         client: Client,
-    ) -> Result<Started, ApiError> {
+    ) -> Result<(GenerationId, Started), ApiError> {
         let mut log = GenerationLog::begin(&job);
         let started = match self.begin(&mut job, slot, &client, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
-                return Ok(streamed::start(&self, job, hold, reached, client, log));
+                return Ok((job.id, streamed::start(&self, job, hold, reached, client, log)));
             }
             Ok((hold, reached)) => {
                 job.forget_prompt();
@@ -170,7 +206,7 @@ impl Generator {
             log.outcome = error.code.as_str();
         }
         log.write(&job.model, &self.metrics);
-        started
+        started.map(|started| (job.id, started))
     }
 
     /// Authorizes the generation and brings it to an upstream.
@@ -184,8 +220,9 @@ impl Generator {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
         let mut route = Route { counted_by, asked: None };
+        log.generation = hold.generation();
         log.key = Some(hold.key());
-        job.trust.grant(Caller::Account(hold.account()));
+        job.is_paid_by(hold.account());
         if let Err(overloaded) = self.count_against(job, &mut hold) {
             hold.release().await;
             return Err(overloaded);

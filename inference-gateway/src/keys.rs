@@ -164,6 +164,11 @@ impl HoldRequest {
 }
 
 impl Keys {
+    /// A generation id that no hold has had.
+    pub(crate) fn new_generation(&self) -> GenerationId {
+        GenerationId::generate(&*self.0.clock)
+    }
+
     /// The account of this credential, if it may be used for what its class is needed for right now.
     pub(crate) async fn authenticate(
         &self,

@@ -10,13 +10,14 @@ use std::{
 };
 
 use anyhow::Context;
-use http::Uri;
+use http::{HeaderValue, Uri};
 use shared::{
     catalog::Catalog,
     clock::Clock,
     key::{Class, Prefix},
     process::{
         config::ConfigError,
+        http::internal_token_header,
         serve::{Port, Worker, bind, serve_on},
         telemetry::Readiness,
         tls::Tls,
@@ -46,6 +47,9 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 /// Time for idle connections to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
+/// Reason why an internal token cannot be used.
+const UNFIT_TOKEN: &str = "FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry";
+
 /// Dependencies of a gateway.
 pub struct GatewayParts {
     /// Source of time and randomness.
@@ -56,6 +60,8 @@ pub struct GatewayParts {
     pub prefix: Prefix,
     /// The key-services.
     pub key_services: KeyServices,
+    /// Token in the calls between the services.
+    pub internal_token: SecretString,
     /// Addresses of the key-services' HTTP listeners; at least one.
     pub key_service_http: Vec<Uri>,
     /// TLS to the key-services, if it is used.
@@ -70,13 +76,8 @@ pub struct GatewayParts {
 
 /// The key-services that authorize and bill.
 pub enum KeyServices {
-    /// In other processes, over gRPC.
-    Remote {
-        /// At least one address.
-        addresses: Vec<Uri>,
-        /// Token in the calls between the services.
-        internal_token: SecretString,
-    },
+    /// In other processes, over gRPC, at these addresses; at least one.
+    Remote(Vec<Uri>),
     /// In this process.
     Local(Arc<dyn KeyService>),
 }
@@ -103,9 +104,10 @@ impl RunningGateway {
     /// Binds the public address and serves until [`RunningGateway::stop`].
     pub fn start(options: &Options, parts: GatewayParts) -> anyhow::Result<Self> {
         let listener = bind("FAREGATE_LISTEN", options.listen)?;
-        let peers = peers(parts.key_services, parts.tls.as_ref())?;
+        let peers = peers(parts.key_services, &parts.internal_token, parts.tls.as_ref())?;
         let health = Arc::new(KeyServiceHealth::new(peers.count()));
-        let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref())?);
+        let token = internal_token_header(&parts.internal_token).context(UNFIT_TOKEN)?;
+        let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref(), token)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
         let [prompts, answers, unauthenticated] = budgets(&parts.sizes);
@@ -213,12 +215,11 @@ fn budgets(sizes: &Sizes) -> [ByteBudget; 3] {
     ]
 }
 
-fn peers(key_services: KeyServices, tls: Option<&Tls>) -> anyhow::Result<Peers> {
+fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> anyhow::Result<Peers> {
     Ok(match key_services {
         KeyServices::Local(service) => Peers::Local(service),
-        KeyServices::Remote { addresses, internal_token } => {
-            let token = PresentToken::new(&internal_token)
-                .context("FAREGATE_INTERNAL_TOKEN: has characters that a header cannot carry")?;
+        KeyServices::Remote(addresses) => {
+            let token = PresentToken::new(token).context(UNFIT_TOKEN)?;
             let addresses = addresses.into_iter().map(|uri| endpoint(uri, tls));
             Peers::Remote { addresses: addresses.collect::<Result<_, _>>()?, token }
         }
@@ -230,13 +231,14 @@ fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,
     tls: Option<&Tls>,
+    token: HeaderValue,
 ) -> Result<Management, ConfigError> {
     for uri in &addresses {
         check_scheme("FAREGATE_KEY_SERVICE_HTTP_URL", uri, tls)?;
     }
     let matching = addresses.len() == health.count();
     let health = if matching { health.clone() } else { Arc::new(KeyServiceHealth::new(addresses.len())) };
-    Ok(Management::new(addresses, health, tls))
+    Ok(Management::new(addresses, health, tls, token))
 }
 
 /// The spool in this directory, if there is one.

@@ -1,7 +1,8 @@
-//! Turns of callers that are not authenticated, at work of which little is done for them at once.
+//! Turns at work of which little is done at once: of callers that are not authenticated, or of accounts.
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::Hash,
     sync::Arc,
     time::Duration,
 };
@@ -13,91 +14,147 @@ use shared::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// Time that a caller waits for its turn: the work takes milliseconds.
+/// Time that a caller without an accepted credential waits for its turn: the work takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The part of shared turns that one network may have: a quarter.
+const SHARE_OF_A_NETWORK: usize = 4;
 
-/// Turns, given to one network address after the other, however many callers of each wait. Cheap to clone.
+/// A network address, or an account.
+pub(crate) trait TurnKey: Copy + Eq + Hash {}
+
+impl<K: Copy + Eq + Hash> TurnKey for K {}
+
+/// Turns, given to one network address (or account) after the other, however many callers of each wait. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Turns(Arc<Mutex<State>>);
+pub(crate) struct Turns<K: TurnKey = Network>(Arc<Mutex<State<K>>>);
 
-struct State {
+struct State<K: TurnKey> {
     free: usize,
-    waiting: HashMap<Network, VecDeque<oneshot::Sender<Turn>>>,
-    /// The addresses that wait, in the order of their next turns.
-    order: VecDeque<Network>,
+    /// Turns that callers of one key have at once, at most.
+    most_of_each: usize,
+    running: HashMap<K, usize>,
+    waiting: HashMap<K, VecDeque<oneshot::Sender<Turn<K>>>>,
+    /// The keys that wait, in the order of their next turns.
+    order: VecDeque<K>,
 }
 
 /// A turn, over when it is dropped.
-pub(crate) struct Turn(Turns);
+pub(crate) struct Turn<K: TurnKey = Network> {
+    turns: Turns<K>,
+    of: K,
+}
 
 impl Turns {
-    /// Turns, of which this many run at once.
+    /// Turns of network addresses, of which this many run at once.
     pub(crate) fn new(at_once: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { free: at_once, waiting: HashMap::new(), order: VecDeque::new() })))
+        Self::shared(at_once, at_once)
+    }
+
+    /// Turns of network addresses, of which this many run at once, and a quarter of them for one network: work that waits for
+    /// its caller leaves turns to others.
+    pub(crate) fn of_networks(at_once: usize) -> Self {
+        Self::shared(at_once, (at_once / SHARE_OF_A_NETWORK).max(1))
     }
 
     /// Waits for a turn of a caller from this address.
     pub(crate) async fn wait(&self, network: Network) -> Result<Turn, ApiError> {
-        let turn = match self.ask(network) {
-            Ok(turn) => return Ok(turn),
-            Err(turn) => timeout(PATIENCE, turn).await,
-        };
-        match turn {
-            Ok(Ok(turn)) => Ok(turn),
-            _ => Err(ApiError::new(
-                Code::Overloaded,
-                "Too many requests wait for authentication; try again shortly.",
-            )),
+        let late = "Too many requests wait for authentication; try again shortly.";
+        self.wait_within(PATIENCE, network).await.ok_or_else(|| ApiError::new(Code::Overloaded, late))
+    }
+}
+
+impl<K: TurnKey> Turns<K> {
+    /// Turns, of which this many run at once, and `most_of_each` of one key.
+    pub(crate) fn shared(at_once: usize, most_of_each: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            free: at_once,
+            most_of_each,
+            running: HashMap::new(),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+        })))
+    }
+
+    /// Waits for a turn of this key; `None` if it did not come in time.
+    pub(crate) async fn wait_within(&self, patience: Duration, of: K) -> Option<Turn<K>> {
+        match self.ask(of) {
+            Ok(turn) => Some(turn),
+            Err(turn) => timeout(patience, turn).await.ok()?.ok(),
         }
     }
 
-    fn ask(&self, network: Network) -> Result<Turn, oneshot::Receiver<Turn>> {
+    fn ask(&self, of: K) -> Result<Turn<K>, oneshot::Receiver<Turn<K>>> {
         let mut state = self.state();
-        if state.free > 0 {
+        if state.free > 0 && state.may_run(of) {
             state.free -= 1;
-            return Ok(Turn(self.clone()));
+            return Ok(self.begin(&mut state, of));
         }
         let (sender, receiver) = oneshot::channel();
         let State { waiting, order, .. } = &mut *state;
-        let callers = waiting.entry(network).or_insert_with(|| {
-            order.push_back(network);
+        let callers = waiting.entry(of).or_insert_with(|| {
+            order.push_back(of);
             VecDeque::new()
         });
         callers.push_back(sender);
         Err(receiver)
     }
 
-    /// The caller whose turn it is, if one waits; else there is a turn more.
-    fn next(&self) -> Option<oneshot::Sender<Turn>> {
+    fn begin(&self, state: &mut State<K>, of: K) -> Turn<K> {
+        *state.running.entry(of).or_default() += 1;
+        Turn { turns: self.clone(), of }
+    }
+
+    /// Ends a turn. The turn of the caller that comes next, if one waits that may have it; else there is a free one more.
+    fn next(&self, over: K) -> Option<(oneshot::Sender<Turn<K>>, Turn<K>)> {
         let mut state = self.state();
-        let State { waiting, order, free } = &mut *state;
-        while let Some(network) = order.pop_front() {
-            let Some(callers) = waiting.get_mut(&network) else { continue };
+        state.end(over);
+        for _ in 0..state.order.len() {
+            let of = state.order.pop_front()?;
+            if !state.may_run(of) {
+                state.order.push_back(of);
+                continue;
+            }
+            let Some(callers) = state.waiting.get_mut(&of) else { continue };
             // Those that gave up are passed over.
             let next = std::iter::from_fn(|| callers.pop_front()).find(|caller| !caller.is_closed());
             if callers.is_empty() {
-                waiting.remove(&network);
+                state.waiting.remove(&of);
             } else {
-                order.push_back(network);
+                state.order.push_back(of);
             }
-            if next.is_some() {
-                return next;
+            if let Some(caller) = next {
+                return Some((caller, self.begin(&mut state, of)));
             }
         }
-        *free += 1;
+        state.free += 1;
         None
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
         self.0.lock()
     }
 }
 
-impl Drop for Turn {
+impl<K: TurnKey> State<K> {
+    fn may_run(&self, of: K) -> bool {
+        self.running.get(&of).is_none_or(|running| *running < self.most_of_each)
+    }
+
+    fn end(&mut self, of: K) {
+        if let Some(running) = self.running.get_mut(&of) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&of);
+            }
+        }
+    }
+}
+
+impl<K: TurnKey> Drop for Turn<K> {
     fn drop(&mut self) {
-        if let Some(caller) = self.0.next() {
+        if let Some((caller, turn)) = self.turns.next(self.of) {
             // A caller that gave up just now drops its turn, which goes to the next one.
-            let _ = caller.send(Self(self.0.clone()));
+            let _ = caller.send(turn);
         }
     }
 }
@@ -131,7 +188,30 @@ mod tests {
             drop(caller.await.unwrap());
         }
         let state = turns.state();
-        assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
+        assert!(
+            state.free == 1 && state.waiting.is_empty() && state.order.is_empty() && state.running.is_empty()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_key_has_its_share_and_leaves_the_rest_to_others_however_many_callers_it_has() {
+        let turns = Turns::shared(4, 2);
+        let running = [turns.ask(1).ok().unwrap(), turns.ask(1).ok().unwrap()];
+        let mut many: VecDeque<_> = (0..100).map(|_| turns.ask(1).err().unwrap()).collect();
+        let others = [turns.ask(2).ok().unwrap(), turns.ask(3).ok().unwrap()];
+        let mut late = turns.ask(4).err().unwrap();
+        drop(others);
+        drop(late.try_recv().expect("a free turn goes to the key below its share"));
+        assert!(many.iter_mut().all(|caller| caller.try_recv().is_err()));
+        drop(running);
+        let next: Vec<_> = many.iter_mut().filter_map(|caller| caller.try_recv().ok()).collect();
+        assert_eq!(next.len(), 2);
+        drop(many);
+        drop(next);
+        let state = turns.state();
+        assert!(
+            state.free == 4 && state.waiting.is_empty() && state.order.is_empty() && state.running.is_empty()
+        );
     }
 
     #[tokio::test(start_paused = true)]

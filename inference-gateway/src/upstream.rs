@@ -4,11 +4,7 @@ mod dialect;
 mod failure;
 mod pool;
 
-use std::{
-    env, fmt,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{env, fmt, time::Duration};
 
 use bytes::{Buf, Bytes, buf::Chain};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
@@ -17,16 +13,19 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
     catalog::{self, ImageUrls, LeftBeforeHead, LimitParam},
+    ids::AccountId,
     process::config::ConfigError,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     domain::{
         affinity,
         chat::{Forward, ProgressReports, UpstreamParams},
+        metering::UsageScope,
     },
     http_client::{ClientSettings, HttpClient, http_client},
+    turns::Turns,
 };
 use dialect::{Counter, Dialect};
 pub(crate) use failure::{Failure, of_event};
@@ -34,16 +33,16 @@ pub(crate) use pool::{Pool, Pools, Running};
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time for an exact count, which delays a request that would otherwise be refused.
+/// Longest time for an exact count, and for the turn to have one: it delays a request that would otherwise be refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Prompts that an upstream is asked to count at once. Counting is unpaid work, and one prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
+/// Prompts of one account among them: half, so that slow counts of one account leave turns to the others.
+const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 /// Idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 1024;
 /// Longest time that an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
-/// Tokens of a template that a gateway assumes by itself, after reports of them: more than any known template has.
-const MOST_LEARNED_OVERHEAD: u64 = 8_192;
 /// Largest answer to a count that is read, in bytes.
 const MAX_COUNT_BYTES: usize = 1 << 20;
 
@@ -78,12 +77,12 @@ pub(crate) struct Upstream {
     /// Its own name in the header `Host`, written once.
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    /// Places for prompts that it counts.
-    counting: Semaphore,
+    /// Turns of accounts at counting their prompts.
+    counting: Turns<Option<AccountId>>,
     /// Every generated token is visible in its stream.
     streams_every_token: bool,
-    /// Tokens that its template adds to a prompt beyond the usual: configured, or derived from its reports.
-    prompt_overhead: AtomicU64,
+    /// Tokens that its template adds to a prompt beyond the usual, as configured.
+    prompt_overhead: u64,
 }
 
 /// Exact number of a prompt's tokens, as far as they can be counted.
@@ -93,6 +92,15 @@ pub(crate) struct Counted {
     pub(crate) tokens: u64,
     /// The tokens of images are included.
     pub(crate) with_images: bool,
+}
+
+/// A prompt was not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotCounted {
+    /// The upstream cannot count it, now or later.
+    Unsupported,
+    /// The upstream did not count it in time, or could not be reached. A later try may succeed.
+    InTime,
 }
 
 impl Upstream {
@@ -123,9 +131,9 @@ impl Upstream {
             authorization: upstream.api_key_env.as_deref().map(credential).transpose()?,
             left_before_head: upstream.left_before_head,
             image_urls: upstream.image_urls,
-            counting: Semaphore::new(MAX_COUNTS_AT_ONCE),
+            counting: Turns::shared(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
             streams_every_token: upstream.streams_every_token,
-            prompt_overhead: AtomicU64::new(upstream.prompt_overhead),
+            prompt_overhead: upstream.prompt_overhead,
         })
     }
 
@@ -140,23 +148,9 @@ impl Upstream {
         self.dialect.progress != ProgressReports::None || self.streams_every_token
     }
 
-    /// Returns whether the usage of a whole answer with several choices counts only the first of them.
-    pub(crate) const fn reports_usage_of_first_choice(&self) -> bool {
-        self.dialect.usage_of_first_choice
-    }
-
-    /// Bound on the tokens that its template adds to a prompt beyond the usual.
-    pub(crate) fn prompt_overhead(&self) -> u64 {
-        self.prompt_overhead.load(Ordering::Relaxed)
-    }
-
-    /// Compares the prompt's tokens that it reports with their bound. A bound that was too low is raised for all
-    /// following requests, as far as a template may be meant: one false report must not make the model unaffordable.
-    pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
-        let beyond = reported.saturating_sub(bound).min(MOST_LEARNED_OVERHEAD);
-        if beyond > self.prompt_overhead.fetch_max(beyond, Ordering::Relaxed) {
-            tracing::warn!(upstream = %self, tokens = beyond, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
-        }
+    /// Output that its reports of usage count, where an answer has several choices.
+    pub(crate) const fn usage_scope(&self) -> UsageScope {
+        self.dialect.usage
     }
 
     /// Sends a chat request for at most this many tokens of each choice, and returns once the upstream has answered
@@ -180,26 +174,45 @@ impl Upstream {
     }
 
     /// The exact tokens of the request's prompt, where this upstream can count them. Few are counted at once; the others wait
-    /// for their turn.
-    pub(crate) async fn count(&self, client: &UpstreamClient, forward: &Forward) -> Option<Counted> {
+    /// for the turn of the account that pays.
+    pub(crate) async fn count(
+        &self,
+        client: &UpstreamClient,
+        forward: &Forward,
+        payer: Option<AccountId>,
+    ) -> Result<Counted, NotCounted> {
+        let counter =
+            self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
+        let _turn = self.counting.wait_within(COUNT_DEADLINE, payer).await.ok_or(NotCounted::InTime)?;
+        let counted = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
+        let tokens = counted.map_err(|_| NotCounted::InTime)??;
+        Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })
+    }
+
+    async fn ask_count(
+        &self,
+        client: &UpstreamClient,
+        counter: &Uri,
+        forward: &Forward,
+    ) -> Result<u64, NotCounted> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(alias = "input_tokens")]
             count: u64,
         }
-        let counter = self.counter.as_ref().filter(|_| self.counts(forward))?;
-        let _place = timeout(COUNT_DEADLINE, self.counting.acquire()).await.ok()?.ok()?;
         let (head, rest) = forward.body(self.params(Some(1), ProgressReports::None, None));
-        let counting = async {
-            let response = self.post(client, counter, head, rest, COUNT_DEADLINE).await.ok()?;
-            if response.status() != StatusCode::OK {
-                return None;
-            }
-            let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await.ok()?.to_bytes();
-            serde_json::from_slice::<Answer>(&body).ok()
-        };
-        let tokens = timeout(COUNT_DEADLINE, counting).await.ok()??.count;
-        Some(Counted { tokens, with_images: self.dialect.counter.counts_images() })
+        let response = self.post(client, counter, head, rest, COUNT_DEADLINE).await;
+        let response = response.map_err(|_| NotCounted::InTime)?;
+        match response.status() {
+            StatusCode::OK => {}
+            status if is_passing(status) => return Err(NotCounted::InTime),
+            _ => return Err(NotCounted::Unsupported),
+        }
+        let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
+        let body = body.map_err(|_| NotCounted::InTime)?.to_bytes();
+        serde_json::from_slice::<Answer>(&body)
+            .map(|answer| answer.count)
+            .map_err(|_| NotCounted::Unsupported)
     }
 
     fn params<'a>(
@@ -241,6 +254,12 @@ impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.model, self.chat.authority().map_or("", |authority| authority.as_str()))
     }
+}
+
+/// Returns whether the same count may succeed later.
+fn is_passing(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS
+        || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
 }
 
 /// Value of `Host`: without a port where the scheme's own is meant.

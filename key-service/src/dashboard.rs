@@ -17,6 +17,8 @@ use http::{HeaderName, HeaderValue, header};
 use shared::catalog::Catalog;
 
 use crate::management::Management;
+use activity::Exports;
+use browser::Browser;
 
 mod activity;
 mod assets;
@@ -62,6 +64,9 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
+/// A year in which a browser comes with TLS alone. Other hosts of the domain are not ours to speak for.
+const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
 /// The dependencies of every page.
 #[derive(Clone)]
 pub(crate) struct Desk {
@@ -71,6 +76,15 @@ pub(crate) struct Desk {
     pub(crate) catalog: Arc<Catalog>,
     /// Clients reach this installation over TLS, as its public address says.
     pub(crate) behind_tls: bool,
+    /// Exports that are under way.
+    exports: Exports,
+}
+
+impl Desk {
+    /// The desk of an installation.
+    pub(crate) fn new(management: Arc<Management>, catalog: Arc<Catalog>, behind_tls: bool) -> Self {
+        Self { management, catalog, behind_tls, exports: Exports::new() }
+    }
 }
 
 impl FromRef<Desk> for Arc<Management> {
@@ -84,7 +98,8 @@ pub(crate) fn router(desk: Desk) -> Router {
     let pages = Router::new()
         .route(HOME, get(overview::show))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
-        .route("/dashboard/sign-in/link", post(sign_in::with_link))
+        .route(sign_in::LINK, get(sign_in::link).post(sign_in::open_link))
+        .route(sign_in::USE_LINK, post(sign_in::with_link))
         .route("/dashboard/sign-out", post(sign_in::out))
         .route("/dashboard/theme", post(layout::choose_theme))
         .route("/dashboard/management-keys", get(management_keys::list).post(management_keys::create))
@@ -110,16 +125,20 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))
         .method_not_allowed_fallback(failure::no_such_page)
-        .with_state(desk)
-        .layer(middleware::from_fn(secure));
+        .with_state(desk.clone())
+        .layer(middleware::from_fn_with_state(desk, secure));
     Router::new().route("/dashboard/assets/{name}", get(assets::serve)).merge(pages)
 }
 
-/// Middleware: headers that keep a page from being framed, kept, sniffed or mixed with foreign sources.
-async fn secure(request: Request, next: Next) -> Response {
+/// Middleware: headers that keep a page from being framed, kept, sniffed or mixed with foreign sources, and from being asked
+/// for without TLS where a browser came with it.
+async fn secure(browser: Browser, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await.into_response();
     for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
+    }
+    if browser.secure {
+        response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
     }
     response
 }

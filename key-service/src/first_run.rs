@@ -10,7 +10,7 @@ use shared::{
 
 use crate::{
     cli::link,
-    domain::member::Role,
+    domain::member::{LinkMaker, Role},
     management::{
         Error, Management,
         accounts::AccountRefused,
@@ -45,7 +45,8 @@ impl FirstRun {
             Err(e) => return Err(e.into()),
         };
         let management_key = management.create_management_key(account, "first run").await?;
-        let (_, sign_in) = management.invite(account, OWNER, Role::Owner).await?;
+        let owner = management.add_member(account, OWNER, Role::Owner).await?;
+        let sign_in = management.sign_in_link(account, &owner, LinkMaker::Operator).await?;
         Ok(Some(Self { management_key, sign_in }))
     }
 

@@ -15,9 +15,10 @@ use shared::{
     error::ApiError,
     ids::RequestId,
     process::http::{
-        ClientRequestId, catch_panics, drain_unread, gateway_request_id, method_not_allowed, ok,
-        refuse_ambiguous, shown_method, shown_path, unknown_url,
+        ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
+        method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
+    secret::SecretString,
     wire::KEYS,
 };
 use tracing::Instrument;
@@ -45,7 +46,13 @@ struct Api {
 }
 
 /// The public routes of the key-service: the management API, and beside it the dashboard's.
-pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>, dashboard: Router) -> Router {
+/// What a gateway says of its clients is believed with `internal_token`.
+pub(crate) fn router(
+    management: Arc<Management>,
+    clock: Arc<dyn Clock>,
+    internal_token: SecretString,
+    dashboard: Router,
+) -> Router {
     let api = Api { management, clock: clock.clone() };
     Router::new()
         .route(KEYS, get(list).post(create))
@@ -59,6 +66,7 @@ pub(crate) fn router(management: Arc<Management>, clock: Arc<dyn Clock>, dashboa
         .layer(middleware::from_fn(refuse_ambiguous))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))
         .layer(middleware::from_fn_with_state(clock, gateway_request_id))
+        .layer(middleware::from_fn_with_state(internal_token, believe_gateways))
         .layer(middleware::from_fn(drain_unread))
 }
 

@@ -42,9 +42,21 @@ pub(crate) fn readiness(
             () = compare(&*comparing, &*clock, &comparison) => {}
         }
     });
+    let answered = Arc::new(AtomicBool::new(true));
     Arc::new(move || {
-        let (ledger, agree) = (ledger.clone(), agree.clone());
-        Box::pin(async move { ledger.ping().await.is_ok() && agree.load(Ordering::Relaxed) })
+        let (ledger, agree, answered) = (ledger.clone(), agree.clone(), answered.clone());
+        Box::pin(async move {
+            let ping = ledger.ping().await;
+            let changed = answered.swap(ping.is_ok(), Ordering::Relaxed) != ping.is_ok();
+            match &ping {
+                Err(unavailable) if changed => {
+                    tracing::error!(error = %unavailable, "not ready: the store does not answer");
+                }
+                Ok(()) if changed => tracing::info!("the store answers again"),
+                Ok(()) | Err(_) => {}
+            }
+            ping.is_ok() && agree.load(Ordering::Relaxed)
+        })
     })
 }
 

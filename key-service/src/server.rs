@@ -71,12 +71,12 @@ impl RunningKeyService {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<KeyServiceServer<Grpc>>().await;
         let grpc = Routes::new(health_service)
-            .add_service(InterceptedService::new(grpc, RequireToken(internal_token)))
+            .add_service(InterceptedService::new(grpc, RequireToken(internal_token.clone())))
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
         let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
-        let desk = Desk { management: management.clone(), catalog, behind_tls };
-        let app = http::router(management, clock.clone(), dashboard::router(desk));
+        let desk = Desk::new(management.clone(), catalog, behind_tls);
+        let app = http::router(management, clock.clone(), internal_token, dashboard::router(desk));
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));

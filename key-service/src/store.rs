@@ -167,7 +167,7 @@ pub trait Members: Send + Sync + 'static {
     /// The account's member of this name, found by an index.
     async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable>;
 
-    /// Changes a member's role or password. `false` where the account has no such member.
+    /// Changes what the change names of a member. `false` where the account has no such member.
     async fn update_member(
         &self,
         account: AccountId,
@@ -178,16 +178,24 @@ pub trait Members: Send + Sync + 'static {
     /// Removes a member. Its links and sessions are worth nothing from then on. `false` where there is none.
     async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable>;
 
-    /// Keeps a sign-in link until it expires.
+    /// Keeps a sign-in link until it expires, in place of the member's link before: there is one at a time.
     async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable>;
 
-    /// The member of a link that has not expired. The link is gone with the answer: of many calls one gets it.
+    /// A link that has not expired, with its member. It stays.
+    async fn link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Link, Member)>, Unavailable>;
+
+    /// The same, and the link is gone with the answer: of many calls one gets it.
     async fn take_link(
         &self,
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable>;
+    ) -> Result<Option<(Link, Member)>, Unavailable>;
 
     /// Keeps a session until it expires.
     async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable>;
@@ -224,6 +232,9 @@ pub trait Members: Send + Sync + 'static {
     /// forgotten at the `until` of the first.
     async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp)
     -> Result<u64, Unavailable>;
+
+    /// Takes one attempt under this name back, if there is any.
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable>;
 
     /// Forgets the attempts under this name.
     async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable>;

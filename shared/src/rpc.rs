@@ -35,8 +35,8 @@ pub const MAX_FRAME_CALLS: usize = 512;
 /// Time after which the outcome of a call between the services counts as unknown.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Metadata entry with the shared token, in calls between the services.
-const TOKEN_HEADER: &str = "x-internal-token";
+/// Header, or entry of the metadata, with the shared token in calls between the services.
+pub(crate) const TOKEN_HEADER: &str = "x-internal-token";
 
 impl From<Usage> for v1::Usage {
     fn from(usage: Usage) -> Self {

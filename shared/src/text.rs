@@ -38,6 +38,23 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
+/// Returns whether a character cannot be told from another one, or from none, by looking: what commands rather than shows,
+/// blanks other than the space, format characters (Unicode's category Cf), and all else that is shown as nothing (its
+/// `Default_Ignorable_Code_Point`, and the blank of Braille). A name with one could pass for another name.
+pub fn is_invisible(c: char) -> bool {
+    is_control(c)
+        || (c.is_whitespace() && c != ' ')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'
+                | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+                | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +66,22 @@ mod tests {
         assert_eq!(shown(&"x".repeat(1_000_000), 3), "xxx…");
         assert_eq!(shown("xyz", 3), "xyz");
         assert_eq!((cut("äöü", 2), cut("äöü", 3), cut("", 0)), ("äö", "äöü", ""));
+    }
+    #[test]
+    fn characters_that_no_one_sees_are_invisible_and_letters_of_every_script_are_not() {
+        for hidden in [
+            '\u{200b}',
+            '\u{200d}',
+            '\u{feff}',
+            '\u{ad}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{e0041}',
+            '\u{a0}',
+            '\n',
+        ] {
+            assert!(is_invisible(hidden), "{hidden:?}");
+        }
+        assert!(!"Ann Größer-O'Neil 漢字 हिन्दी مفتاح 🦀 ann+x@example.com".contains(is_invisible));
     }
 }

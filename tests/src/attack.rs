@@ -14,6 +14,7 @@ pub mod bodies;
 mod customers;
 mod demo;
 pub mod filling;
+pub mod pages;
 mod paying;
 mod ports;
 pub mod silent;
@@ -48,6 +49,8 @@ pub enum Part {
     Strangers,
     /// Bodies that stall, and large heads.
     Bodies,
+    /// Pages of the dashboard that a stranger leaves unread.
+    Pages,
     /// Requests while no scraper reads the metrics.
     Unscraped,
     /// Streams of a customer that reads nothing.
@@ -124,6 +127,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             }
             rows
         }
+        Part::Pages => pages::rows(&stack().await).await,
         Part::Unscraped => vec![customers::unscraped(&stack().await, plan.requests).await],
         Part::Slots => customers::slots().await,
         Part::Filling => {

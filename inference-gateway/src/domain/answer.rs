@@ -20,7 +20,7 @@ use shared::ids::GenerationId;
 pub(crate) use finish::FinishReason;
 pub(crate) use rewriter::Rewriter;
 pub(crate) use stream::{Chunk, Event};
-pub(crate) use usage::Reported;
+pub(crate) use usage::{AnswerUsage, MOST_TOKENS, Reported};
 pub(crate) use whole::Completion;
 
 /// Members that every object of one answer has in common.

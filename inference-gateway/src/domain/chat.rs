@@ -61,8 +61,6 @@ pub(crate) struct Chat {
     pub(crate) max_tokens: Option<u64>,
     /// Requested choices, 1 to 8.
     pub(crate) n: u64,
-    /// Images in the prompt.
-    pub(crate) images: u64,
     limit: Option<Limit>,
     /// The forwarded request, without the head's members and the model's extra parameters.
     draft: Draft,
@@ -90,7 +88,6 @@ impl Chat {
             include_usage,
             max_tokens: limit.map(|limit| limit.tokens),
             n,
-            images: draft.shown.images,
             limit,
             others: others(&members, body),
             draft,
@@ -126,13 +123,14 @@ impl Chat {
             max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
             image_urls,
-            image_tokens: self.images.saturating_mul(model.max_tokens_per_image),
+            image_tokens: draft.shown.most_of_images(model),
             limited: self.max_tokens.is_some(),
             opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
+            is_plain: draft.shown.is_plain(),
             bounds: Usage {
                 prompt: model.context_window,
                 cached: model.context_window,

@@ -10,10 +10,10 @@ use bytes::{Bytes, BytesMut};
 use shared::{money::NanoUsd, tokens::Usage};
 
 pub(crate) use granted::{GRANT_TOKENS, GrantedTokens};
-pub(crate) use usage::UsageCounter;
+pub(crate) use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
-    answer::{Chunk, Event, Reported, Rewriter},
+    answer::{Chunk, Event, Rewriter},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -29,10 +29,10 @@ pub(crate) struct StreamMeter {
     granted: GrantedTokens,
     /// An event that the granted tokens do not cover, and the total of tokens that would.
     blocked: Option<(Bytes, u64)>,
-    /// Reasoning tokens among the generated ones, as last reported.
-    reasoning: u64,
-    /// Some output was generated.
+    /// Some output was delivered.
     begun: bool,
+    /// The first finish reason that no known server uses.
+    unknown_finish: Option<String>,
     /// Events with data that came.
     events: u64,
     out: BytesMut,
@@ -66,8 +66,8 @@ impl StreamMeter {
             counter,
             granted,
             blocked: None,
-            reasoning: 0,
             begun: false,
+            unknown_finish: None,
             events: 0,
             out: BytesMut::new(),
         }
@@ -96,9 +96,10 @@ impl StreamMeter {
     }
 
     fn count_event(&mut self, data: &[u8]) {
-        if let Ok(Event::Chunk(chunk)) = Event::read(data) {
-            self.counter = self.counter.with_chunk(&chunk);
-            self.begun |= chunk.has_output();
+        match Event::read(data) {
+            Ok(Event::Chunk(chunk)) => self.counter = self.counter.clone().with_chunk(&chunk),
+            Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
+            Ok(Event::Done) | Err(_) => {}
         }
     }
 
@@ -139,19 +140,29 @@ impl StreamMeter {
         !self.counter.is_estimate()
     }
 
-    /// Returns whether any output was generated. Before that, a stream costs nothing.
-    pub(crate) const fn has_begun(&self) -> bool {
-        self.begun
+    /// Returns whether any output was generated: it came, or was reported. Before that, a stream costs nothing.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun || self.counter.completion() > 0
     }
 
     /// The prompt's tokens, if the upstream has reported them.
     pub(crate) fn reported_prompt(&self) -> Option<u64> {
-        self.counter.reported_prompt()
+        self.counter.reported().prompt
     }
 
     /// Replaces the estimate of the prompt by an exact count.
     pub(crate) fn set_prompt(&mut self, exact: u64) {
-        self.counter = self.counter.with_prompt(exact);
+        self.counter = self.counter.clone().with_prompt(exact);
+    }
+
+    /// The count of its tokens.
+    pub(crate) const fn counter(&self) -> &UsageCounter {
+        &self.counter
+    }
+
+    /// A finish reason that no known server uses, if one came.
+    pub(crate) fn unknown_finish(&self) -> Option<&str> {
+        self.unknown_finish.as_deref()
     }
 
     /// The usage so far, and whether it is an estimate.
@@ -199,9 +210,7 @@ impl StreamMeter {
 
     /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known.
     pub(crate) fn finish(&mut self, cost: Option<NanoUsd>) {
-        let tokens = self.counter.usage();
-        let usage = Reported { tokens, reasoning: self.reasoning.min(tokens.completion) };
-        self.rewriter.done(usage, cost, &mut self.out);
+        self.rewriter.done(self.counter.answer_usage(), cost, &mut self.out);
     }
 
     /// Writes an error as the stream's last event.
@@ -230,10 +239,13 @@ impl StreamMeter {
         let chunk = match Event::read(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
-            Ok(Event::Failed(error)) => return Step::Ended(StreamEnd::Complained(error)),
+            Ok(Event::Failed(error, chunk)) => {
+                self.counter = self.counter.clone().with_report_of(&chunk);
+                return Step::Ended(StreamEnd::Complained(error));
+            }
             Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
         };
-        let counter = self.counter.with_chunk(&chunk);
+        let counter = self.counter.clone().with_chunk(&chunk);
         if self.covers(&counter) || self.ends_generation(&chunk) {
             self.deliver(&chunk, counter);
             return Step::Delivered;
@@ -247,7 +259,7 @@ impl StreamMeter {
         if !chunk.has_output() {
             // Tokens without visible text were generated all the same, and are billed as far as they are covered.
             self.deliver(&chunk, counter);
-        } else if !counter.is_estimate() {
+        } else if !counter.completion_is_estimate() {
             // So were those that the upstream reports: as many as are granted are billed. Their text is not covered, and withheld.
             self.counter = counter.up_to(self.granted.granted());
         }
@@ -262,14 +274,17 @@ impl StreamMeter {
     fn deliver(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
         self.rewriter.chunk(chunk, &mut self.out);
         self.counter = counter;
-        self.reasoning = chunk.usage.map_or(self.reasoning, |reported| reported.reasoning);
         self.begun |= chunk.has_output();
+        if let Some(unknown) = chunk.unknown_finish {
+            self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
+        }
     }
 
     /// Returns whether the granted tokens cover this count. An estimate alone does not end a stream whose upstream was
     /// limited to the granted tokens.
     fn covers(&self, counter: &UsageCounter) -> bool {
-        self.granted.covers(counter.completion()) || (self.granted.is_complete() && counter.is_estimate())
+        self.granted.covers(counter.completion())
+            || (self.granted.is_complete() && counter.completion_is_estimate())
     }
 
     /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;

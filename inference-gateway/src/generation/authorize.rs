@@ -4,9 +4,8 @@
 use shared::{
     error::{ApiError, Code},
     key::Class,
-    process::serve::Caller,
     refusal::Refusal,
-    rpc::{Extended, Extension},
+    rpc::{Extended, Extension, Grant},
 };
 use tokio::time::Instant;
 
@@ -15,7 +14,7 @@ use crate::{
     domain::metering::GRANT_TOKENS,
     hold::{OpenHold, Slot},
     keys::HoldRequest,
-    upstream::{Pool, Running},
+    upstream::{NotCounted, Pool, Running},
 };
 
 /// With only other holds in the way, a stream by grants that could not begin with this many tokens is better repeated.
@@ -34,7 +33,12 @@ pub(super) struct Authorized {
 
 impl Generator {
     /// Opens the hold.
-    pub(super) async fn authorize(&self, job: &Job, pool: &Pool, slot: Slot) -> Result<Authorized, ApiError> {
+    pub(super) async fn authorize(
+        &self,
+        job: &mut Job,
+        pool: &Pool,
+        slot: Slot,
+    ) -> Result<Authorized, ApiError> {
         // Only a stream whose upstream shows what it generates can be stopped at a grant.
         let by_grants = job.forward.stream && pool.shows_progress();
         let (asked, enough) = if by_grants {
@@ -70,7 +74,7 @@ impl Generator {
     /// upstream counts nothing that the key could not pay in any case.
     async fn authorize_counted(
         &self,
-        job: &Job,
+        job: &mut Job,
         pool: &Pool,
         slot: Slot,
         request: HoldRequest,
@@ -83,24 +87,32 @@ impl Generator {
             return Err(refusal.into());
         }
         let (bound, least, asked) = (request.prompt_tokens, job.forward.prompt_least, request.output_tokens);
-        let asked_at = Instant::now();
         let probe = HoldRequest {
             prompt_tokens: least,
             output_tokens: request.least_output_tokens,
             enough_output_tokens: request.least_output_tokens,
             ..request.clone()
         };
-        let grant = self.keys.authorize(probe).await??;
+        let (grant, asked_at) = self.authorize_anew(job, probe).await?;
         let mut hold = self.holds.open(grant, least, asked_at, slot);
         // A count takes seconds, in which the request does not take the turn of one that is not authorized.
-        job.trust.grant(Caller::Account(hold.account()));
+        job.is_paid_by(hold.account());
         if !hold.take_share() {
             hold.release().await;
             return Err(overloaded());
         }
-        let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < bound) else {
-            hold.release().await;
-            return Err(refusal.into());
+        let exact = match self.try_count(&running, job).await {
+            Ok(exact) if exact < bound => exact,
+            Ok(_) | Err(NotCounted::Unsupported) => {
+                hold.release().await;
+                return Err(refusal.into());
+            }
+            Err(NotCounted::InTime) => {
+                hold.release().await;
+                metrics::counter!("gateway_prompts_not_counted_in_time_total").increment(1);
+                let message = "The prompt could not be counted in time; try again shortly.";
+                return Err(ApiError::new(Code::Overloaded, message));
+            }
         };
         let extended = hold.extend(exact, asked).await;
         let covered = match extended {
@@ -113,22 +125,40 @@ impl Generator {
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
         let slot = self.reserve(None).await.ok_or_else(overloaded)?;
-        let asked_at = Instant::now();
-        let grant = self.keys.authorize(HoldRequest { prompt_tokens: exact, ..request }).await??;
+        let (grant, asked_at) =
+            self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
         let hold = self.holds.open(grant, exact, asked_at, slot);
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// The tokens of the prompt, where the upstream can count them: exact, but for images that it does not count, which are
-    /// taken at their bound.
+    /// Authorizes a request another time, under a new generation id. The release of its last hold, or a copy of its last
+    /// authorization, may still be under way: under the same id it would settle the new hold.
+    async fn authorize_anew(
+        &self,
+        job: &mut Job,
+        request: HoldRequest,
+    ) -> Result<(Grant, Instant), ApiError> {
+        job.id = self.keys.new_generation();
+        let asked_at = Instant::now();
+        let grant = self.keys.authorize(HoldRequest { generation: job.id, ..request }).await??;
+        Ok((grant, asked_at))
+    }
+
+    /// The tokens of the prompt, where the upstream counts them in time: exact, but for images that it does not count, which
+    /// are taken at their bound.
     pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running.upstream().count(&self.http, &job.forward).await?;
-        Some(counted.tokens + if counted.with_images { 0 } else { job.forward.image_tokens })
+        self.try_count(running, job).await.ok()
+    }
+
+    async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
+        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await?;
+        let images = if counted.with_images { 0 } else { job.forward.image_tokens };
+        Ok(counted.tokens.saturating_add(images))
     }
 
     /// The exact tokens of the prompt, images included, where the upstream can count them.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running.upstream().count(&self.http, &job.forward).await?;
+        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
 }

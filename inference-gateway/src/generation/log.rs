@@ -18,7 +18,7 @@ pub(super) struct GenerationLog {
     began: Instant,
     request: RequestId,
     client_request: Option<ClientRequestId>,
-    generation: GenerationId,
+    pub(super) generation: GenerationId,
     stream: bool,
     pub(super) key: Option<KeyId>,
     pub(super) usage: Usage,

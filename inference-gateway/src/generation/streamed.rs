@@ -20,7 +20,7 @@ use crate::{
     client::{Client, Pipe, StreamBody},
     domain::{
         answer::Rewriter,
-        metering::{GrantedTokens, StreamEnd, StreamMeter, UsageCounter},
+        metering::{GrantedTokens, StreamEnd, StreamMeter},
     },
     hold::{HoldStatus, OpenHold},
     upstream::{Running, next_bytes},
@@ -62,7 +62,7 @@ pub(super) fn start(
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let meter = StreamMeter::new(
         Rewriter::new(job.generation(), job.forward.include_usage),
-        UsageCounter::new(job.forward.prompt_estimate, wanted),
+        job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
     );
     let lowered = job.lowered(max_tokens);

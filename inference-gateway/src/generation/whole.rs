@@ -14,7 +14,6 @@ use super::{
 use crate::{
     domain::{
         answer::{Completion, Reported},
-        metering::UsageCounter,
         routing::AttemptOutcome,
     },
     hold::OpenHold,
@@ -105,37 +104,21 @@ pub(super) async fn run(
         Ok(completion) => completion,
         Err(nonsense) => return broken(hold, running, &nonsense.to_string()).await,
     };
-    let (usage, estimated) = usage(job, &completion, &running, max_tokens);
+    let counter = job.usage_counter(max_tokens, &running).with_answer(&completion);
+    job.check_answer(&counter, completion.unknown_finish, &running);
+    if counter.is_estimate() {
+        estimate_billed(job);
+    }
     running.note(AttemptOutcome::Served);
     drop(running);
-    log.usage = usage.tokens;
-    log.charge = hold.capture(usage.tokens, estimated).await;
+    log.usage = counter.usage();
+    log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), usage, cost);
+    let written = completion.write(job.generation(), counter.answer_usage(), cost);
     drop(answer);
     let body = AnswerBody::Whole(room.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), body })
-}
-
-/// The usage to bill, and whether it is an estimate.
-fn usage(job: &Job, completion: &Completion<'_>, running: &Running, max_tokens: u64) -> (Reported, bool) {
-    let of_first = job.forward.n > 1 && running.upstream().reports_usage_of_first_choice();
-    let reported = if of_first { completion.usage_of_all() } else { completion.usage };
-    let usage = reported.unwrap_or_else(|| {
-        let most = max_tokens.saturating_mul(job.forward.n);
-        let counter = UsageCounter::new(job.forward.prompt_estimate, most);
-        let counter = counter.with(completion.text_bytes, job.forward.n, None);
-        Reported { tokens: counter.usage(), reasoning: 0 }
-    });
-    if reported.is_some() {
-        job.check_report(usage.tokens, running);
-    }
-    let estimated = of_first || reported.is_none();
-    if estimated {
-        estimate_billed(job);
-    }
-    (usage, estimated)
 }
 
 fn estimate_billed(job: &Job) {
@@ -216,16 +199,15 @@ async fn not_kept(
     let NotKept { reason, length, end } = answer;
     tracing::warn!(generation = %job.id, bytes = length, reason = reason.kind(), "an upstream's answer cannot be given out; it is billed");
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => reason.kind()).increment(1);
-    let reported = Reported::find_last(end).map(|reported| reported.tokens);
-    let counter = UsageCounter::new(job.forward.prompt_estimate, hold.output_tokens()).with(*length, 1, None);
-    if let Some(usage) = reported {
-        job.check_report(usage, &running);
-    } else {
+    let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
+    let counter = counter.with_end_of_answer(*length, Reported::find_last(end));
+    job.check_answer(&counter, None, &running);
+    if counter.is_estimate() {
         estimate_billed(job);
     }
     running.note(AttemptOutcome::Served);
     drop(running);
-    log.usage = reported.unwrap_or_else(|| counter.usage());
-    log.charge = hold.capture(log.usage, reported.is_none()).await;
+    log.usage = counter.usage();
+    log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     Err(reason.error())
 }

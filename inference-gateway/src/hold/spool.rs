@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use shared::{
     clock::Clock,
     ids::GenerationId,
+    private_files,
     rpc::Capture,
     spool::{self, SpoolContents, SpoolLine, SpooledCapture},
 };
@@ -95,18 +96,22 @@ impl Spool {
 struct SpoolWriter {
     path: PathBuf,
     file: File,
+    /// Length of the complete lines.
     bytes: u64,
+    /// The file may go on behind the complete lines with a part of one, or with lines that are not on disk.
+    torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
 impl SpoolWriter {
-    /// Locks the file, reads it, moves what cannot be read to a file beside it, and rewrites it with the pending captures.
+    /// Locks the file, reads it, moves what cannot be read to a file beside it, and leaves the pending captures alone in it.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            private_files::create_folder(folder).map_err(failed)?;
         }
-        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        let file = private_files::options().create(true).append(true).open(&path).map_err(failed)?;
+        private_files::narrow(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(SpoolError::InUse(path)),
@@ -116,8 +121,13 @@ impl SpoolWriter {
         keep_damaged(&path, &damaged)?;
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
-        let mut writer = Self { path, file, bytes, pending };
-        writer.compact().map_err(|error| SpoolError::Io { file: writer.path.clone(), error })?;
+        let mut writer = Self { path, file, bytes, torn: false, pending };
+        // The last line may lack its end, which the next one would be joined to.
+        let rewritten = sync_folder(&writer.path).and_then(|()| {
+            let text = writer.pending_lines()?;
+            if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }
+        });
+        rewritten.map_err(|error| SpoolError::Io { file: writer.path.clone(), error })?;
         writer.measure();
         Ok((writer, found))
     }
@@ -143,58 +153,91 @@ impl SpoolWriter {
         }
     }
 
+    /// Writes all of these lines, or none of them. What was delivered stays delivered, whether that can be written or not.
     fn write(&mut self, batch: &[(SpoolLine, Option<Written>)]) -> io::Result<()> {
-        let (mut text, mut sync) = (String::new(), false);
+        let (mut text, mut captures) = (String::new(), 0);
         for (line, _) in batch {
-            match line {
-                SpoolLine::Capture(capture) => {
-                    if self.pending.len() >= MAX_CAPTURES {
-                        return Err(io::Error::other("the spool is full"));
-                    }
-                    self.pending.insert(capture.generation, capture.clone());
-                    sync = true;
-                }
-                SpoolLine::Done(generation) => {
-                    self.pending.remove(generation);
-                }
-            }
+            captures += usize::from(matches!(line, SpoolLine::Capture(_)));
             text.push_str(&line.to_text()?);
         }
-        self.file.write_all(text.as_bytes())?;
+        let written = if self.pending.len() + captures > MAX_CAPTURES {
+            Err(io::Error::other("the spool is full"))
+        } else {
+            self.append(&text, captures > 0)
+        };
+        for (line, _) in batch {
+            match line {
+                SpoolLine::Capture(capture) if written.is_ok() => {
+                    self.pending.insert(capture.generation, capture.clone());
+                }
+                SpoolLine::Capture(_) => {}
+                SpoolLine::Done(generation) => drop(self.pending.remove(generation)),
+            }
+        }
+        if let Err(error) = self.compact() {
+            tracing::warn!(file = %self.path.display(), %error, "delivered captures stay in the spool");
+        }
+        written
+    }
+
+    /// Appends complete lines. A disk that is full may take a part of them, which would be joined to the next line: it is cut
+    /// off again, and nothing is appended before that has succeeded.
+    fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.bytes)?;
+            self.torn = false;
+        }
+        let mut write = || {
+            self.file.write_all(text.as_bytes())?;
+            if sync { self.file.sync_data() } else { Ok(()) }
+        };
+        if let Err(error) = write() {
+            self.torn = self.file.set_len(self.bytes).is_err();
+            return Err(error);
+        }
         self.bytes += text.len() as u64;
-        if sync {
-            self.file.sync_data()?;
-        }
-        if self.pending.is_empty() || self.bytes > COMPACT_BYTES {
-            self.compact()?;
-        }
         Ok(())
     }
 
-    /// Rewrites the file with the pending captures. The file itself is kept, since its lock shows that it is in use.
+    /// Rewrites the file with the pending captures alone, where there are none or it is large.
     fn compact(&mut self) -> io::Result<()> {
-        let mut text = String::new();
-        for capture in self.pending.values() {
-            text.push_str(&SpoolLine::Capture(capture.clone()).to_text()?);
-        }
-        // Pending captures are written and synced before the older part is cut off, so that a crash loses none.
-        if text.len() as u64 >= self.bytes {
+        if self.bytes == 0 && !self.torn {
             return Ok(());
         }
+        if self.pending.is_empty() {
+            return self.rewrite("");
+        }
+        if self.bytes <= COMPACT_BYTES {
+            return Ok(());
+        }
+        let text = self.pending_lines()?;
+        if (text.len() as u64) < self.bytes { self.rewrite(&text) } else { Ok(()) }
+    }
+
+    fn pending_lines(&self) -> io::Result<String> {
+        let mut captures: Vec<_> = self.pending.values().collect();
+        captures.sort_unstable_by_key(|capture| (capture.at_ms, capture.generation));
+        captures.into_iter().map(|capture| SpoolLine::Capture(capture.clone()).to_text()).collect()
+    }
+
+    /// Replaces the contents. Each file is locked before it takes the place of the other, since its lock shows that it is in
+    /// use.
+    fn rewrite(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             self.file.set_len(0)?;
         } else {
+            // Pending captures are written and synced before the older file goes, so that a crash loses none.
             let beside = self.path.with_extension("new");
-            fs::write(&beside, &text)?;
-            File::open(&beside)?.sync_all()?;
+            private_files::write(&beside, text.as_bytes())?;
             let file = File::options().append(true).open(&beside)?;
+            file.sync_all()?;
             file.lock()?;
             fs::rename(&beside, &self.path)?;
             self.file = file;
         }
+        (self.bytes, self.torn) = (text.len() as u64, false);
         self.file.sync_all()?;
-        self.bytes = text.len() as u64;
-        Ok(())
+        sync_folder(&self.path)
     }
 
     fn measure(&self) {
@@ -206,6 +249,11 @@ impl SpoolWriter {
         metrics::gauge!("gateway_spool_captures").set(captures);
         metrics::gauge!("gateway_spool_oldest_timestamp_seconds").set(oldest);
     }
+}
+
+/// Syncs the folder of a file: the name of a new file is on disk once its folder is.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 /// Appends lines of the spool that cannot be read to the file beside it, which is on disk before the spool is rewritten.
@@ -220,11 +268,10 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
         bytes.push(b'\n');
     }
     let append = || {
-        let mut file = File::options().create(true).append(true).open(&path)?;
+        let mut file = private_files::options().create(true).append(true).open(&path)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
-        // The name of a new file is on disk once its folder is.
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        sync_folder(&path)
     };
     append().map_err(|error| SpoolError::Io { file: path.clone(), error })?;
     tracing::error!(
@@ -238,6 +285,8 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use shared::{
         clock::System,
         ids::{AccountId, KeyId},
@@ -246,21 +295,72 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn lines_that_cannot_be_read_stop_no_gateway_and_are_kept() {
-        let folder = std::env::temp_dir().join(format!("faregate-damaged-spool-{}", std::process::id()));
-        let path = spool::file(&folder);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let capture = SpooledCapture {
+    /// Names the folder of the spool in a process whose files cannot grow beyond a kilobyte or two.
+    const FULL_DISK: &str = "FAREGATE_TEST_FULL_DISK";
+
+    fn capture(model: &str) -> SpooledCapture {
+        SpooledCapture {
             at_ms: 1,
             generation: GenerationId::generate(&System),
             account: AccountId::generate(&System),
             key: KeyId::generate(&System),
-            model: "m".into(),
+            model: model.into(),
             price: [1, 2, 3],
             usage: Usage { prompt: 1, cached: 0, completion: 2 },
             estimated: false,
-        };
+        }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("faregate-{name}-{}", std::process::id()));
+        fs::create_dir_all(spool::file(&folder).parent().unwrap()).unwrap();
+        folder
+    }
+
+    /// The models of the captures in the file, all of which can be read.
+    fn models(file: &Path) -> Vec<String> {
+        let SpoolContents { pending, damaged } = spool::read(file).unwrap();
+        assert!(damaged.is_empty(), "{damaged:?}");
+        pending.into_iter().map(|capture| capture.model).collect()
+    }
+
+    #[tokio::test]
+    async fn a_line_that_a_full_disk_cuts_short_swallows_no_confirmed_one() {
+        if let Some(folder) = std::env::var_os(FULL_DISK) {
+            let spool = Spool::open(folder.as_ref(), Arc::new(System)).unwrap();
+            spool.append(capture("before").into()).await.unwrap();
+            spool.append(capture(&"long".repeat(1_000)).into()).await.unwrap_err();
+            spool.append(capture("after").into()).await.unwrap();
+            return;
+        }
+        let folder = folder("full-spool");
+        let this = concat!(module_path!(), "::a_line_that_a_full_disk_cuts_short_swallows_no_confirmed_one");
+        let limited = "trap '' XFSZ; ulimit -f 2; exec \"$0\" --exact \"$1\"";
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", limited]).arg(std::env::current_exe().unwrap());
+        command.arg(this.split_once("::").unwrap().1).env(FULL_DISK, &folder);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(models(&spool::file(&folder)), ["before", "after"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_last_line_without_its_end_swallows_no_later_one() {
+        let folder = folder("unended-spool");
+        let line = SpoolLine::Capture(capture("before")).to_text().unwrap();
+        fs::write(spool::file(&folder), line.trim_end()).unwrap();
+        let spool = Spool::open(&folder, Arc::new(System)).unwrap();
+        spool.append(capture("after").into()).await.unwrap();
+        assert_eq!(models(&spool::file(&folder)), ["before", "after"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn lines_that_cannot_be_read_stop_no_gateway_and_are_kept() {
+        let folder = folder("damaged-spool");
+        let path = spool::file(&folder);
+        let capture = capture("m");
         let line = SpoolLine::Capture(capture.clone()).to_text().unwrap();
         fs::write(&path, [b"\xff\xfe \0\n", line.as_bytes(), b"{\"capture\":{"].concat()).unwrap();
         for damaged in [&b"\xff\xfe \0\n{\"capture\":{\n"[..], b"\xff\xfe \0\n{\"capture\":{\n{}\n"] {
@@ -268,6 +368,8 @@ mod tests {
             let pending = spool.pending().into_iter().map(|capture| capture.hold.generation);
             assert_eq!(pending.collect::<Vec<_>>(), [capture.generation]);
             assert_eq!(fs::read_to_string(&path).unwrap(), line);
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!([mode(&path), mode(&spool::damaged_file(&path))], [0o600; 2]);
             assert_eq!(fs::read(spool::damaged_file(&path)).unwrap(), damaged);
             drop(spool);
             // Its thread lets go of the lock when it ends.

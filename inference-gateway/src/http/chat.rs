@@ -68,7 +68,8 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
-    let job = Job { id, request, client_request, created, credential, model, forward, permit, trust };
+    let payer = None;
+    let job = Job { id, request, client_request, created, credential, model, forward, permit, trust, payer };
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
     let running = RunToEnd::new(running, client, &app.generator.running);
@@ -79,7 +80,7 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     } else {
         timeout(app.generator.answer_deadline, running).await.unwrap_or_else(|_| Err(late()))
     };
-    let mut response = started.map_or_else(IntoResponse::into_response, |started| respond(id, started));
+    let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends by itself, and is billed, when its client takes nothing for so long.
     response.extensions_mut().insert(UnreadBound(app.generator.client_stall));
     response.extensions_mut().insert(AlreadyLogged);

@@ -7,7 +7,10 @@ mod replayable;
 use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{Extension, body::Body, extract::State};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
+};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy;
@@ -17,7 +20,7 @@ use shared::{
     ids::{AccountId, RequestId},
     key::Class,
     process::{
-        http::{X_GATEWAY_REQUEST_ID, bearer, incomplete_body, read_body_within},
+        http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, incomplete_body, read_body_within},
         serve::ConnectionTrust,
         tls::Tls,
     },
@@ -32,7 +35,7 @@ use crate::{
     sizes::MANAGEMENT_IN_FLIGHT,
 };
 use forwarded::Forwarded;
-use permits::{ManagementPermit, ManagementPermits};
+use permits::{ManagementPermits, PageRoom, StrangersTurn};
 use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
@@ -51,6 +54,12 @@ const MAX_FORM: usize = 32 << 10;
 /// Bytes of a form that are read without room in the budget of callers without authentication, so that people can sign in while
 /// others have taken it: the bound on requests of such callers is enough for so few.
 const SMALL_FORM: usize = 4 << 10;
+
+/// Path of the form that signs in with a password.
+const SIGN_IN: &str = "/dashboard/sign-in";
+
+/// Bytes of a page that are taken into memory at most. A longer answer, and one of unknown length, is an export.
+const MAX_PAGE: u64 = 1 << 20;
 
 /// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
@@ -74,6 +83,20 @@ pub(crate) struct Management {
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
     permits: ManagementPermits,
+    /// The internal token: with it a key-service believes what the gateway says of a client.
+    token: HeaderValue,
+}
+
+/// A page in memory that keeps its room until it is sent.
+struct RoomyPage {
+    page: Bytes,
+    _room: PageRoom,
+}
+
+impl AsRef<[u8]> for RoomyPage {
+    fn as_ref(&self) -> &[u8] {
+        &self.page
+    }
 }
 
 /// Reason why a key-service did not answer.
@@ -94,15 +117,16 @@ pub(super) async fn forward(
     Extension(id): Extension<RequestId>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
-    let span = identified(&mut request, id);
+    let span = app.management.identified(&mut request, id);
     let trust = ConnectionTrust::of(request.extensions());
     let permit = match account(&app, request.headers(), &trust).await? {
         Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request, &trust).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
-    let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, permit))
+    let mut response = app.management.carry(request).instrument(span).await?;
+    strip(response.headers_mut());
+    Ok(kept_until_taken(response, permit))
 }
 
 /// The account of the management key that came with a request, if it is one. It is found before anything of the body is read.
@@ -121,26 +145,25 @@ async fn refused(
     request: Request<Body>,
     trust: &ConnectionTrust,
 ) -> Result<Response<Body>, ApiError> {
-    let permit = app.management.permits.unauthenticated(trust).await?;
+    let turn = app.management.permits.unauthenticated(trust).await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
     let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
-    let mut response = passed_back(response, permit);
+    let mut response = app.management.taken(response, turn).await?;
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }
 
-/// A response on its way to the client; its request keeps its permit until it was taken.
-fn passed_back(mut response: Response<Incoming>, permit: ManagementPermit) -> Response<Body> {
-    strip(response.headers_mut());
+/// A response on its way to the client, which keeps `held` until the client took it.
+fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _kept = &permit;
+            let _kept = &held;
             frame
         }))
     })
@@ -153,7 +176,8 @@ pub(super) async fn forward_page(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let forwarded = Forwarded::of(&request, app.proxy_trusted);
-    let span = identified(&mut request, id);
+    let signs_in = request.uri().path().trim_end_matches('/') == SIGN_IN;
+    let span = app.management.identified(&mut request, id);
     forwarded.write(request.headers_mut());
     // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
     let mut memory = app.unauthenticated.permit();
@@ -165,24 +189,27 @@ pub(super) async fn forward_page(
         memory.grow(beyond)
     };
     let form = read_body_within(&head.headers, body, MAX_FORM, &mut room).await?;
-    let permit = app.management.permits.page(&ConnectionTrust::of(&head.extensions)).await?;
+    let turn = app.management.permits.page(forwarded.network()).await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
     let response = app.management.carry(request).instrument(span).await?;
-    Ok(passed_back(response, permit))
-}
-
-/// Strips what belongs to the connection, and gives the request's id to the key-service and to the log.
-fn identified(request: &mut Request<Body>, id: RequestId) -> Span {
-    strip(request.headers_mut());
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-        request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
+    if signs_in && forwarded.untrusted && response.status() == StatusCode::TOO_MANY_REQUESTS {
+        tracing::warn!(
+            address = forwarded.address,
+            "sign-ins from one address are refused for their number, and its requests carry X-Forwarded-For: if a proxy \
+             is there, set FAREGATE_TRUST_PROXY, or all who come through it are counted as one"
+        );
     }
-    tracing::info_span!("management", request = %id)
+    app.management.taken(response, turn).await
 }
 
 impl Management {
     /// The key-services at these addresses, which `health` numbers in the same order.
-    pub(crate) fn new(addresses: Vec<Uri>, health: Arc<KeyServiceHealth>, tls: Option<&Tls>) -> Self {
+    pub(crate) fn new(
+        addresses: Vec<Uri>,
+        health: Arc<KeyServiceHealth>,
+        tls: Option<&Tls>,
+        token: HeaderValue,
+    ) -> Self {
         // Without TLS settings there are no https addresses, and no certificate is trusted.
         let trusts_none =
             || ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
@@ -192,7 +219,40 @@ impl Management {
             idle: IDLE,
             idle_connections: MANAGEMENT_IN_FLIGHT,
         });
-        Self { client, addresses, health, permits: ManagementPermits::new() }
+        Self { client, addresses, health, permits: ManagementPermits::new(), token }
+    }
+
+    /// Strips what belongs to the connection, gives the request's id to the key-service and to the log, and replaces an
+    /// internal token that a client made up by ours.
+    fn identified(&self, request: &mut Request<Body>, id: RequestId) -> Span {
+        strip(request.headers_mut());
+        request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.clone());
+        if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+            request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
+        }
+        tracing::info_span!("management", request = %id)
+    }
+
+    /// Takes a page into memory and ends its turn, so that the client takes its time at its own connection's cost. An export
+    /// goes on as its client takes it, in a place of its own.
+    async fn taken(
+        &self,
+        mut response: Response<Incoming>,
+        turn: StrangersTurn,
+    ) -> Result<Response<Body>, ApiError> {
+        strip(response.headers_mut());
+        let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes <= MAX_PAGE) else {
+            return Ok(kept_until_taken(response, self.permits.export()?));
+        };
+        let room = self.permits.room(&turn, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let (head, body) = response.into_parts();
+        let page = timeout(DEADLINE, body.collect()).await.map_err(|_| ApiError::service_unavailable())?;
+        let page = page.map_err(|_| ApiError::service_unavailable())?.to_bytes();
+        let page = match room {
+            Some(room) => Bytes::from_owner(RoomyPage { page, _room: room }),
+            None => page,
+        };
+        Ok(Response::from_parts(head, Body::from(page)))
     }
 
     /// Brings it to a key-service, and to another one if it may be sent again.

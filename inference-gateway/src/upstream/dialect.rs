@@ -3,7 +3,7 @@
 
 use shared::catalog::UpstreamKind;
 
-use crate::domain::chat::ProgressReports;
+use crate::domain::{chat::ProgressReports, metering::UsageScope};
 
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(super) struct Dialect {
     pub(super) counter: Counter,
     /// True if its cache of prompts is kept apart by a `cache_salt`.
     pub(super) salted: bool,
-    /// True if the usage of a whole answer with several choices counts the first of them alone.
-    pub(super) usage_of_first_choice: bool,
+    /// Output that its reports count, where an answer has several choices.
+    pub(super) usage: UsageScope,
 }
 
 /// Where a server counts the tokens of a chat request, with its template around them.
@@ -55,25 +55,28 @@ impl Dialect {
         progress: ProgressReports::None,
         counter: Counter::None,
         salted: false,
-        usage_of_first_choice: false,
+        usage: UsageScope::Answer,
     };
 
-    /// vLLM. Sends `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the
+    /// vLLM. Its progress reports count the chunk's choice, its last report all of them. Sends `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the
     /// prompt of a stream that is left is billed as not cached.
-    const VLLM: Self =
-        Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, salted: true, ..Self::OPENAI };
+    const VLLM: Self = Self {
+        progress: ProgressReports::Usage,
+        counter: Counter::BesideV1,
+        salted: true,
+        usage: UsageScope::ChunkChoice,
+    };
 
-    /// SGLang. Reports cached tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
+    /// SGLang. Its progress reports count the chunk's choice, its last report all of them. Reports cached tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
     /// refuse a chat, which then has no exact count.
-    const SGLANG: Self =
-        Self { progress: ProgressReports::Usage, counter: Counter::UnderV1, salted: true, ..Self::OPENAI };
+    const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
 
-    /// llama.cpp's server. Counts each choice by itself, and in a whole answer only the first. Its cache is a slot's own
-    /// and cannot be kept apart.
+    /// llama.cpp's server. Counts each choice by itself, also in the usage that follows the choice's end, and in a whole answer
+    /// only the first. Its cache is a slot's own and cannot be kept apart.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: Counter::InputTokens,
-        usage_of_first_choice: true,
+        usage: UsageScope::Choice,
         ..Self::OPENAI
     };
 
@@ -81,7 +84,7 @@ impl Dialect {
     /// `context_window` and its `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
-    /// The model inside the `faregate` binary.
+    /// The model inside the `faregate` binary. Its progress reports count all choices.
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 

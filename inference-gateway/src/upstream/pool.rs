@@ -17,7 +17,10 @@ use shared::{
 use tokio::time::{Duration, Instant};
 
 use super::Upstream;
-use crate::domain::routing::{self, AttemptOutcome, Candidate, Health};
+use crate::domain::{
+    routing::{self, AttemptOutcome, Candidate, Health},
+    template::TemplateReports,
+};
 
 /// The upstreams of every model, by its id. Shared by all workers, so that all see one state of each.
 pub(crate) type Pools = HashMap<String, Pool>;
@@ -36,6 +39,8 @@ struct Member {
     weight: u32,
     in_flight: AtomicU64,
     health: Mutex<Health>,
+    /// Reports that show tokens of its template beyond those assumed.
+    template: Mutex<TemplateReports>,
 }
 
 /// A request in flight at an upstream; counted there until it is dropped.
@@ -56,8 +61,8 @@ impl Pool {
         let member = |upstream: &shared::catalog::Upstream| {
             let weight = upstream.weight;
             let upstream = Upstream::new(upstream, builtin)?;
-            let (in_flight, health) = (AtomicU64::new(0), Mutex::default());
-            Ok(Arc::new(Member { upstream, weight, in_flight, health }))
+            let (in_flight, health, template) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+            Ok(Arc::new(Member { upstream, weight, in_flight, health, template }))
         };
         let members = model.upstreams.iter().map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
@@ -70,7 +75,8 @@ impl Pool {
 
     /// Tokens that a template of theirs adds to a prompt beyond the usual, at most.
     pub(crate) fn prompt_overhead(&self) -> u64 {
-        self.members.iter().map(|member| member.upstream.prompt_overhead()).max().unwrap_or(0)
+        let now = self.began.elapsed();
+        self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
 
     /// The upstream for a request with these image URLs, other than the one that was `tried`; `None` if there is no other.
@@ -98,6 +104,19 @@ impl Running {
     /// The upstream.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.member.upstream
+    }
+
+    /// Learns from the tokens that the upstream reports of a plain prompt, without images and tools, whose bound was assumed.
+    pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
+        let now = self.began.elapsed();
+        let before = self.member.prompt_overhead(now);
+        let mut template = self.member.template.lock();
+        *template = template.after(reported, bound, now);
+        let learned = template.excess(now);
+        drop(template);
+        if learned > before {
+            tracing::warn!(upstream = %self.upstream(), tokens = learned, "its template adds more tokens than assumed: set prompt_overhead in the catalogue");
+        }
     }
 
     /// Notes the outcome, which the upstream's health depends on.
@@ -130,6 +149,11 @@ impl Member {
             in_flight: self.in_flight.load(Ordering::Relaxed),
             aside: health.rests(now),
         }
+    }
+
+    /// Tokens that its template adds to a prompt beyond the usual: as configured, or more if its reports show that.
+    fn prompt_overhead(&self, now: Duration) -> u64 {
+        self.upstream.prompt_overhead.max(self.template.lock().excess(now))
     }
 
     /// Its health before and after the change.

@@ -332,7 +332,7 @@ async fn a_store_that_is_away_leaves_the_outcome_open_and_says_so() {
 
 /// The token of a printed sign-in link.
 fn link_of(printed: &str) -> Token {
-    let token = printed.trim_end().strip_prefix("http://127.0.0.1:8080/dashboard/sign-in?link=");
+    let token = printed.trim_end().strip_prefix("http://127.0.0.1:8080/dashboard/sign-in/link#");
     Token::parse(token.unwrap_or_else(|| panic!("{printed}"))).unwrap()
 }
 
@@ -342,7 +342,7 @@ async fn a_member_is_invited_with_a_link_listed_and_removed() {
     office.account("acme").await;
     let invite = ["members", "invite", "--account", "acme", "--name", "ann@example.com", "--role", "viewer"];
     let link = link_of(&say(&office, &invite).await.unwrap());
-    let session = office.management.sign_in_with_link(&link, "").await.unwrap();
+    let session = office.management.sign_in_with_link(&link, "", &[]).await.unwrap().token;
     let member = office.management.session(&session).await.unwrap().unwrap().member;
     assert_eq!((member.name.as_str(), member.role.as_str()), ("ann@example.com", "viewer"));
     assert!(say(&office, &invite).await.unwrap_err().contains("--name"), "the name is taken");
@@ -360,7 +360,7 @@ async fn a_sign_in_link_without_a_name_is_for_the_owner() {
     office.account("acme").await;
     for _ in 0..2 {
         let link = link_of(&say(&office, &["sign-in-link", "--account", "acme"]).await.unwrap());
-        let session = office.management.sign_in_with_link(&link, "").await.unwrap();
+        let session = office.management.sign_in_with_link(&link, "", &[]).await.unwrap().token;
         let member = office.management.session(&session).await.unwrap().unwrap().member;
         assert_eq!((member.name.as_str(), member.role.as_str()), ("owner", "owner"));
     }

@@ -11,7 +11,11 @@ use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header;
 use maud::{Markup, html};
-use shared::ids::{AccountId, KeyId};
+use shared::{
+    ids::{AccountId, KeyId},
+    shares::{Shares, Unit},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Desk,
@@ -199,8 +203,39 @@ pub(super) async fn json_lines(
     file(desk, &viewer, &request, Format::JsonLines)
 }
 
+/// Exports under way in this process: each reads the journal as long as its client takes it.
+const EXPORTS_AT_ONCE: usize = 16;
+/// Exports of one account.
+const EXPORTS_PER_ACCOUNT: usize = 2;
+
+/// The places of exports. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Exports {
+    free: Arc<Semaphore>,
+    accounts: Shares<AccountId>,
+}
+
+/// The place of one export, given back when it is dropped.
+struct ExportPlace {
+    _share: Unit<AccountId>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Exports {
+    pub(super) fn new() -> Self {
+        Self { free: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)), accounts: Shares::new(EXPORTS_PER_ACCOUNT) }
+    }
+
+    fn begin(&self, account: AccountId) -> Result<ExportPlace, Failure> {
+        let share = self.accounts.unit(account).ok_or(Failure::TooManyExports)?;
+        let permit = self.free.clone().try_acquire_owned().map_err(|_| Failure::TooManyExports)?;
+        Ok(ExportPlace { _share: share, _permit: permit })
+    }
+}
+
 /// The rest of a file, still to be sent.
 struct Rest {
+    _place: ExportPlace,
     management: Arc<Management>,
     account: AccountId,
     search: EntrySearch,
@@ -217,6 +252,7 @@ fn file(
     format: Format,
 ) -> Result<Response, Failure> {
     let rest = Rest {
+        _place: desk.exports.begin(viewer.signed_in.account)?,
         management: desk.management,
         account: viewer.signed_in.account,
         search: search(&query(request))?,
@@ -259,5 +295,27 @@ impl Rest {
         rest.before = page.next;
         let left = rest.before.is_some().then_some(rest);
         Ok(Some((Bytes::from(piece), left)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::System;
+
+    use super::*;
+
+    #[test]
+    fn an_account_loads_two_files_at_a_time_and_others_have_places_of_their_own() {
+        let exports = Exports::new();
+        let (one, other) = (AccountId::generate(&System), AccountId::generate(&System));
+        let first = [exports.begin(one).unwrap(), exports.begin(one).unwrap()];
+        assert!(matches!(exports.begin(one), Err(Failure::TooManyExports)));
+        assert!(exports.begin(other).is_ok());
+        drop(first);
+        let accounts = (0..EXPORTS_AT_ONCE).map(|_| AccountId::generate(&System));
+        let all: Vec<_> = accounts.map(|account| exports.begin(account).unwrap()).collect();
+        assert!(exports.begin(one).is_err());
+        drop(all);
+        assert!(exports.begin(one).is_ok());
     }
 }

@@ -4,27 +4,34 @@ use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderName, header, request::Parts};
-use shared::secret::same;
+use shared::{
+    process::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
+    secret::same,
+};
 
 use super::{Desk, failure::Failure};
-use crate::management::members::Token;
+use crate::management::members::{KnownBrowser, Token};
 
-/// The address that the client used, the way it reached us, and where it is. The gateway replaces what clients send.
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A cookie's name without TLS, and with it: a `__Host-` cookie cannot be set by other hosts of the domain.
-type CookieName = (&'static str, &'static str);
-const SESSION: CookieName = ("faregate", "__Host-faregate");
-const VISIT: CookieName = ("faregate-visit", "__Host-faregate-visit");
-const THEME: CookieName = ("faregate-theme", "__Host-faregate-theme");
+/// Names of cookies. With TLS they begin with [`HOST_PREFIX`].
+const SESSION: &str = "faregate";
+const VISIT: &str = "faregate-visit";
+const THEME: &str = "faregate-theme";
+/// Beginning of the names of the marks of members who signed in before.
+const KNOWN: &str = "faregate-known-";
+/// Beginning of the name of a cookie that other hosts of the domain cannot set.
+const HOST_PREFIX: &str = "__Host-";
 
 /// Seconds that a browser keeps cookies: sessions end before.
 const SESSION_AGE: u32 = 7 * 24 * 3600;
 const VISIT_AGE: u32 = 3600;
 const THEME_AGE: u32 = 365 * 24 * 3600;
+/// Browsers keep no cookie for longer than 400 days.
+const KNOWN_AGE: u32 = 400 * 24 * 3600;
+
+/// Marks of members that are looked at: people who share a browser are a few.
+const MAX_KNOWN: usize = 16;
 
 /// The colours that a browser asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,22 +80,25 @@ pub(super) struct Browser {
     pub(super) session: Option<Token>,
     /// The token of its visit before it signs in.
     pub(super) visit: Option<Token>,
+    /// The marks of members who signed in before.
+    pub(super) known: Vec<String>,
 }
 
 impl Browser {
     /// Reads what the headers say.
     pub(super) fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let secure = behind_tls || text(&FORWARDED_PROTO) == Some("https");
+        let secure = behind_tls || text(&X_FORWARDED_PROTO) == Some("https");
         let token = |name| cookie(headers, name, secure).and_then(Token::parse);
         Self {
             secure,
-            host: text(&FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
-            address: text(&FORWARDED_FOR).unwrap_or_default().to_owned(),
+            host: text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
+            address: text(&X_FORWARDED_FOR).unwrap_or_default().to_owned(),
             agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
             theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
             session: token(SESSION),
             visit: token(VISIT),
+            known: known(headers, secure),
         }
     }
 
@@ -112,14 +122,19 @@ impl Browser {
         self.set_cookie(THEME, theme.as_str(), THEME_AGE)
     }
 
+    /// The cookie by which the browser is known to a member.
+    pub(super) fn known_cookie(&self, KnownBrowser { name, mark }: &KnownBrowser) -> String {
+        self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
+    }
+
     /// What removes the cookie of a session.
     pub(super) fn no_session_cookie(&self) -> String {
         self.set_cookie(SESSION, "", 0)
     }
 
-    fn set_cookie(&self, (plain, host): CookieName, value: &str, age: u32) -> String {
-        let (name, secure) = if self.secure { (host, "; Secure") } else { (plain, "") };
-        format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
+    fn set_cookie(&self, name: &str, value: &str, age: u32) -> String {
+        let (prefix, secure) = if self.secure { (HOST_PREFIX, "; Secure") } else { ("", "") };
+        format!("{prefix}{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}")
     }
 }
 
@@ -161,9 +176,19 @@ fn reveal(token: &Token) -> String {
     shared::secret::ExposeSecret::expose_secret(&token.reveal()).to_owned()
 }
 
-fn cookie(headers: &HeaderMap, (plain, host): CookieName, secure: bool) -> Option<&str> {
-    let name = if secure { host } else { plain };
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(named, _)| *named == name).map(|(_, value)| value)
+fn cookie<'a>(headers: &'a HeaderMap, name: &str, secure: bool) -> Option<&'a str> {
+    cookies(headers, secure).find(|(named, _)| *named == name).map(|(_, value)| value)
+}
+
+fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
+    let known = cookies(headers, secure).filter(|(name, _)| name.starts_with(KNOWN));
+    known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
+}
+
+/// The cookies of a browser, by their names without the prefix that they have with TLS.
+fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let prefix = if secure { HOST_PREFIX } else { "" };
+    pairs.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value)))
 }

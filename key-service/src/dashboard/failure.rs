@@ -23,6 +23,8 @@ pub(super) enum Failure {
     StaleForm,
     /// No such page, or no such thing in this account.
     NotFound,
+    /// The account, or all accounts together, have as many exports under way as they may.
+    TooManyExports,
     /// The request is none that our pages make.
     BadRequest(String),
     /// The store is nearly full, and takes nothing new.
@@ -110,6 +112,11 @@ impl IntoResponse for Failure {
                 StatusCode::NOT_FOUND,
                 "There is nothing here",
                 "The address is wrong, or what it named is gone.".into(),
+            ),
+            Self::TooManyExports => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Other files are on their way",
+                "An account loads two files at a time. Try again when one has come.".into(),
             ),
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
             Self::StoreFull => (

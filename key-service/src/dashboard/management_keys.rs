@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use shared::{
     ids::ManagementKeyId,
     secret::{ExposeSecret, SecretString},
-    text::is_control,
+    text::is_invisible,
 };
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     session::{OwnerAct, Viewer},
     show::{copyable, new_key, time},
 };
-use crate::store::ManagementKey;
+use crate::{management::accounts::CreatedManagementKey, store::ManagementKey};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/management-keys";
@@ -30,15 +30,22 @@ const MAX_NAME_CHARS: usize = 80;
 /// Lists the keys, with the form for another one.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
     let keys = desk.management.management_keys(viewer.signed_in.account).await?;
-    Ok(page(&viewer, Section::ManagementKeys, "Management keys", &listing(&viewer, &keys, "", None)))
+    Ok(page(&viewer, Section::ManagementKeys, "Management keys", &listing(&desk, &viewer, &keys, ("", None))))
 }
 
-fn listing(viewer: &Viewer, keys: &[ManagementKey], entered: &str, wrong: Option<&str>) -> Markup {
+fn listing(
+    desk: &Desk,
+    viewer: &Viewer,
+    keys: &[ManagementKey],
+    (entered, wrong): (&str, Option<&str>),
+) -> Markup {
     html! {
         p.lead { "A management key creates, changes and revokes API keys. It never makes model calls." }
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
                 (hidden(viewer))
+                // Sent twice, the form makes one key.
+                input type="hidden" name="attempt" value=(desk.management.management_key_attempt());
                 (problem(wrong))
                 label { "Name" input name="name" required maxlength=(MAX_NAME_CHARS) value=(entered)
                     autocomplete="off" placeholder="Deployment"; }
@@ -100,15 +107,23 @@ fn status(key: &ManagementKey) -> Markup {
 pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, name) = (act.viewer.signed_in.account, act.form.get("name").trim());
-    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !name.chars().any(is_control);
+    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !name.chars().any(is_invisible);
     if !fits {
         let keys = desk.management.management_keys(account).await?;
-        let wrong = format!("Name: give 1 to {MAX_NAME_CHARS} characters.");
-        let content = listing(&act.viewer, &keys, name, Some(&wrong));
+        let wrong = format!("Name: give 1 to {MAX_NAME_CHARS} characters that can be seen.");
+        let content = listing(&desk, &act.viewer, &keys, (name, Some(&wrong)));
         let again = page(&act.viewer, Section::ManagementKeys, "Management keys", &content);
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
     }
-    let plaintext = desk.management.create_management_key(account, name).await?;
+    let made = match act.form.filled("attempt") {
+        Some(attempt) => desk.management.create_management_key_once(account, name, attempt).await?,
+        None => CreatedManagementKey::New(desk.management.create_management_key(account, name).await?),
+    };
+    let plaintext = match made {
+        CreatedManagementKey::New(plaintext) => plaintext,
+        CreatedManagementKey::Replayed => return Ok(Redirect::to(PATH).into_response()),
+        CreatedManagementKey::Stale => return Err(Failure::StaleForm),
+    };
     let content = created(name, &plaintext, &act.viewer.browser.base());
     Ok(page(&act.viewer, Section::ManagementKeys, "Management key created", &content))
 }

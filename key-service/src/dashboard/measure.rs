@@ -33,7 +33,7 @@ use crate::{
     domain::{
         key::{ApiKey, NewKey},
         ledger::{self, Command, Progress},
-        member::Role,
+        member::{LinkMaker, Role},
     },
     management::Management,
     store::{
@@ -160,11 +160,11 @@ impl Pages {
         let keys = began.elapsed();
         bill(&*store, account, end).await;
         eprintln!("{name}: {} keys in {keys:?}, all of it in {:?}", *KEYS, began.elapsed());
-        let (_, link) = management.invite(account, "owner", Role::Owner).await.unwrap();
-        let session = management.sign_in_with_link(&link, "measure").await.unwrap();
+        let (_, link) = management.invite(account, "owner", Role::Owner, LinkMaker::Operator).await.unwrap();
+        let session = management.sign_in_with_link(&link, "measure", &[]).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Catalog::parse(CATALOG, "measure").unwrap());
-        let router = router(Desk { management, catalog, behind_tls: false });
+        let router = router(Desk::new(management, catalog, false));
         (Self { router, cookie, name }, account, end)
     }
 

@@ -6,17 +6,18 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::{ids::MemberId, secret::ExposeSecret};
+use shared::ids::MemberId;
 
 use super::{
-    Desk, SIGN_IN,
+    Desk,
     failure::{Failure, sentence},
     layout::{Section, hidden, page, problem},
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
 use crate::{
-    domain::member::{Member, Role},
+    cli::link,
+    domain::member::{LinkMaker, Member, Role},
     management::{
         Error,
         members::{MAX_MEMBER_NAME_CHARS, MemberRefused, Token},
@@ -39,7 +40,7 @@ async fn whole(
 ) -> Result<Response, Failure> {
     let members = desk.management.members(viewer.signed_in.account).await?;
     let content = html! {
-        p.lead { "Owners change everything. Viewers see everything and change nothing." }
+        p.lead { "Owners change everything. Viewers see everything and change nothing. Members see who made a sign-in link for them." }
         (problem(wrong))
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
@@ -106,8 +107,9 @@ pub(super) async fn invite(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
-    match desk.management.invite(viewer.signed_in.account, name, role).await {
-        Ok((member, token)) => Ok(link_page(&viewer, &member, &token)),
+    let by = LinkMaker::Owner(viewer.signed_in.member.name.clone());
+    match desk.management.invite(viewer.signed_in.account, name, role, by).await {
+        Ok((member, token)) => Ok(link_page(&viewer, &member, &token, "72 hours")),
         Err(Error::Refused(
             refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
         )) => {
@@ -118,11 +120,11 @@ pub(super) async fn invite(
     }
 }
 
-fn link_page(viewer: &Viewer, member: &Member, token: &Token) -> Response {
-    let link = format!("{}{SIGN_IN}?link={}", viewer.browser.base(), token.reveal().expose_secret());
+fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
     let content = html! {
-        p.lead { "Hand this link to " strong { bdi { (member.name) } } ". It signs in once, within 15 minutes." }
-        (copyable("Sign-in link", &link))
+        p.lead { "Hand this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
+            ". The link before it is worth nothing any more." }
+        (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
         p { a.button href=(PATH) { "Back to the members" } }
     };
     page(viewer, Section::Members, "Sign-in link", &content)
@@ -142,8 +144,12 @@ pub(super) async fn make_link(
     OwnerAct(Act { viewer, .. }): OwnerAct,
 ) -> Result<Response, Failure> {
     let member = named(&desk, &viewer, &id).await?;
-    let token = desk.management.sign_in_link(viewer.signed_in.account, member.id).await?;
-    Ok(link_page(&viewer, &member, &token))
+    let by = match &viewer.signed_in.member {
+        own if own.id == member.id => LinkMaker::Member,
+        owner => LinkMaker::Owner(owner.name.clone()),
+    };
+    let token = desk.management.sign_in_link(viewer.signed_in.account, &member, by).await?;
+    Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
 /// Gives a member another role.

@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Request, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use http::{StatusCode, header};
 use maud::{Markup, html};
@@ -11,46 +11,68 @@ use super::{
     Desk, HOME, SIGN_IN,
     browser::{Browser, check_form_token, check_origin, form_token},
     failure::{Failure, sentence},
-    form::{Fields, query},
-    layout::{bare, problem},
+    form::Fields,
+    layout::{bare, hinted, problem},
     session::Act,
 };
 use crate::management::{
     Error,
-    members::{MemberRefused, SignIn, Token},
+    members::{MemberRefused, NewSession, SignIn, Token},
 };
 
-/// Asks for a password, or offers to use a link. Opening a link does nothing: scanners of mail open links too.
-pub(super) async fn show(State(desk): State<Desk>, browser: Browser, request: Request) -> Response {
-    let query = query(&request);
-    let link = query.filled("link");
-    form_page(&desk, &browser, link, &Fields::default(), None)
+/// Path of the page that signs in with a link, and of the page that says whom it signs in.
+pub(crate) const LINK: &str = "/dashboard/sign-in/link";
+/// Path of the form that uses a link up.
+pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
+
+/// Asks for a password.
+pub(super) async fn show(State(desk): State<Desk>, browser: Browser) -> Response {
+    form_page(&desk, &browser, None, |visit| with_a_password(visit, &Fields::default()))
 }
 
+/// Asks for the code of a link. It stands behind the link's `#`, where only the browser sees it: a script enters it, or a
+/// person does.
+pub(super) async fn link(State(desk): State<Desk>, browser: Browser) -> Response {
+    form_page(&desk, &browser, None, with_a_code)
+}
+
+/// A page with a form. The token of a form follows from a cookie, which a first visit has not.
 fn form_page(
     desk: &Desk,
     browser: &Browser,
-    link: Option<&str>,
-    entered: &Fields,
     wrong: Option<&str>,
+    form: impl FnOnce(&Token) -> Markup,
 ) -> Response {
-    // The token of a form follows from a cookie, which a first visit has not.
     let visit = browser.visit.clone().unwrap_or_else(|| desk.management.visit());
     let content = html! {
         h1 { "Sign in" }
         (problem(wrong))
-        @if let Some(link) = link { (with_a_link(&visit, link)) } @else { (with_a_password(&visit, entered)) }
+        (form(&visit))
     };
     let cookie = [(header::SET_COOKIE, browser.visit_cookie(&visit))];
     (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
 }
 
-fn with_a_link(visit: &Token, link: &str) -> Markup {
+fn with_a_code(visit: &Token) -> Markup {
     html! {
-        p { "This link signs you in once, in this browser." }
-        form.stack method="post" action="/dashboard/sign-in/link" {
+        p { "A sign-in link works once." }
+        form.stack method="post" action=(LINK) data-link {
             input type="hidden" name="token" value=(form_token(visit));
-            input type="hidden" name="link" value=(link);
+            (hinted("link", "Code", "What stands behind the # of the link, or all of the link.", &html! {
+                input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
+            }))
+            button.primary { "Continue" }
+        }
+    }
+}
+
+fn confirmed(visit: &Token, code: &str, account: &str, name: &str) -> Markup {
+    html! {
+        p { "This link signs in " strong { bdi { (name) } } " of the account " strong { bdi { (account) } }
+            ", once, in this browser. Is that not you? Then close the page: it is someone else’s account." }
+        form.stack method="post" action=(USE_LINK) {
+            input type="hidden" name="token" value=(form_token(visit));
+            input type="hidden" name="link" value=(code);
             button.primary { "Sign in" }
         }
     }
@@ -83,11 +105,32 @@ async fn visitors_form(desk: &Desk, request: Request) -> Result<(Browser, Fields
     Ok((browser, form))
 }
 
+/// The code of a link in a form: pasted whole, the link has it behind its `#`.
+fn code(form: &Fields) -> &str {
+    let pasted = form.get("link").trim();
+    pasted.rsplit_once('#').map_or(pasted, |(_, code)| code)
+}
+
+/// Says whom a link signs in, and offers to do so. That uses nothing up: scanners of mail open links too.
+pub(super) async fn open_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
+    let (browser, form) = visitors_form(&desk, request).await?;
+    let opened = match Token::parse(code(&form)) {
+        Some(link) => desk.management.opened_link(&link).await,
+        None => Err(Error::Refused(MemberRefused::LinkGone)),
+    };
+    match opened {
+        Ok((account, member)) => Ok(form_page(&desk, &browser, None, |visit| {
+            confirmed(visit, code(&form), &account, &member.name)
+        })),
+        Err(error) => refuse(&desk, &browser, &form, error),
+    }
+}
+
 /// Signs in with a link.
 pub(super) async fn with_link(State(desk): State<Desk>, request: Request) -> Result<Response, Failure> {
     let (browser, form) = visitors_form(&desk, request).await?;
-    let signed_in = match Token::parse(form.get("link")) {
-        Some(link) => desk.management.sign_in_with_link(&link, &browser.agent).await,
+    let signed_in = match Token::parse(code(&form)) {
+        Some(link) => desk.management.sign_in_with_link(&link, &browser.agent, &browser.known).await,
         None => Err(Error::Refused(MemberRefused::LinkGone)),
     };
     answer(&desk, &browser, &form, signed_in).await
@@ -102,6 +145,7 @@ pub(super) async fn with_password(State(desk): State<Desk>, request: Request) ->
         password: form.get("password").into(),
         address: &browser.address,
         agent: &browser.agent,
+        known: &browser.known,
     };
     let signed_in = desk.management.sign_in(attempt).await;
     answer(&desk, &browser, &form, signed_in).await
@@ -112,26 +156,40 @@ async fn answer(
     desk: &Desk,
     browser: &Browser,
     form: &Fields,
-    signed_in: Result<Token, Error<MemberRefused>>,
+    signed_in: Result<NewSession, Error<MemberRefused>>,
 ) -> Result<Response, Failure> {
-    match signed_in {
-        Ok(token) => {
-            if let Some(before) = &browser.session {
-                end(desk, before).await?;
-            }
-            let cookie = [(header::SET_COOKIE, browser.session_cookie(&token))];
-            Ok((cookie, Redirect::to(HOME)).into_response())
-        }
-        Err(Error::Refused(refused)) => {
-            let status = match refused {
-                MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
-                _ => StatusCode::FORBIDDEN,
-            };
-            let page = form_page(desk, browser, None, form, Some(&sentence(&refused.to_string())));
-            Ok((status, page).into_response())
-        }
-        Err(Error::Unavailable(unavailable)) => Err(unavailable.into()),
+    let session = match signed_in {
+        Ok(session) => session,
+        Err(error) => return refuse(desk, browser, form, error),
+    };
+    if let Some(before) = &browser.session {
+        end(desk, before).await?;
     }
+    let cookies = AppendHeaders([
+        (header::SET_COOKIE, browser.session_cookie(&session.token)),
+        (header::SET_COOKIE, browser.known_cookie(&session.browser)),
+    ]);
+    Ok((cookies, Redirect::to(HOME)).into_response())
+}
+
+/// Tells why there is no session, and asks for a password.
+fn refuse(
+    desk: &Desk,
+    browser: &Browser,
+    form: &Fields,
+    error: Error<MemberRefused>,
+) -> Result<Response, Failure> {
+    let refused = match error {
+        Error::Refused(refused) => refused,
+        Error::Unavailable(unavailable) => return Err(unavailable.into()),
+    };
+    let status = match refused {
+        MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::FORBIDDEN,
+    };
+    let wrong = sentence(&refused.to_string());
+    let page = form_page(desk, browser, Some(&wrong), |visit| with_a_password(visit, form));
+    Ok((status, page).into_response())
 }
 
 async fn end(desk: &Desk, token: &Token) -> Result<(), Failure> {

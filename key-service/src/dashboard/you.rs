@@ -16,7 +16,7 @@ use super::{
     show::time,
 };
 use crate::{
-    domain::member::Session,
+    domain::member::{LinkMaker, PasswordCondition, Session, SignInWay},
     management::{
         Error,
         members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
@@ -34,32 +34,75 @@ pub(super) async fn show(State(desk): State<Desk>, viewer: Viewer) -> Result<Res
 async fn whole(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     let sessions = desk.management.sessions(account, member).await?;
-    let hint = format!("At least {MIN_PASSWORD_CHARS} characters: a few words do.");
     let content = html! {
+        @if let Some(link) = &viewer.signed_in.member.last_link {
+            p.note { (maker(&link.by)) " made a sign-in link for you on " (time(link.at))
+                ". If you did not ask for it, set a new password, which ends links and other sessions, and ask." }
+        }
         section.card aria-labelledby="password" {
             h2 #password { "Password" }
-            @if viewer.signed_in.member.password.is_some() {
-                p { "You have a password. A new one ends your other sessions." }
-            } @else {
-                p { "You sign in with links. With a password you need none." }
-            }
-            form.stack method="post" action={ (PATH) "/password" } {
+            (password(desk, viewer, wrong))
+        }
+        h2 { "Where you are signed in" }
+        (table(viewer, &sessions))
+    };
+    Ok(page(viewer, Section::You, "Your sign-in", &content))
+}
+
+fn password(desk: &Desk, viewer: &Viewer, wrong: Option<&str>) -> Markup {
+    let hint = format!("At least {MIN_PASSWORD_CHARS} characters: a few words do.");
+    let condition = desk.management.password_condition(&viewer.signed_in);
+    html! {
+        @if viewer.signed_in.member.password.is_some() {
+            p { "You have a password. A new one ends your other sessions, and sign-in links that were not used yet." }
+        } @else {
+            p { "You sign in with links. With a password you need none." }
+        }
+        @match condition {
+            PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
+            PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (PATH) "/password" } {
                 (hidden(viewer))
                 (problem(wrong))
                 // For managers of passwords, which keep a name with each.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
+                @if condition == PasswordCondition::PresentPassword {
+                    (hinted("present-password", "Present password", "Forgotten? Sign in with a link of an operator.", &html! {
+                        input #present-password type="password" name="present" required autocomplete="current-password"
+                            aria-describedby="present-password-hint";
+                    }))
+                }
                 (hinted("new-password", "New password", &hint, &html! {
                     input #new-password type="password" name="password" required autocomplete="new-password"
                         minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
                         aria-describedby="new-password-hint";
                 }))
                 div { button.primary { "Save" } }
-            }
+            },
         }
-        h2 { "Where you are signed in" }
-        (table(viewer, &sessions))
-    };
-    Ok(page(viewer, Section::You, "Your sign-in", &content))
+    }
+}
+
+/// The maker of a link, at the beginning of a sentence.
+fn maker(by: &LinkMaker) -> Markup {
+    html! {
+        @match by {
+            LinkMaker::Operator => "An operator",
+            LinkMaker::Member => "You",
+            LinkMaker::Owner(name) => bdi { (name) },
+        }
+    }
+}
+
+/// How a session began.
+fn way(way: &SignInWay) -> Markup {
+    html! {
+        @match way {
+            SignInWay::Password => "with your password",
+            SignInWay::Link(LinkMaker::Operator) => "with a link of an operator",
+            SignInWay::Link(LinkMaker::Member) => "with a link of your own",
+            SignInWay::Link(LinkMaker::Owner(name)) => { "with a link of " bdi { (name) } },
+        }
+    }
 }
 
 fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
@@ -74,10 +117,10 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
                     @for session in sessions.iter().rev() {
                         tr {
                             th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
-                                p.narrow-only { "since " (time(session.created_at)) }
+                                p.narrow-only { "since " (time(session.created_at)) " " (way(&session.way)) }
                                 p.narrow-only { "last used " (time(session.seen_at)) }
                             }
-                            td.wide-only { (time(session.created_at)) }
+                            td.wide-only { (time(session.created_at)) " " (way(&session.way)) }
                             td.wide-only { (time(session.seen_at)) }
                             td.act {
                                 @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
@@ -111,14 +154,20 @@ pub(super) async fn set_password(
     State(desk): State<Desk>,
     Act { viewer, form }: Act,
 ) -> Result<Response, Failure> {
-    match desk.management.set_password(&viewer.signed_in, form.get("password").into()).await {
-        Ok(()) => Ok(Redirect::to(PATH).into_response()),
-        Err(Error::Refused(refused @ MemberRefused::BadPassword)) => {
-            let again = whole(&desk, &viewer, Some(&sentence(&refused.to_string()))).await?;
-            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
-        }
-        Err(other) => Err(other.into()),
-    }
+    let (present, password) = (form.get("present").into(), form.get("password").into());
+    let refused = match desk.management.set_password(&viewer.signed_in, present, password).await {
+        Ok(()) => return Ok(Redirect::to(PATH).into_response()),
+        Err(Error::Refused(refused)) => refused,
+        Err(other) => return Err(other.into()),
+    };
+    let status = match refused {
+        MemberRefused::BadPassword => StatusCode::UNPROCESSABLE_ENTITY,
+        MemberRefused::WrongPresentPassword | MemberRefused::StaleSignIn => StatusCode::FORBIDDEN,
+        MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
+        other => return Err(Error::Refused(other).into()),
+    };
+    let again = whole(&desk, &viewer, Some(&sentence(&refused.to_string()))).await?;
+    Ok((status, again).into_response())
 }
 
 /// Ends a session of the member.

@@ -36,7 +36,7 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(office.management.clone(), office.clock.clone(), Router::new());
+        let app = router(office.management.clone(), office.clock.clone(), "token".into(), Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }

@@ -1,14 +1,17 @@
 //! Use-cases of the operator: accounts, their credit, and their management keys.
 
+use std::time::Duration;
+
 use shared::{
     clock::random_bytes,
     ids::{AccountId, DepositId, ManagementKeyId},
     key::{self, Class},
     money::NanoUsd,
     secret::{ExposeSecret, SecretString},
+    time::Timestamp,
 };
 
-use super::{Error, Management};
+use super::{Error, IDEMPOTENCY_TTL, Management};
 use crate::{
     domain::ledger::{Command, Outcome, Refused},
     store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable},
@@ -42,6 +45,20 @@ pub enum AccountRefused {
     #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
     BadAmount,
 }
+
+/// Answer to a form that makes a management key.
+#[derive(Debug)]
+pub enum CreatedManagementKey {
+    /// The key was made. Its plaintext cannot be recovered later.
+    New(SecretString),
+    /// An earlier attempt made it. Its plaintext is gone.
+    Replayed,
+    /// The form was shown too long ago, or is none of ours.
+    Stale,
+}
+
+/// How far the clocks of two key-services may be apart: one may show a form, and the other get it.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 impl Management {
     /// Makes an account with this much credit. After [`Error::Unavailable`] it may exist without its credit.
@@ -108,13 +125,58 @@ impl Management {
         account: AccountId,
         name: &str,
     ) -> Result<SecretString, Error<AccountRefused>> {
+        let now = self.later_than_the_last(self.clock.now());
+        let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
+        self.make_management_key(account, id, name).await
+    }
+
+    /// The mark of a form that makes a management key, which makes sending it twice the same as once: 64 hexadecimal digits, of
+    /// which the first twelve say when it was shown.
+    pub fn management_key_attempt(&self) -> String {
+        let shown = self.clock.now().millis();
+        format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
+    }
+
+    /// Makes a management key, once per attempt and name.
+    pub async fn create_management_key_once(
+        &self,
+        account: AccountId,
+        name: &str,
+        attempt: &str,
+    ) -> Result<CreatedManagementKey, Error<AccountRefused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
+        // The id follows from the attempt, and no one can choose it.
+        let of = format!("management key\0{account}\0{attempt}\0{name}");
+        let digest = *self.credentials.keyed_digest(of).as_bytes();
+        let id = ManagementKeyId::new(shown, std::array::from_fn(|byte| digest[byte]));
+        if self.store.management_key(account, id).await?.is_some() {
+            return Ok(CreatedManagementKey::Replayed);
+        }
+        self.make_management_key(account, id, name).await.map(CreatedManagementKey::New)
+    }
+
+    /// When the form of an attempt was shown, if that was not too long ago.
+    fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
+        let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
+        let shown = Timestamp::from_millis(shown);
+        let now = self.clock.now();
+        (shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL)).then_some(shown)
+    }
+
+    async fn make_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        name: &str,
+    ) -> Result<SecretString, Error<AccountRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(AccountRefused::StoreFull));
         }
         let now = self.clock.now();
         let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
         let key = ManagementKey {
-            id: ManagementKeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
+            id,
             name: name.to_owned(),
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),
@@ -151,5 +213,34 @@ impl Management {
         let now = self.clock.now().to_whole_seconds();
         let revoked = self.store.revoke_management_key(id, now).await?;
         revoked.ok_or(Error::Refused(AccountRefused::ManagementKeyNotFound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use CreatedManagementKey::{New, Replayed, Stale};
+
+    use super::*;
+    use crate::management::testing::Office;
+
+    #[tokio::test]
+    async fn a_form_that_is_sent_twice_makes_one_management_key() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let (other, _) = office.account("other").await;
+        let desk = &office.management;
+        let attempt = desk.management_key_attempt();
+        let again = async |account, name: &str, attempt: &str| {
+            desk.create_management_key_once(account, name, attempt).await.unwrap()
+        };
+        assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
+        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");
+        assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
+        assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "x", &desk.management_key_attempt()).await, New(_)));
+        for made_up in ["", "x", &attempt[1..], &format!("{attempt}0"), &"f".repeat(64), &"0".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", made_up).await, Stale), "{made_up}");
+        }
     }
 }

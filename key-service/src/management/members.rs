@@ -7,26 +7,29 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, MemberId, SessionId},
     secret::{ExposeSecret, SecretString},
-    text::is_control,
+    text::is_invisible,
     time::Timestamp,
 };
 
 use super::{Error, Management};
 use crate::{
     digest::Digest,
-    domain::member::{Link, Member, MemberChange, Role, Session},
+    domain::member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
     store::{MemberCreated, Unavailable},
 };
 
 mod attempts;
 #[cfg(test)]
 mod bounds;
+mod known_browser;
+mod links;
 mod password;
 mod sign_in;
 
+pub use known_browser::KnownBrowser;
 pub(super) use password::Passwords;
 pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
-pub use sign_in::SignIn;
+pub use sign_in::{NewSession, SignIn};
 
 /// The member of a first run.
 pub const OWNER: &str = "owner";
@@ -36,9 +39,6 @@ pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
 /// Members that an account may have: a page of them, and a sum over them, stay small.
 pub const MAX_MEMBERS: u64 = 100;
-
-/// Time within which a sign-in link works.
-pub const LINK_TTL: Duration = Duration::from_mins(15);
 
 /// Time after which an unused session ends: a working day with its breaks, not the night after it.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
@@ -70,8 +70,10 @@ pub enum MemberRefused {
     /// The store is nearly full.
     #[error("the store is nearly full, and keeps the rest for requests")]
     StoreFull,
-    /// The name is empty, too long, or has blanks around it or control characters.
-    #[error("a name has 1 to {MAX_MEMBER_NAME_CHARS} characters, without blanks around them")]
+    /// The name is empty, too long, or has blanks around it or characters that cannot be seen.
+    #[error(
+        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
+    )]
     BadName,
     /// Without an owner the account could not be governed from its dashboard any more.
     #[error("the last owner cannot be removed or made a viewer")]
@@ -82,7 +84,13 @@ pub enum MemberRefused {
     /// Unknown name, no password, or another one.
     #[error("account, name or password is wrong")]
     WrongPassword,
-    /// The link is unknown, was used, or has expired.
+    /// Another password than the member's present one.
+    #[error("the present password is wrong")]
+    WrongPresentPassword,
+    /// The session began too long ago, or not with a link.
+    #[error("sign in with a new link before you set a password")]
+    StaleSignIn,
+    /// The link is unknown, was used, has expired, or was followed by a newer one or a new password.
     #[error("this sign-in link was used or has expired")]
     LinkGone,
     /// Too many attempts with this name or from this address.
@@ -136,8 +144,7 @@ impl Token {
     }
 }
 
-/// Purposes of digests of tokens: a link's is of no use as a session's.
-const LINK: &str = "link";
+/// Purpose of the digests of sessions' tokens: a link's is of no use as a session's.
 const SESSION: &str = "session";
 
 impl Management {
@@ -153,13 +160,13 @@ impl Management {
         named.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
-    /// Makes a member, and a link to sign in with.
-    pub async fn invite(
+    /// Makes a member, who needs a link to sign in.
+    pub async fn add_member(
         &self,
         account: AccountId,
         name: &str,
         role: Role,
-    ) -> Result<(Member, Token), Error<MemberRefused>> {
+    ) -> Result<Member, Error<MemberRefused>> {
         if !is_name(name) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
@@ -169,29 +176,13 @@ impl Management {
         let now = self.clock.now();
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
         let created_at = now.to_whole_seconds();
-        let member = Member { id, name: name.to_owned(), role, password: None, created_at };
+        let member = Member { id, name: name.to_owned(), role, password: None, created_at, last_link: None };
         match self.store.create_member(account, member.clone(), MAX_MEMBERS).await? {
             MemberCreated::Made => {}
             MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
             MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
         }
-        let token = self.sign_in_link(account, id).await?;
-        Ok((member, token))
-    }
-
-    /// Makes a link that signs a member in once, within [`LINK_TTL`].
-    pub async fn sign_in_link(
-        &self,
-        account: AccountId,
-        member: MemberId,
-    ) -> Result<Token, Error<MemberRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
-        let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
-        let link = Link { digest: token.digest(LINK), member, expires_at: now.plus(LINK_TTL) };
-        self.store.create_link(account, link, now).await?;
-        Ok(token)
+        Ok(member)
     }
 
     /// Gives a member another role.
@@ -204,7 +195,7 @@ impl Management {
         if role != Role::Owner {
             self.keep_an_owner(account, id).await?;
         }
-        let change = MemberChange { role: Some(role), password: None };
+        let change = MemberChange { role: Some(role), ..MemberChange::default() };
         let found = self.store.update_member(account, id, change).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
@@ -227,18 +218,12 @@ impl Management {
         }
     }
 
-    /// Signs a member in with a link, which is used up. The answer is the token of a new session.
-    pub async fn sign_in_with_link(&self, link: &Token, agent: &str) -> Result<Token, Error<MemberRefused>> {
-        let member = self.store.take_link(link.account, link.digest(LINK), self.clock.now()).await?;
-        let member = member.ok_or(Error::Refused(MemberRefused::LinkGone))?;
-        Ok(self.begin_session(link.account, member.id, agent).await?)
-    }
-
     async fn begin_session(
         &self,
         account: AccountId,
         member: MemberId,
         agent: &str,
+        way: SignInWay,
     ) -> Result<Token, Unavailable> {
         let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
         let sessions = self.store.sessions(account, member, now).await?;
@@ -253,6 +238,7 @@ impl Management {
             created_at: now,
             seen_at: now,
             expires_at: now.plus(SESSION_IDLE),
+            way,
         };
         self.store.create_session(account, session).await?;
         Ok(token)
@@ -289,19 +275,32 @@ impl Management {
         }
     }
 
-    /// Gives a member a password, and ends all of its other sessions.
+    /// The condition on which a session may set a password of its member now.
+    pub fn password_condition(&self, SignedIn { session, member, .. }: &SignedIn) -> PasswordCondition {
+        session.password_condition(member, self.clock.now())
+    }
+
+    /// Gives a member a password, and ends all of its other sessions and its link. `present` is the password before, where the
+    /// session has to know it.
     pub async fn set_password(
         &self,
         signed_in: &SignedIn,
+        present: SecretString,
         password: SecretString,
     ) -> Result<(), Error<MemberRefused>> {
         let chars = password.expose_secret().chars().count();
         if !(MIN_PASSWORD_CHARS..=MAX_PASSWORD_CHARS).contains(&chars) {
             return Err(Error::Refused(MemberRefused::BadPassword));
         }
+        match self.password_condition(signed_in) {
+            PasswordCondition::None => {}
+            PasswordCondition::PresentPassword => self.check_present_password(signed_in, present).await?,
+            PasswordCondition::FreshSignIn => return Err(Error::Refused(MemberRefused::StaleSignIn)),
+        }
         let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
         let (account, member) = (signed_in.account, signed_in.member.id);
-        let change = MemberChange { role: None, password: Some(hash) };
+        // A link is worth nothing beside another password than the one that it was made beside.
+        let change = MemberChange { password: Some(hash), ..MemberChange::default() };
         if !self.store.update_member(account, member, change).await? {
             return Err(Error::Refused(MemberRefused::NotFound));
         }
@@ -325,8 +324,9 @@ impl Management {
     }
 }
 
-/// A name that a line of a listing can show.
+/// Returns true for a name that a line of a listing can show, and that no one can mistake for another one which differs in
+/// what cannot be seen.
 fn is_name(name: &str) -> bool {
     let count = name.chars().count();
-    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_control)
+    (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_invisible)
 }

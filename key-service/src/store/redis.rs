@@ -18,6 +18,7 @@ mod capacity;
 mod client;
 mod connection;
 mod durability;
+mod failover;
 mod hold_index;
 mod journal;
 mod key_space;
@@ -125,7 +126,7 @@ impl Redis {
         let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
         let client = Arc::new(client);
         if client.is_up().await {
-            client.mark(clock.now()).await?;
+            client.mark(clock.now()).await?.report();
         }
         Ok(Self {
             marking: tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))),
@@ -190,8 +191,9 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     ticks.tick().await; // the first is at once, and that was done already
     loop {
         ticks.tick().await;
-        if let Err(e) = client.mark(clock.now()).await {
-            tracing::error!(error = %e, "cannot note that Redis was seen");
+        match client.mark(clock.now()).await {
+            Ok(losses) => losses.report(),
+            Err(e) => tracing::error!(error = %e, "cannot note that Redis was seen"),
         }
     }
 }

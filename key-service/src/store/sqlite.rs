@@ -117,6 +117,7 @@ impl Ledger for Sqlite {
     }
 
     async fn ping(&self) -> Result<(), Unavailable> {
+        self.writer.file().check()?;
         self.readers.read(file::ping).await
     }
 }

@@ -19,12 +19,17 @@ use crate::{
 };
 
 mod body;
+mod forwarded;
 mod framing;
 mod trace;
 mod unread;
 
 pub use body::{
     content_length, incomplete_body, next_piece_deadline, read_body, read_body_within, require_json,
+};
+pub use forwarded::{
+    X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_INTERNAL_TOKEN, believe_gateways,
+    internal_token_header,
 };
 pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};

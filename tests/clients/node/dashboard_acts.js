@@ -67,7 +67,7 @@ export async function keepsMembers(owner, { width, theme }) {
   await owner.visit('/dashboard/members');
   await owner.fill('Name', name);
   await owner.follow('button', 'Invite');
-  assert.ok((await owner.text('Sign-in link')).startsWith(`${owner.origin}/dashboard/sign-in?link=`));
+  assert.ok((await owner.text('Sign-in link')).startsWith(`${owner.origin}/dashboard/sign-in/link#`));
   await examineOnce(owner, 'owner-invited');
   await owner.follow('link', 'Back to the members');
   await owner.follow('button', `Make owner ${name}`);

@@ -77,8 +77,10 @@ async function photograph(base, link) {
     const page = await browser.newPage();
     await page.setViewport({ width: 1280, height: 860 });
     await page.goto(link);
-    const button = await page.waitForSelector('::-p-aria([name="Sign in"][role="button"])');
-    await Promise.all([page.waitForNavigation(), button.click()]);
+    for (const name of ['Continue', 'Sign in']) {
+      const button = await page.waitForSelector(`::-p-aria([name="${name}"][role="button"])`);
+      await Promise.all([page.waitForNavigation(), button.click()]);
+    }
     await page.goto(`${base}/dashboard`);
     await page.screenshot({ path: picture });
   } finally {
@@ -99,7 +101,7 @@ async function main() {
     await use(base, /MANAGEMENT_KEY=(\S+)/.exec(printed)[1], clock);
     // The link of the first run has expired since.
     const link = execFileSync(program, ['sign-in-link', '--account', 'default'], { cwd: folder, encoding: 'utf8' });
-    await photograph(base, `${base}/dashboard/sign-in?link=${/\?link=(\S+)/.exec(link)[1]}`);
+    await photograph(base, `${base}/dashboard/sign-in/link${/#\S+/.exec(link)[0]}`);
   } finally {
     server.kill();
     rmSync(folder, { recursive: true });

@@ -1,5 +1,7 @@
 //! Streams of a paying client that reads nothing of them, and answers that strangers leave unread.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode, header};
@@ -9,7 +11,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::{net::TcpStream, task::JoinHandle};
 
-use super::silent::address;
+use super::{
+    silent::address,
+    strangers::{connect_from, stranger},
+};
 use crate::{harness::FLASH, upstream::Script};
 
 /// Streams that were begun over one HTTP/2 connection whose window is closed.
@@ -40,8 +45,18 @@ pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStrea
 /// Asks so many times for the longest answer that needs no credential, over each of so many HTTP/2 connections. The client's
 /// window takes a byte of each answer.
 pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<UnreadStreams> {
+    leave_answers_of("/openapi.json", address(base), connections, each).await
+}
+
+/// The same for the answer at this path, from one stranger's address.
+pub async fn leave_answers_of(
+    path: &str,
+    server: SocketAddr,
+    connections: usize,
+    each: usize,
+) -> Vec<UnreadStreams> {
     let opened = (0..connections).map(async |_| {
-        let stream = TcpStream::connect(address(base)).await.unwrap();
+        let stream = connect_from(stranger(1), server).await.unwrap();
         let mut client = http2::Builder::new(TokioExecutor::new());
         client.initial_stream_window_size(1);
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
@@ -50,7 +65,7 @@ pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<U
         });
         let asked = (0..each).map(|_| {
             let mut sender = sender.clone();
-            let request = Request::get("http://x/openapi.json").body(Full::default()).unwrap();
+            let request = Request::get(format!("http://x{path}")).body(Full::default()).unwrap();
             // The server may close the connection.
             async move { sender.send_request(request).await.ok() }
         });

@@ -38,9 +38,17 @@ impl Browser {
 
     /// Opens a sign-in link, whatever host it names, and confirms it. Answers what came of it.
     pub async fn sign_in(&mut self, link: &str) -> Answer {
-        let (_, token) = link.trim().split_once("?link=").expect("a sign-in link");
-        self.get(&format!("/dashboard/sign-in?link={token}")).await;
-        self.post("/dashboard/sign-in/link", &[("link", token)]).await
+        let opened = self.open_link(link).await;
+        if opened.status != 200 {
+            return opened;
+        }
+        self.post("/dashboard/sign-in/link/use", &[("link", link.trim())]).await
+    }
+
+    /// Opens a sign-in link, which says whom it signs in.
+    pub async fn open_link(&mut self, link: &str) -> Answer {
+        self.get("/dashboard/sign-in/link").await;
+        self.post("/dashboard/sign-in/link", &[("link", link.trim())]).await
     }
 
     /// Opens a page, without following a redirect.

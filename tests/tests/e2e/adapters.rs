@@ -1,6 +1,5 @@
 //! Clients see no difference between kinds of upstreams, although each kind speaks its own dialect.
 
-use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
@@ -60,21 +59,6 @@ async fn each_kind_counts_where_it_can() {
             assert_eq!((answer.status, stack.used(&key).await), (200, cost_of(12, 9)), "{kind}: {answer}");
         }
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_upstream_counts_four_prompts_at_once_and_those_alone_that_could_be_paid() {
-    let stack = stack("vllm").await;
-    let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
-    // Enough for the least that the prompt may cost, though not for its bound.
-    let able = join_all((0..12).map(|_| stack.key_limited(cost_of(12, 9)))).await;
-    let answers =
-        join_all(able.iter().map(|key| stack.call(key, script()).with("max_tokens", 9).send())).await;
-    assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
-    assert_eq!((stack.upstream.token_counts(), stack.upstream.most_counts_at_once()), (12, 4));
-    let unable = stack.key_limited(NanoUsd::from_nanos(1)).await;
-    stack.call(&unable, script()).with("max_tokens", 9).send().await.assert_error(402, "key_limit_reached");
-    assert_eq!(stack.upstream.token_counts(), 12);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -11,6 +11,7 @@ use shared::key::Class;
 use tests::{
     attack::{
         bodies::{Body, StalledBodies, invented_key},
+        pages::{leave_pages, slowest_look},
         silent::{Silence, address, flood, time_to_close},
         strangers::{Stalling, connect_from},
         unread::{leave_answers, open_streams},
@@ -164,6 +165,21 @@ async fn answers_that_strangers_leave_unread_take_little_memory() {
     let grown = stack.server().peak_memory().saturating_sub(before);
     // Of 4,000 answers, 46 KB each, the budget of strangers allows for a third.
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn pages_that_a_stranger_leaves_unread_close_the_dashboard_for_no_one() {
+    let stack = stack(Vec::new()).await;
+    assert!(slowest_look(&stack, 2).await.is_some());
+    let before = stack.server().peak_memory();
+    let left = leave_pages(&stack).await;
+    for from in [2, 1] {
+        let slowest = slowest_look(&stack, from).await;
+        assert!(slowest.is_some_and(|slowest| slowest < Duration::from_secs(2)), "{from}: {slowest:?}");
+    }
+    assert!(left.iter().any(|connection| connection.begun() > 0));
+    let grown = stack.server().peak_memory().saturating_sub(before);
+    assert!(grown < 32 << 20, "{} MiB", grown >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Call, LOOK_EVERY, Stack, cost_of, nanos},
-    upstream::{Script, Told, Usage},
+    harness::{Answer, ApiKey, Call, LOOK_EVERY, Options, Stack, cost_of, nanos},
+    upstream::{Script, Style, Told, Usage},
 };
 use tokio::time::sleep;
 
@@ -263,15 +263,19 @@ async fn a_limit_changed_under_way_counts_from_the_next_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn grants_count_the_tokens_of_all_choices_together() {
-    let stack = Stack::start().await;
-    let limit = cost_of(100, 3_000);
-    let key = stack.key_limited(limit).await;
-    let stream = stack.call(&key, Script::tokens(100, 50_000)).with("n", 3).stream().await;
-    let ended = stream.rest().await;
-    assert_eq!(ended.assert_done().finish_reasons(), ["length"; 3], "each choice has its finish reason");
-    let tokens = ended.usage().unwrap()["completion_tokens"].as_u64().unwrap();
-    assert!((2_900..=3_000).contains(&tokens), "{tokens} of 3000 tokens that can be paid");
-    assert!(stack.used(&key).await <= limit);
+    for kind in ["vllm", "sglang", "llama_cpp"] {
+        let stack = Stack::with(Options { kind, ..Options::default() }).await;
+        let limit = cost_of(100, 3_000);
+        let key = stack.key_limited(limit).await;
+        let script = Script { style: Style::of(kind), ..Script::tokens(100, 50_000) };
+        let ended = stack.call(&key, script).with("n", 8).stream().await.rest().await;
+        let reasons = ended.assert_done().finish_reasons();
+        assert_eq!(reasons, ["length"; 8], "{kind}: each choice has its finish reason");
+        let tokens = ended.usage().unwrap()["completion_tokens"].as_u64().unwrap();
+        assert!((2_900..=3_000).contains(&tokens), "{kind}: {tokens} of 3000 tokens that can be paid");
+        assert!(ended.tokens() as u64 <= tokens, "{kind}: {ended:?}");
+        assert!(stack.used(&key).await <= limit);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -102,6 +102,7 @@ fn no_container_may_do_more_than_it_has_to() {
         assert_eq!(service.cap_drop, ["ALL"], "{name}");
         assert_eq!(service.security_opt, ["no-new-privileges:true"], "{name}");
         assert!(service.mem_limit.is_some(), "{name} may take all memory");
+        assert!(service.pids_limit.is_some(), "{name} may start processes without end");
         assert_eq!(service.restart, if name == SECRETS { "no" } else { "unless-stopped" }, "{name}");
     }
 }
@@ -208,6 +209,7 @@ struct Service {
     security_opt: Vec<String>,
     restart: String,
     mem_limit: Option<String>,
+    pids_limit: Option<u32>,
     stop_grace_period: Option<String>,
 }
 

@@ -13,6 +13,8 @@ use tokio::time::sleep;
 
 /// Streams under way when the process is killed.
 const STREAMS: usize = 50;
+/// Longest time until a charge that waited is delivered.
+const SETTLED: Duration = Duration::from_secs(10);
 /// The shortest lease that is allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -151,4 +153,26 @@ async fn requests_outlive_their_leases() {
     assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 5)), "{answer}");
     assert_eq!(ended.assert_done().cost(), cost_of(12, 50));
     assert_eq!(stack.used(&key).await.nanos(), cost_of(12, 5).nanos() + cost_of(12, 50).nanos());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn while_the_stores_file_is_removed_nothing_is_spent_and_nothing_is_ready() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let file = stack.data().join("data/faregate.db");
+    let away = file.with_extension("away");
+    let admin = async |path: &str| stack.http.get(&format!("{}{path}", stack.server().admin())).await;
+    let running = stack.call(&key, Script { head_after_ms: 1_000, ..Script::tokens(12, 5) }).send();
+    let removal = async {
+        sleep(Duration::from_millis(500)).await;
+        std::fs::rename(&file, &away).unwrap();
+        stack.call(&key, Script::default()).send().await.assert_error(503, "service_unavailable");
+        assert_eq!(admin("/readyz").await.status, 503);
+        assert!(admin("/metrics").await.text().contains("keyservice_store_file_gone 1"));
+    };
+    let (answer, ()) = tokio::join!(running, removal);
+    assert_eq!(answer.status, 200, "its charge waits: {answer}");
+    std::fs::rename(&away, &file).unwrap();
+    stack.released(SETTLED).await;
+    assert_eq!((admin("/readyz").await.status, stack.used(&key).await), (200, cost_of(12, 5)));
 }

@@ -8,17 +8,20 @@ use std::{
 use futures_util::future::join_all;
 use serde_json::json;
 use tests::{
-    harness::{Deployment, Options, PATIENCE, Stack, Stream, cost_of},
+    harness::{Deployment, Options, PATIENCE, Server, Stack, Stream, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
 
 use crate::caps;
 
+mod bills;
 mod clocks;
 mod cluster;
+mod late_releases;
 mod outages;
 mod random_faults;
+mod rolling;
 mod secured;
 mod spool;
 mod spread;
@@ -31,6 +34,18 @@ const REVOKED: usize = 6;
 const TRIES: usize = 2_400;
 /// Number of clients that send one request after the other.
 const CLIENTS: usize = 8;
+
+/// Number in an environment variable.
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Asks a process to end, as a supervisor does, and waits until it did.
+async fn end(server: &Server) {
+    server.terminate();
+    let status = server.ended().await;
+    assert!(status.success(), "{status}\n{}", server.last_words());
+}
 
 async fn two_of_each() -> Stack {
     with_lease(Options::default().lease).await

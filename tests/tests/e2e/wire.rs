@@ -149,7 +149,8 @@ async fn tool_calls_and_several_choices_pass_through() {
     assert_eq!(arguments, r#"{"q":"x"}{"q":"x"}"#);
     assert_eq!(ended.finish_reasons(), ["tool_calls"]);
 
-    let three = stack.call(&key, Script::tokens(12, 5)).with("n", 3);
+    let script = Script { style: Style::vllm(), ..Script::tokens(12, 5) };
+    let three = stack.call(&key, script).with("n", 3);
     let whole = three.clone().send().await;
     assert_eq!(whole.json()["usage"]["completion_tokens"], 15);
     assert_eq!(whole.json()["choices"].as_array().unwrap().len(), 3);

@@ -26,16 +26,50 @@ impl FinishReason {
             Self::ContentFilter => "content_filter",
         }
     }
+}
 
-    /// The reason that an upstream means; `None` for a failure (`abort`, `error`) and for an unknown word, since an
-    /// answer that was cut short must not pass for a finished one.
-    pub(super) fn read(upstream: &str) -> Option<Self> {
-        match upstream {
-            "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Some(Self::Stop),
-            "length" | "max_tokens" | "model_length" => Some(Self::Length),
-            "tool_calls" | "function_call" | "tool_use" => Some(Self::ToolCalls),
-            "content_filter" => Some(Self::ContentFilter),
-            _ => None,
+/// An upstream's finish reason, as far as it is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FinishWord {
+    /// A word that some server uses for this reason.
+    Known(FinishReason),
+    /// A word that no known server uses. The answer is complete, and is billed: clients read `stop`.
+    Unknown,
+    /// A word of a failure: an answer that was cut short must not pass for a finished one.
+    Failure,
+}
+
+impl FinishWord {
+    /// The words of servers, whichever case they are written in.
+    const WORDS: [(&str, Self); 14] = [
+        ("stop", Self::Known(FinishReason::Stop)),
+        ("length", Self::Known(FinishReason::Length)),
+        ("tool_calls", Self::Known(FinishReason::ToolCalls)),
+        ("content_filter", Self::Known(FinishReason::ContentFilter)),
+        ("eos", Self::Known(FinishReason::Stop)),
+        ("eos_token", Self::Known(FinishReason::Stop)),
+        ("stop_sequence", Self::Known(FinishReason::Stop)),
+        ("end_turn", Self::Known(FinishReason::Stop)),
+        ("max_tokens", Self::Known(FinishReason::Length)),
+        ("model_length", Self::Known(FinishReason::Length)),
+        ("function_call", Self::Known(FinishReason::ToolCalls)),
+        ("tool_use", Self::Known(FinishReason::ToolCalls)),
+        ("abort", Self::Failure),
+        ("error", Self::Failure),
+    ];
+
+    /// Reads the word of an upstream.
+    pub(super) fn read(upstream: &str) -> Self {
+        let known = Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(upstream));
+        known.map_or(Self::Unknown, |(_, meaning)| *meaning)
+    }
+
+    /// The reason that clients read; `None` for a failure.
+    pub(super) fn reason(self) -> Option<FinishReason> {
+        match self {
+            Self::Known(reason) => Some(reason),
+            Self::Unknown => Some(FinishReason::Stop),
+            Self::Failure => None,
         }
     }
 }

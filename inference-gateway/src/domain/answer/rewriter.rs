@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use shared::{error::ApiError, ids::GenerationId, money::NanoUsd};
 
 use super::{
-    Chunk, FinishReason, Generation, Reported,
+    AnswerUsage, Chunk, FinishReason, Generation,
     calls::{Calls, MadeIds},
     logprobs::put_logprobs,
     parts::{Delta, RawString},
@@ -107,7 +107,7 @@ impl Rewriter {
 
     /// Ends the stream: its usage, if that was asked for, and `[DONE]`. `cost` is what was billed; `None` where that is
     /// not known yet.
-    pub(crate) fn done(&self, usage: Reported, cost: Option<NanoUsd>, out: &mut BytesMut) {
+    pub(crate) fn done(&self, usage: AnswerUsage, cost: Option<NanoUsd>, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.head);
             put(out, r#"],"usage":"#);

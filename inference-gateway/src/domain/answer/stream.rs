@@ -5,6 +5,7 @@ use shared::json::RawValue;
 
 use super::{
     FinishReason, Nonsense, Reported,
+    finish::FinishWord,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
 };
 use crate::domain::{chat::MAX_CHOICES, upstream_error::UpstreamError};
@@ -13,18 +14,22 @@ use crate::domain::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 pub(crate) enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
-    /// The upstream failed, with the error that it sent.
-    Failed(UpstreamError),
+    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage counts.
+    Failed(UpstreamError, Chunk<'a>),
     /// The upstream has nothing more to say.
     Done,
 }
 
 /// A piece of the answer, borrowed from its event.
 pub(crate) struct Chunk<'a> {
-    /// Usage so far, or in all, if the upstream reports it.
-    pub(crate) usage: Option<Reported>,
-    /// Usage of one choice so far, if the upstream reports it: its place, and the prompt with its own output.
-    pub(crate) choice_usage: Option<(usize, Reported)>,
+    /// Usage so far, or in all, as far as the upstream reports it.
+    pub(crate) usage: Reported,
+    /// Usage of one choice so far, as far as the upstream reports it.
+    pub(crate) timings: Reported,
+    /// Place of the only choice that the chunk adds to.
+    pub(crate) choice: Option<usize>,
+    /// A finish reason that no known server uses.
+    pub(crate) unknown_finish: Option<&'a str>,
     /// Bytes of the generated text, as JSON spells it. An estimate of its tokens starts from them.
     pub(crate) text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
@@ -72,32 +77,32 @@ impl<'a> Event<'a> {
             return Ok(Self::Done);
         }
         let raw: Raw<'_> = serde_json::from_slice(payload)?;
+        let (usage, timings) = (raw.usage, raw.timings);
         // Not all errors are wrapped: SGLang's are objects of their own.
         if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
-            return Ok(Self::Failed(UpstreamError::read(payload)));
+            return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
         }
         let mut choices = Vec::with_capacity(1);
+        let (mut failed, mut unknown_finish) = (false, None);
         for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
             let index = choice.index.unwrap_or(place);
             if index >= usize::from(MAX_CHOICES) {
                 return Err(Nonsense::Choices);
             }
-            let finish = match choice.finish_reason.map(RawString::inner) {
-                None | Some("") => None,
-                Some(reason) => match FinishReason::read(reason) {
-                    Some(reason) => Some(reason),
-                    // A reason like `abort`: the generated text is no answer.
-                    None => return Ok(Self::Failed(UpstreamError::default())),
-                },
-            };
+            let reason = choice.finish_reason.map(RawString::inner).filter(|reason| !reason.is_empty());
+            let word = reason.map(FinishWord::read);
+            failed |= word == Some(FinishWord::Failure);
+            unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
             choices.push(ChunkChoice {
                 index,
                 delta: choice.delta.unwrap_or_default(),
                 logprobs: choice.logprobs,
-                finish,
+                finish: word.and_then(FinishWord::reason),
             });
         }
-        Ok(Self::Chunk(Chunk::new(choices, raw.usage, raw.timings)))
+        let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
+        // After a reason like `abort` the generated text is no answer.
+        Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
     }
 }
 
@@ -109,9 +114,16 @@ impl<'a> Chunk<'a> {
             text_bytes += bytes;
             outputs += u64::from(bytes > 0);
         }
-        let timings = timings.and_then(Reported::read_timings);
-        let choice_usage = choices.first().map(|choice| choice.index).zip(timings);
-        Self { usage: usage.and_then(Reported::read), choice_usage, text_bytes, outputs, choices }
+        let first = choices.first().map(|choice| choice.index);
+        Self {
+            usage: usage.map(Reported::read).unwrap_or_default(),
+            timings: timings.map(Reported::read_timings).unwrap_or_default(),
+            choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
+            unknown_finish: None,
+            text_bytes,
+            outputs,
+            choices,
+        }
     }
 
     /// Returns whether something was generated.

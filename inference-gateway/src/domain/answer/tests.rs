@@ -13,7 +13,8 @@ use shared::{
 use super::*;
 use crate::domain::sse::Decoder;
 
-const USAGE: Reported = Reported { tokens: Usage { prompt: 12, cached: 4, completion: 5 }, reasoning: 2 };
+const USAGE: AnswerUsage =
+    AnswerUsage { tokens: Usage { prompt: 12, cached: 4, completion: 5 }, reasoning: 2 };
 const COST: Option<NanoUsd> = Some(NanoUsd::from_nanos(3200));
 
 fn generation() -> Generation<'static> {
@@ -53,7 +54,7 @@ fn rewritten(rewriter: &mut Rewriter, upstream: &[Value]) -> Vec<Value> {
         let chunk = chunk.to_string();
         match Event::read(chunk.as_bytes()).unwrap() {
             Event::Chunk(chunk) => rewriter.chunk(&chunk, &mut out),
-            Event::Failed(_) | Event::Done => panic!("{chunk}"),
+            Event::Failed(..) | Event::Done => panic!("{chunk}"),
         }
     }
     events(&mut out).into_iter().map(|mut event| event["choices"].take()).collect()
@@ -117,20 +118,9 @@ fn thoughts_calls_refusals_and_probabilities_come_through() {
 fn what_a_whole_answer_says_of_itself_is_read() {
     let body = b"\n\n \r\n{\"choices\":[{\"message\":{\"content\":\"a\\n\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}";
     let completion = Completion::read(body).unwrap();
-    assert_eq!(completion.usage.unwrap().tokens, Usage { prompt: 1, cached: 0, completion: 2 });
-    assert_eq!(completion.text_bytes, 3);
-}
-
-#[test]
-fn usage_of_all_choices_is_estimated_from_that_of_the_first() {
-    let choice = |text: &str| json!({"finish_reason": "stop", "message": {"content": text}});
-    let body = json!({"choices": [choice("four"), choice("twelve bytes")], "usage": {"prompt_tokens": 9, "completion_tokens": 3}});
-    let body = body.to_string();
-    let completion = Completion::read(body.as_bytes()).unwrap();
-    assert_eq!(completion.usage_of_all().unwrap().tokens, Usage { prompt: 9, cached: 0, completion: 12 });
-    let silent =
-        json!({"choices": [choice("")], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}).to_string();
-    assert_eq!(Completion::read(silent.as_bytes()).unwrap().usage_of_all().unwrap().tokens.completion, 3);
+    let usage = Reported { prompt: Some(1), completion: Some(2), ..Reported::default() };
+    assert_eq!((completion.usage, completion.unknown_finish), (usage, None));
+    assert!(completion.text_bytes().eq([3]));
 }
 
 #[test]
@@ -359,9 +349,8 @@ fn timings_count_for_their_choice_alone() {
     let chunk = json!({"choices": [{"index": 1, "delta": {"content": "Hi"}}], "timings": {"cache_n": 8, "prompt_n": 4, "predicted_n": 2}});
     let chunk = chunk.to_string();
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
-    assert_eq!(chunk.usage, None);
-    let (choice, reported) = chunk.choice_usage.unwrap();
-    assert_eq!((choice, reported.tokens), (1, Usage { prompt: 12, cached: 8, completion: 2 }));
+    let timings = Reported { prompt: Some(12), cached: Some(8), completion: Some(2), ..Reported::default() };
+    assert_eq!((chunk.usage, chunk.timings, chunk.choice), (Reported::default(), timings, Some(1)));
 }
 
 #[test]
@@ -418,7 +407,8 @@ fn usage_is_read_from_chunks_and_never_passed_on_with_them() {
     {
         let upstream = upstream.to_string();
         let Event::Chunk(chunk) = Event::read(upstream.as_bytes()).unwrap() else { panic!() };
-        assert_eq!(chunk.usage.unwrap().tokens, Usage { prompt: 12, cached: 0, completion: 1 });
+        let usage = Reported { prompt: Some(12), completion: Some(1), ..Reported::default() };
+        assert_eq!(chunk.usage, usage);
         assert_eq!((chunk.outputs, chunk.text_bytes, chunk.has_output()), (outputs, text_bytes, outputs > 0));
         let mut out = BytesMut::new();
         Rewriter::new(generation(), false).chunk(&chunk, &mut out);
@@ -449,6 +439,39 @@ fn a_failure_is_one_event() {
 }
 
 #[test]
+fn words_of_finish_reasons_are_known_in_any_case_and_unknown_ones_are_stop() {
+    for (word, reason, unknown) in [
+        ("stop", "stop", false),
+        ("STOP", "stop", false),
+        ("Max_Tokens", "length", false),
+        ("TOOL_CALLS", "tool_calls", false),
+        ("FINISH_REASON_UNSPECIFIED", "stop", true),
+        ("aborted", "stop", true),
+    ] {
+        let unknown = unknown.then_some(word);
+        let streamed = finish(word).to_string();
+        let Event::Chunk(chunk) = Event::read(streamed.as_bytes()).unwrap() else { panic!("{word}") };
+        assert_eq!(chunk.unknown_finish, unknown);
+        assert_eq!(chunk.finish_reasons().map(FinishReason::as_str).collect::<Vec<_>>(), [reason], "{word}");
+        let body = json!({"choices": [{"message": {"content": "a"}, "finish_reason": word}]});
+        assert_eq!(whole(&body).unwrap()["choices"][0]["finish_reason"], reason, "{word}");
+        assert_eq!(Completion::read(body.to_string().as_bytes()).unwrap().unknown_finish, unknown);
+    }
+}
+
+#[test]
+fn usage_of_the_chunk_that_fails_is_read() {
+    let usage = json!({"prompt_tokens": 12, "completion_tokens": 40});
+    let mut aborted = finish("ABORT");
+    aborted["usage"] = usage.clone();
+    for failed in [aborted, json!({"error": {"message": "m"}, "usage": usage})] {
+        let failed = failed.to_string();
+        let Ok(Event::Failed(_, chunk)) = Event::read(failed.as_bytes()) else { panic!("{failed}") };
+        assert_eq!((chunk.usage.prompt, chunk.usage.completion), (Some(12), Some(40)));
+    }
+}
+
+#[test]
 fn failures_and_ends_are_distinguished_from_chunks() {
     assert!(matches!(Event::read(b"[DONE]"), Ok(Event::Done)));
     assert!(matches!(Event::read(b" [DONE]\n"), Ok(Event::Done)));
@@ -459,7 +482,7 @@ fn failures_and_ends_are_distinguished_from_chunks() {
         r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"abort"}]}"#,
         r#"{"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#,
     ] {
-        assert!(matches!(Event::read(failure.as_bytes()), Ok(Event::Failed(_))), "{failure}");
+        assert!(matches!(Event::read(failure.as_bytes()), Ok(Event::Failed(..))), "{failure}");
     }
     for chunk in [
         r#"{"error":null,"object":"chat.completion.chunk","choices":[{"index":0,"delta":null,"finish_reason":""}]}"#,

@@ -5,8 +5,9 @@ use serde::Deserialize;
 use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
 
 use super::{
-    FinishReason, Generation, Nonsense, Reported,
+    AnswerUsage, FinishReason, Generation, Nonsense, Reported,
     calls::MadeIds,
+    finish::FinishWord,
     logprobs::put_logprobs,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     put, put_number,
@@ -18,10 +19,10 @@ const ENVELOPE_BYTES: usize = 512;
 
 /// An upstream's whole answer, borrowed from its body.
 pub(crate) struct Completion<'a> {
-    /// Usage of the answer, if the upstream reports it.
-    pub(crate) usage: Option<Reported>,
-    /// Bytes of all that was generated, as JSON spells it: what an estimate of its tokens starts from.
-    pub(crate) text_bytes: u64,
+    /// Usage of the answer, as far as the upstream reports it.
+    pub(crate) usage: Reported,
+    /// A finish reason that no known server uses.
+    pub(crate) unknown_finish: Option<&'a str>,
     choices: Vec<(Choice<'a>, FinishReason)>,
     length: usize,
 }
@@ -59,32 +60,31 @@ impl<'a> Completion<'a> {
         if choices.is_empty() || choices.len() > usize::from(MAX_CHOICES) {
             return Err(Nonsense::Choices);
         }
+        let mut unknown_finish = None;
         let finished = |choice: Choice<'a>| {
-            let reason = choice.finish_reason.and_then(|reason| FinishReason::read(reason.inner()));
+            let word = choice.finish_reason.map(RawString::inner).filter(|word| !word.is_empty());
+            let read = word.map(FinishWord::read);
+            unknown_finish = unknown_finish.or(word.filter(|_| read == Some(FinishWord::Unknown)));
+            let reason = read.and_then(FinishWord::reason);
             reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
         };
         let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            usage: raw.usage.and_then(Reported::read),
-            text_bytes: choices.iter().map(|(choice, _)| choice.message.text_bytes()).sum(),
-            choices,
-            length: body.len(),
-        })
+        let usage = raw.usage.map(Reported::read).unwrap_or_default();
+        Ok(Self { usage, unknown_finish, choices, length: body.len() })
     }
 
-    /// Usage of all choices, where the upstream reports that of the first one alone. The others are estimated: as many tokens
-    /// for as many bytes.
-    pub(crate) fn usage_of_all(&self) -> Option<Reported> {
-        let mut usage = self.usage?;
-        let first = self.choices.first().map_or(0, |(choice, _)| choice.message.text_bytes());
-        if first > 0 {
-            usage.tokens.completion = (usage.tokens.completion * self.text_bytes).div_ceil(first);
-        }
-        Some(usage)
+    /// Bytes of all that was generated for each choice, as JSON spells it: the base of an estimate of its tokens.
+    pub(crate) fn text_bytes(&self) -> impl Iterator<Item = u64> {
+        self.choices.iter().map(|(choice, _)| choice.message.text_bytes())
     }
 
     /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
-    pub(crate) fn write(&self, generation: Generation<'_>, usage: Reported, cost: Option<NanoUsd>) -> Bytes {
+    pub(crate) fn write(
+        &self,
+        generation: Generation<'_>,
+        usage: AnswerUsage,
+        cost: Option<NanoUsd>,
+    ) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
         generation.write("chat.completion", &mut out);
         put(&mut out, r#","choices":["#);

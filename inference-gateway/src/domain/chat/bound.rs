@@ -31,6 +31,13 @@ pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 /// bytes where it was spelled as an escape, and JSON that is written anew adds about as much again.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
+/// Bytes of varied text that one token stands for at most: long words of scripts with three bytes a letter come to some 60.
+const VARIED_BYTES_PER_TOKEN: u64 = 128;
+/// Length of a text from which its varied bytes are counted: shorter ones would add few tokens, and every request pays for it.
+const LONG_TEXT: usize = 4 << 10;
+/// The longest escape of a character in JSON.
+const LONGEST_ESCAPE: u64 = 6;
+
 /// Spaces that templates indent JSON by, per level.
 const INDENT: u64 = 4;
 /// The longest float that a renderer makes of a number with an exponent.
@@ -52,6 +59,10 @@ pub(super) struct PromptSize {
     markers: u64,
     /// True if tools, or the shape of an answer, have to be explained.
     preamble: bool,
+    /// True if more than texts is shown: tools and their calls, JSON, parameters of the template.
+    more_than_texts: bool,
+    /// Bytes of long texts, at least, that repeat none of those in front of them.
+    varied: u64,
     /// Images, which no text shows.
     pub(super) images: u64,
 }
@@ -65,11 +76,13 @@ impl PromptSize {
     /// A tool, or a call of one, begins.
     pub(super) fn tool(&mut self) {
         self.markers += PER_TOOL;
+        self.more_than_texts = true;
     }
 
     /// Tools, or the shape of an answer, are explained.
     pub(super) fn preamble(&mut self) {
         self.preamble = true;
+        self.more_than_texts = true;
     }
 
     /// A string is shown; `token` is how it was spelled.
@@ -77,8 +90,16 @@ impl PromptSize {
         self.bytes += token.len() as u64 + growth(token);
     }
 
+    /// A string that is shown is left out by no template, as earlier reasoning may be; `token` is how it was spelled.
+    pub(super) fn kept(&mut self, token: &str) {
+        if token.len() >= LONG_TEXT {
+            self.varied += varied(token);
+        }
+    }
+
     /// A JSON value is shown, written anew.
     pub(super) fn json(&mut self, json: &str) -> Result<(), TooDeep> {
+        self.more_than_texts = true;
         self.bytes += rewritten(json)? + growth(json);
         Ok(())
     }
@@ -99,26 +120,36 @@ impl PromptSize {
         self.preamble
     }
 
+    /// Returns whether nothing but texts is shown, so that a report of its tokens tells of the template.
+    pub(super) const fn is_plain(&self) -> bool {
+        !self.more_than_texts && self.images == 0
+    }
+
     /// The most tokens that the prompt can have. It may exceed the catalogue's context window: an upstream whose window is
     /// larger takes such a prompt, and all of it has to be covered.
     pub(super) fn bound(&self, model: &Model) -> u64 {
-        self.most(model)
+        self.most_of_text().saturating_add(self.most_of_images(model))
     }
 
     /// The fewest tokens that the prompt can have. Images may count as none.
-    pub(super) const fn least(&self) -> u64 {
-        self.bytes / COUNTED_BYTES_PER_TOKEN + 1
+    pub(super) fn least(&self) -> u64 {
+        (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
 
-    /// The tokens of the prompt to bill if no count is to be had: a token of text is about [`BYTES_PER_TOKEN`] bytes.
+    /// The tokens of the prompt to bill if no count is to be had: a token of text is about [`BYTES_PER_TOKEN`] bytes. Images,
+    /// which differ more, are taken at their bound.
     pub(super) fn estimate(&self, model: &Model) -> u64 {
-        self.most(model).div_ceil(BYTES_PER_TOKEN)
+        self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
     }
 
-    fn most(&self, model: &Model) -> u64 {
+    fn most_of_text(&self) -> u64 {
         let own = PER_REQUEST + self.markers + if self.preamble { PER_PREAMBLE } else { 0 };
-        let images = self.images.saturating_mul(model.max_tokens_per_image);
-        (self.bytes + own).saturating_add(images)
+        self.bytes + own
+    }
+
+    /// The most tokens that its images can have.
+    pub(super) const fn most_of_images(&self, model: &Model) -> u64 {
+        self.images.saturating_mul(model.max_tokens_per_image)
     }
 }
 
@@ -171,6 +202,20 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
         }
     }
     Ok(bytes)
+}
+
+/// The bytes of a text, at least, that differ from the four in front of them. Tokens that stand for hundreds of bytes repeat a
+/// character or two. `token` is how the text was spelled: escapes may spell one character over and over, and count for nothing.
+fn varied(token: &str) -> u64 {
+    let bytes = token.as_bytes();
+    let before = |distance: usize| bytes[4_usize.saturating_sub(distance).min(bytes.len())..].iter();
+    let four = before(1).zip(before(2)).zip(before(3)).zip(before(4));
+    let differs = |(byte, (((one, two), three), four)): (&u8, (((&u8, &u8), &u8), &u8))| {
+        u64::from((byte != one) & (byte != two) & (byte != three) & (byte != four))
+    };
+    let different: u64 = before(0).zip(four).map(differs).sum();
+    let escapes = bytes.iter().filter(|byte| **byte == b'\\').count() as u64;
+    different.saturating_sub(LONGEST_ESCAPE * escapes)
 }
 
 /// The bytes that Unicode normalisation (NFC or NFKC, as tokenizers apply it) adds to a text, at most.
@@ -304,6 +349,17 @@ mod tests {
         assert!(rewritten(&nested(64)).is_ok());
         assert_eq!(rewritten(&nested(65)), Err(TooDeep));
         assert!(rewritten(&format!("\"{}\"", nested(65))).is_ok(), "brackets in a string nest nothing");
+    }
+
+    #[test]
+    fn repeated_characters_are_not_varied_however_they_are_spelled() {
+        for repeated in [" ", "=", "─", "🙂", "-=", "ÃÂ", r"\u0020", r"\n", r"\t\n"] {
+            let text = repeated.repeat(LONG_TEXT);
+            assert!(varied(&text) <= 12, "{repeated}: {}", varied(&text));
+        }
+        let words: String = (0..LONG_TEXT).map(|n| format!("{n} words ")).collect();
+        assert!(varied(&words) > words.len() as u64 / 2);
+        assert_eq!((varied(""), varied("abc"), varied("abcde")), (0, 0, 1));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(crate) struct Forward {
     pub(crate) image_tokens: u64,
     /// True if the prompt explains tools to the model, which not every exact count includes.
     pub(crate) has_tools: bool,
+    /// True if the prompt is of texts alone: no images, no tools, no parameters of the template.
+    pub(crate) is_plain: bool,
     /// Tokens of the prompt, at most, but for what an upstream's template adds beyond the usual.
     pub(crate) prompt_bound: u64,
     /// Tokens of the prompt, if no exact count is to be had.

@@ -121,7 +121,7 @@ fn content_and_refusal(
                 draft.push(",");
                 Ok(())
             })?;
-            text_part(refusal, draft);
+            text_part(refusal, Role::Assistant, draft);
             draft.push("]");
             Ok(())
         }
@@ -163,7 +163,7 @@ fn tool_call(call: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
 fn content(content: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiError> {
     match content.kind() {
         Kind::String => {
-            draft.shown_member("content", content.string_token()?);
+            shown_text("content", content.string_token()?, role, draft);
             Ok(())
         }
         Kind::Array => {
@@ -183,11 +183,11 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
     let kind = part.require("type")?;
     match &*kind.string()? {
         "text" => {
-            text_part(part.require("text")?.string_token()?, draft);
+            text_part(part.require("text")?.string_token()?, role, draft);
             Ok(())
         }
         "refusal" if role == Role::Assistant => {
-            text_part(part.require("refusal")?.string_token()?, draft);
+            text_part(part.require("refusal")?.string_token()?, role, draft);
             Ok(())
         }
         "image_url" if role == Role::User => image::image(&part.require("image_url")?, draft),
@@ -202,8 +202,16 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
 }
 
 /// Writes a part of text; `token` is how it was spelled.
-fn text_part(token: &str, draft: &mut Draft) {
+fn text_part(token: &str, role: Role, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
-    draft.shown_member("text", token);
+    shown_text("text", token, role, draft);
     draft.push("}");
+}
+
+/// Writes a member with a text of a message. Templates leave out reasoning in earlier texts of the model, and no other text.
+fn shown_text(name: &str, token: &str, role: Role, draft: &mut Draft) {
+    draft.shown_member(name, token);
+    if role != Role::Assistant {
+        draft.shown.kept(token);
+    }
 }

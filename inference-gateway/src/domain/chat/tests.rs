@@ -117,7 +117,7 @@ fn what_is_known_is_forwarded_and_nothing_else() {
 fn what_is_asked_for_is_known() {
     let chat = parse(RICH).unwrap();
     assert_eq!((chat.model.as_str(), chat.stream, chat.include_usage), ("Model Flash", true, true));
-    assert_eq!((chat.max_tokens, chat.n, chat.images), (Some(100), 2, 2));
+    assert_eq!((chat.max_tokens, chat.n, chat.draft.shown.images), (Some(100), 2, 2));
     let forward = forward(&with_messages(&json!([{"role": "user", "content": ""}])));
     assert_eq!(
         (forward.stream, forward.include_usage, forward.n, forward.image_tokens),
@@ -341,6 +341,44 @@ fn the_bound_counts_text_by_its_bytes_and_images_by_their_number() {
 }
 
 #[test]
+fn an_estimate_takes_a_token_for_four_bytes_of_text_and_images_at_their_bound() {
+    let estimate = |content: Value| {
+        forward(&with_messages(&json!([{"role": "user", "content": content}]))).prompt_estimate
+    };
+    let text = json!({"type": "text", "text": "x".repeat(4_000)});
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    assert_eq!(estimate(json!([text])) - estimate(json!("")), 1_000);
+    assert_eq!(estimate(json!([text, image, image])), estimate(json!([text])) + 2_000);
+}
+
+#[test]
+fn a_prompt_of_texts_alone_is_plain() {
+    let plain = |more: Value| {
+        let mut body = json!({"model": "m", "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        ]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        forward(&body.to_string()).is_plain
+    };
+    assert!(plain(json!({"temperature": 1, "stop": "x"})));
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let call = json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    for more in [
+        json!({ "tools": [tool] }),
+        json!({"response_format": {"type": "json_object"}}),
+        json!({"messages": [{"role": "user", "content": [image]}]}),
+        json!({"messages": [{"role": "user", "content": ""}, {"role": "assistant", "tool_calls": [call]}]}),
+    ] {
+        assert!(!plain(more.clone()), "{more}");
+    }
+    let chat = r#"{"model":"m","top_k":1,"messages":[{"role":"user","content":"Hi"}]}"#;
+    let model = Model { extra_params: vec!["top_k".into()], ..model() };
+    assert!(!parse(chat).unwrap().forward(&model).unwrap().is_plain, "a parameter of the template");
+}
+
+#[test]
 fn the_bound_covers_prompts_beyond_the_catalogues_window() {
     let body = with_messages(&json!([{"role": "user", "content": "x".repeat(2 << 20)}]));
     assert!(forward(&body).prompt_bound > 2 << 20);
@@ -497,4 +535,11 @@ fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
     let blanks = forward(&with_messages(&message));
     // As few as there can be: 128 blanks are a token of some tokenizers.
     assert!(blanks.prompt_least > 1_000 && blanks.prompt_least <= (1 << 20) / 128, "{}", blanks.prompt_least);
+    let words: String = (0..100_000).map(|n| format!("{n} words ")).collect();
+    let least = |role: &str| forward(&with_messages(&json!([{"role": role, "content": words}]))).prompt_least;
+    assert!(
+        least("user") > 4 * least("assistant"),
+        "words have more tokens than blanks, and are not left out"
+    );
+    assert!(least("user") < 100_000);
 }

@@ -8,7 +8,10 @@ use crate::domain::answer::Generation;
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let rewriter = Rewriter::new(Generation { id, created: 1, model: "m" }, true);
-    StreamMeter::new(rewriter, UsageCounter::new(10, wanted), GrantedTokens::new(granted, wanted))
+    let catalogue = Usage { prompt: 100_000, cached: 100_000, completion: 100_000 };
+    let bounds = UsageBounds { prompt_estimate: 10, max_tokens: wanted, choices: 1, catalogue };
+    let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
+    StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted))
 }
 
 /// A chunk with a text, and with the usage so far if `reported`.
@@ -137,6 +140,47 @@ proptest! {
             // The event that ends the stream is withheld. Of its tokens, if the upstream reported them, those granted are billed.
             prop_assert_eq!(usage.completion, if reported { granted } else { delivered });
         }
+    }
+}
+
+#[test]
+fn tokens_that_were_reported_without_text_before_an_error_are_billed() {
+    let reported = |completion: u64| {
+        let chunk = json!({"choices": [{"index": 0, "delta": {"role": "assistant"}}],
+            "usage": {"prompt_tokens": 12, "completion_tokens": completion}});
+        format!("data: {chunk}\n\n")
+    };
+    let error = "data: {\"error\":{\"message\":\"m\"}}\n\n";
+    for (completion, begun) in [(0, false), (40, true), (1_000_000_000_000, false)] {
+        let mut meter = meter(100, 100);
+        let end = carry(&mut meter, &[reported(completion).into(), error.into()], 100);
+        assert!(matches!(end, StreamEnd::Complained(_)));
+        assert_eq!(meter.has_begun(), begun, "{completion}");
+        assert_eq!(meter.usage().0.completion, if begun { completion } else { 0 });
+    }
+    let aborted = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 40}});
+    let mut meter = meter(100, 100);
+    let end = carry(&mut meter, &[format!("data: {aborted}\n\n").into()], 100);
+    assert!(matches!(end, StreamEnd::Complained(_)));
+    assert_eq!(
+        (meter.has_begun(), meter.usage()),
+        (true, (Usage { prompt: 12, cached: 0, completion: 40 }, false))
+    );
+}
+
+#[test]
+fn an_early_report_that_is_false_ends_no_stream() {
+    for lie in ["1000000000000", "18446744073709551615", "99999999999999999999", "1e300", "\"4294967295\""] {
+        let mut meter = meter(100, 100);
+        let first = format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"x\"}}}}],\"usage\":{{\"prompt_tokens\":{lie},\"completion_tokens\":{lie},\"total_tokens\":{lie}}}}}\n\n"
+        );
+        let pieces = [first.into(), chunk("x", 2, false).into(), finish(2).into()];
+        assert!(matches!(carry(&mut meter, &pieces, 100), StreamEnd::Complete), "{lie}");
+        assert_eq!(texts(&mut meter), 2);
+        assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 2 }, false));
+        assert_ne!(meter.counter().disbelieved().completion, None);
     }
 }
 

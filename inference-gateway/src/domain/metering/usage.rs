@@ -1,63 +1,158 @@
-//! Tokens that a stream has used so far: reported by its upstream, or else counted as they pass.
+//! Tokens that an answer has used so far: reported by its upstream, as far as that can be believed, or else counted as they
+//! pass.
 
 use shared::tokens::Usage;
 
 use crate::domain::{
-    answer::Chunk,
+    answer::{AnswerUsage, Chunk, Completion, MOST_TOKENS, Reported},
     chat::{BYTES_PER_TOKEN, MAX_CHOICES},
 };
 
-/// Counts the tokens of one answer.
+/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts exceed
+/// them by less.
+const BELIEVED_TIMES: u64 = 4;
+/// Number of tokens that is believed of any request: a catalogue may name a window that is too small.
+const BELIEVED_TOKENS: u64 = 1_000_000;
+
+/// Output that a report of usage counts, where an answer has several choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsageScope {
+    /// The output of all choices.
+    Answer,
+    /// In a chunk of one choice, that choice's output; elsewhere that of all.
+    ChunkChoice,
+    /// The output of one choice: that of its chunk, or of the chunk before, or the first of a whole answer.
+    Choice,
+}
+
+/// Bounds of the usage of one answer.
 #[derive(Clone, Copy, Debug)]
+pub(crate) struct UsageBounds {
+    /// Tokens of the prompt to assume until they are reported.
+    pub(crate) prompt_estimate: u64,
+    /// Output tokens that the upstream was limited to, for each choice.
+    pub(crate) max_tokens: u64,
+    /// Choices requested.
+    pub(crate) choices: u64,
+    /// Most tokens that the catalogue allows the request.
+    pub(crate) catalogue: Usage,
+}
+
+impl UsageBounds {
+    /// Output tokens that the upstream was limited to, over all choices.
+    const fn most_completion(&self) -> u64 {
+        self.max_tokens.saturating_mul(self.choices)
+    }
+
+    /// The largest counts that are believed. Each member of a report is judged by itself: one that is false says nothing
+    /// against the others, which come from other counters of the upstream.
+    fn believable(&self) -> Reported {
+        let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
+        let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
+        Reported {
+            prompt: Some(prompt),
+            cached: Some(prompt),
+            completion: Some(completion),
+            reasoning: Some(completion),
+            total: Some(prompt + completion),
+        }
+    }
+}
+
+/// Counts the tokens of one answer.
+#[derive(Clone, Debug)]
 pub(crate) struct UsageCounter {
-    prompt_estimate: u64,
-    most_completion: u64,
+    bounds: UsageBounds,
+    scope: UsageScope,
+    /// Output tokens that passed after the last report.
     counted: u64,
-    reported: Option<Usage>,
-    /// Tokens of each choice, where the upstream reports them separately.
+    /// The largest of each member that was reported and believed; the completion is that of all choices.
+    reported: Reported,
+    /// The largest of each member that was reported and not believed.
+    disbelieved: Reported,
+    /// Output tokens of each choice, where the upstream reports them separately.
     by_choice: [u64; MAX_CHOICES as usize],
-    /// Output was delivered after the last report.
-    behind: bool,
+    /// The choice of the last chunk that had a single one.
+    last_choice: Option<usize>,
+    /// The prompt was neither reported nor counted exactly, or the last report of it was false.
+    prompt_is_estimate: bool,
+    /// Output came after the last report, or the last report of it was false.
+    completion_is_estimate: bool,
 }
 
 impl UsageCounter {
-    /// Starts before the first token. The prompt is assumed to have this many tokens until the upstream reports it; the
-    /// upstream was limited to `most_completion` tokens of output.
-    pub(crate) const fn new(prompt_estimate: u64, most_completion: u64) -> Self {
+    /// Starts before the first token.
+    pub(crate) fn new(bounds: UsageBounds, scope: UsageScope) -> Self {
         Self {
-            prompt_estimate,
-            most_completion,
+            bounds,
+            scope,
             counted: 0,
-            reported: None,
+            reported: Reported::default(),
+            disbelieved: Reported::default(),
             by_choice: [0; MAX_CHOICES as usize],
-            behind: true,
+            last_choice: None,
+            prompt_is_estimate: true,
+            completion_is_estimate: true,
         }
     }
 
     /// The count after this chunk is delivered.
     #[must_use]
-    pub(crate) fn with_chunk(mut self, chunk: &Chunk<'_>) -> Self {
-        let mut reported = chunk.usage.map(|reported| reported.tokens);
-        if let Some((choice, used)) = chunk.choice_usage {
-            let all = self.add_up(choice, used.tokens);
-            reported = reported.or(Some(all));
-        }
-        self.with(chunk.text_bytes, chunk.outputs, reported)
+    pub(crate) fn with_chunk(self, chunk: &Chunk<'_>) -> Self {
+        self.with_output(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
     }
 
-    /// The count after a chunk with this many bytes of output, for this many choices (at least a token each), and the
-    /// usage that the upstream has reported by then.
+    /// The count with the usage that this chunk reports, but without its text.
     #[must_use]
-    pub(crate) fn with(mut self, output_bytes: u64, outputs: u64, reported: Option<Usage>) -> Self {
-        if outputs > 0 {
-            self.counted += (output_bytes / BYTES_PER_TOKEN).max(outputs);
-            self.behind = true;
+    pub(crate) fn with_report_of(mut self, chunk: &Chunk<'_>) -> Self {
+        self.last_choice = chunk.choice.or(self.last_choice);
+        let counts = match self.scope {
+            UsageScope::Answer => None,
+            UsageScope::ChunkChoice => chunk.choice,
+            UsageScope::Choice => self.last_choice,
+        };
+        self.learn(chunk.usage, counts);
+        self.learn(chunk.timings, self.last_choice);
+        self
+    }
+
+    /// The count of a whole answer.
+    #[must_use]
+    pub(crate) fn with_answer(mut self, answer: &Completion<'_>) -> Self {
+        if self.counts_all_choices() {
+            let (bytes, outputs) = answer.text_bytes().fold((0, 0), |(sum, n), bytes| (sum + bytes, n + 1));
+            self = self.with_output(bytes, outputs);
+            self.learn(answer.usage, None);
+            return self;
         }
-        if let Some(reported) = reported {
-            let before = self.reported.unwrap_or_default();
-            self.reported = Some(before.max(reported));
-            self.counted = 0;
-            self.behind = false;
+        self.learn(answer.usage, Some(0));
+        // The choices without a report are estimated, each within the upstream's limit.
+        let first = usize::from(self.reported.completion.is_some());
+        for (choice, bytes) in answer.text_bytes().enumerate().skip(first) {
+            let completion = Some(estimated(bytes, 1).min(self.bounds.max_tokens));
+            self.learn(Reported { completion, ..Reported::default() }, Some(choice));
+            self.completion_is_estimate = true;
+        }
+        self
+    }
+
+    /// The count of a whole answer that was not kept: of this many bytes, with the usage found at their end.
+    #[must_use]
+    pub(crate) fn with_end_of_answer(self, bytes: u64, mut usage: Reported) -> Self {
+        let mut counter = self.with_output(bytes, 1);
+        if !counter.counts_all_choices() {
+            usage = Reported { completion: None, total: None, ..usage };
+        }
+        counter.learn(usage, None);
+        counter
+    }
+
+    /// The count after this many bytes of output, for this many choices: at least a token each.
+    #[must_use]
+    fn with_output(mut self, bytes: u64, outputs: u64) -> Self {
+        if outputs > 0 {
+            self.counted += estimated(bytes, outputs);
+            self.completion_is_estimate = true;
         }
         self
     }
@@ -65,100 +160,132 @@ impl UsageCounter {
     /// The count with the exact tokens of the prompt.
     #[must_use]
     pub(crate) const fn with_prompt(mut self, exact: u64) -> Self {
-        self.prompt_estimate = exact;
+        self.bounds.prompt_estimate = exact;
+        self.prompt_is_estimate = false;
         self
     }
 
-    /// The count with at most so many reported tokens of output.
+    /// The count with at most this many reported tokens of output.
     #[must_use]
     pub(crate) fn up_to(mut self, completion: u64) -> Self {
-        if let Some(reported) = &mut self.reported {
-            reported.completion = reported.completion.min(completion);
-        }
+        self.reported.completion = self.reported.completion.map(|reported| reported.min(completion));
         self
     }
 
     /// Output tokens so far, over all choices.
     pub(crate) fn completion(&self) -> u64 {
-        let reported = self.reported.unwrap_or_default().completion;
+        let reported = self.reported.completion.unwrap_or(0);
         // Texts may have more or fewer tokens than estimated; an estimate never bills beyond the upstream's limit.
-        reported + self.counted.min(self.most_completion.saturating_sub(reported))
+        reported + self.counted.min(self.bounds.most_completion().saturating_sub(reported))
     }
 
-    /// The prompt's tokens, if the upstream has reported them.
-    pub(crate) fn reported_prompt(&self) -> Option<u64> {
-        self.reported.map(|usage| usage.prompt)
+    /// The members that were reported and believed: the largest of each.
+    pub(crate) const fn reported(&self) -> &Reported {
+        &self.reported
     }
 
-    /// The usage to bill if the stream ended now.
+    /// The members that were reported and not believed: the largest of each.
+    pub(crate) const fn disbelieved(&self) -> &Reported {
+        &self.disbelieved
+    }
+
+    /// The usage to bill if the answer ended now.
     pub(crate) fn usage(&self) -> Usage {
-        let reported =
-            self.reported.unwrap_or(Usage { prompt: self.prompt_estimate, cached: 0, completion: 0 });
-        Usage { completion: self.completion(), ..reported }
+        let prompt = self.reported.prompt.unwrap_or(self.bounds.prompt_estimate);
+        let cached = self.reported.cached.unwrap_or(0).min(prompt);
+        Usage { prompt, cached, completion: self.completion() }
     }
 
-    /// Returns whether that usage is an estimate.
+    /// The usage to bill, as a client reads it.
+    pub(crate) fn answer_usage(&self) -> AnswerUsage {
+        let tokens = self.usage();
+        AnswerUsage { tokens, reasoning: self.reported.reasoning.unwrap_or(0).min(tokens.completion) }
+    }
+
+    /// Returns whether the usage to bill is an estimate.
     pub(crate) const fn is_estimate(&self) -> bool {
-        self.behind
+        self.prompt_is_estimate || self.completion_is_estimate
     }
 
-    /// Adds a choice's own usage to that of the others.
-    fn add_up(&mut self, choice: usize, used: Usage) -> Usage {
-        self.by_choice[choice] = self.by_choice[choice].max(used.completion);
-        Usage { completion: self.by_choice.iter().sum(), ..used }
+    /// Returns whether the output to bill is an estimate.
+    pub(crate) const fn completion_is_estimate(&self) -> bool {
+        self.completion_is_estimate
     }
+
+    /// Returns whether the usage of a whole answer counts all of its choices.
+    fn counts_all_choices(&self) -> bool {
+        self.scope != UsageScope::Choice || self.bounds.choices == 1
+    }
+
+    /// Takes in a report of usage, with the output of this choice, or of all.
+    fn learn(&mut self, report: Reported, choice: Option<usize>) {
+        if report == Reported::default() {
+            return;
+        }
+        let believable = self.bounds.believable();
+        let mut beyond = report.beyond(believable);
+        let mut report = self.resolve_total(report.within(believable));
+        beyond.total = beyond.total.max(report.total.take());
+        if beyond.prompt.or(beyond.cached).is_some() {
+            self.prompt_is_estimate = true;
+        } else if report.prompt.is_some() {
+            self.prompt_is_estimate = false;
+        }
+        if let Some(output) = report.completion.take() {
+            let of_all = self.output_of_all(output, choice);
+            if Some(of_all) > believable.completion {
+                beyond.completion = beyond.completion.max(Some(of_all));
+            } else if output > 0 || self.counted == 0 {
+                // A server that reports none after some was delivered has not counted.
+                self.output_reported(output, choice, of_all);
+            }
+        }
+        self.completion_is_estimate |= beyond.completion.is_some();
+        self.reported = self.reported.max(report);
+        self.disbelieved = self.disbelieved.max(beyond);
+    }
+
+    /// Adds to the completion the output that a report shows in its total alone: some servers count reasoning apart. A total
+    /// that shows more than the upstream was allowed to generate is false. Only a false one is left in the report.
+    fn resolve_total(&self, mut report: Reported) -> Reported {
+        let total = report.total.take();
+        let prompt = report.prompt.or(self.reported.prompt);
+        let rest = total.zip(prompt).and_then(|(total, prompt)| total.checked_sub(prompt));
+        match rest.filter(|rest| *rest > 0 && Some(*rest) > report.completion) {
+            Some(rest) if rest <= self.bounds.most_completion() => {
+                let beside = rest - report.completion.unwrap_or(rest);
+                report.reasoning = report.reasoning.max(Some(beside));
+                report.completion = Some(rest);
+            }
+            Some(_) => report.total = total,
+            None => {}
+        }
+        report
+    }
+
+    /// Output over all choices, after this report for one of them, or for all.
+    fn output_of_all(&self, output: u64, choice: Option<usize>) -> u64 {
+        let Some(choice) = choice else { return output };
+        let own = self.by_choice[choice];
+        self.by_choice.iter().sum::<u64>() - own + own.max(output)
+    }
+
+    /// Records a report that is believed.
+    fn output_reported(&mut self, output: u64, choice: Option<usize>, of_all: u64) {
+        if let Some(choice) = choice {
+            self.by_choice[choice] = self.by_choice[choice].max(output);
+        }
+        self.reported.completion = self.reported.completion.max(Some(of_all));
+        self.counted = 0;
+        self.completion_is_estimate = false;
+    }
+}
+
+/// Tokens of this many bytes of output, for this many choices: at least one each.
+const fn estimated(bytes: u64, outputs: u64) -> u64 {
+    let tokens = bytes / BYTES_PER_TOKEN;
+    if tokens > outputs { tokens } else { outputs }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const REPORT: Usage = Usage { prompt: 12, cached: 4, completion: 3 };
-
-    #[test]
-    fn a_report_replaces_the_count() {
-        let counter = UsageCounter::new(100, 1000).with(40, 1, None).with(1, 1, None);
-        assert_eq!(
-            (counter.usage(), counter.is_estimate()),
-            (Usage { prompt: 100, cached: 0, completion: 11 }, true)
-        );
-        let counter = counter.with(4, 1, Some(REPORT));
-        assert_eq!((counter.usage(), counter.is_estimate()), (REPORT, false));
-        let counter = counter.with(9, 1, None);
-        assert_eq!((counter.usage(), counter.is_estimate()), (Usage { completion: 5, ..REPORT }, true));
-    }
-
-    #[test]
-    fn usage_of_choices_is_added_up() {
-        let used = |completion| Usage { completion, ..REPORT };
-        let mut counter = UsageCounter::new(100, 1000);
-        for (choice, completion, sum) in [(0, 1, 1), (1, 1, 2), (0, 2, 3), (1, 2, 4)] {
-            let all = counter.add_up(choice, used(completion));
-            counter = counter.with(4, 1, Some(all));
-            assert_eq!((counter.usage(), counter.is_estimate()), (used(sum), false));
-        }
-        // A last report of one choice does not lower the count.
-        assert_eq!(counter.with(0, 0, Some(used(2))).usage(), used(4));
-    }
-
-    #[test]
-    fn an_estimate_never_exceeds_the_upstreams_limit() {
-        let counter = UsageCounter::new(1, 60).with(4_000, 1, None);
-        assert_eq!(counter.completion(), 60);
-        let beyond = Usage { completion: 70, ..REPORT };
-        assert_eq!(counter.with(4, 1, Some(beyond)).with(4, 1, None).completion(), 70);
-    }
-
-    #[test]
-    fn a_report_that_shrinks_takes_nothing_back() {
-        let counter = UsageCounter::new(1, 1000).with(1, 1, Some(REPORT)).with(0, 0, Some(Usage::default()));
-        assert_eq!(counter.usage(), REPORT);
-    }
-
-    #[test]
-    fn a_report_beyond_every_bound_is_billed_as_reported() {
-        let huge = Usage { prompt: 2_000_000, cached: 0, completion: 500_000 };
-        let counter = UsageCounter::new(100, 1000).with(40, 1, Some(huge));
-        assert_eq!((counter.usage(), counter.is_estimate()), (huge, false));
-    }
-}
+mod tests;

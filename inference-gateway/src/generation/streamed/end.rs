@@ -57,9 +57,7 @@ impl Stream {
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
         let (usage, estimated) = self.meter.usage();
-        if self.meter.is_reported() {
-            self.job.check_report(usage, &self.running);
-        }
+        self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
         let Self { generator, job, hold, mut meter, running, mut log, pipe, mut room, .. } = self;
         meter.forget_incomplete();
         room.hold(meter.held_bytes());

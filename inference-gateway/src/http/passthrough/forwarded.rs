@@ -2,15 +2,21 @@
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
-use shared::process::serve::PeerAddress;
-
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+use shared::process::{
+    http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
+    serve::{Network, PeerAddress},
+};
 
 /// The facts of our own connection, or better ones of a trusted proxy before us. Of a list that it passes on the last address
 /// counts, which is the one that it added itself.
-pub(super) struct Forwarded([(HeaderName, Option<String>); 3]);
+pub(super) struct Forwarded {
+    proto: String,
+    host: Option<String>,
+    /// Network address of the client, as far as it is known.
+    pub(super) address: Option<String>,
+    /// The client names other clients that it speaks for, and is not trusted to.
+    pub(super) untrusted: bool,
+}
 
 impl Forwarded {
     /// The facts about a request, read before its headers are stripped.
@@ -18,16 +24,25 @@ impl Forwarded {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
         let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
         let proto =
-            from_proxy(&FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
-        let address = from_proxy(&FORWARDED_FOR).or(peer);
-        let host = from_proxy(&FORWARDED_HOST).or_else(|| host(request));
-        Self([(FORWARDED_PROTO, Some(proto)), (FORWARDED_FOR, address), (FORWARDED_HOST, host)])
+            from_proxy(&X_FORWARDED_PROTO).filter(|proto| proto == "https").unwrap_or_else(|| "http".into());
+        let address = from_proxy(&X_FORWARDED_FOR).or(peer);
+        let host = from_proxy(&X_FORWARDED_HOST).or_else(|| host(request));
+        let untrusted = !proxy_trusted && request.headers().contains_key(X_FORWARDED_FOR);
+        Self { proto, host, address, untrusted }
+    }
+
+    /// The network of the client, where its address is known.
+    pub(super) fn network(&self) -> Option<Network> {
+        Some(Network::of(self.address.as_ref()?.parse().ok()?))
     }
 
     /// Writes them in place of what the client sent, after the headers that `Connection` names were stripped: a client that
     /// names these must not get rid of them.
-    pub(super) fn write(self, headers: &mut HeaderMap) {
-        for (name, value) in self.0 {
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        let (proto, host, address) = (Some(&self.proto), self.host.as_ref(), self.address.as_ref());
+        for (name, value) in
+            [(X_FORWARDED_PROTO, proto), (X_FORWARDED_FOR, address), (X_FORWARDED_HOST, host)]
+        {
             headers.remove(&name);
             if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
                 headers.insert(name, value);
@@ -63,7 +78,7 @@ mod tests {
         let mut request = request.body(Body::empty()).unwrap();
         request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         Forwarded::of(&request, proxy_trusted).write(request.headers_mut());
-        [FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_FOR].map(|name| {
+        [X_FORWARDED_HOST, X_FORWARDED_PROTO, X_FORWARDED_FOR].map(|name| {
             let values: Vec<_> =
                 request.headers().get_all(name).iter().map(|v| v.to_str().unwrap()).collect();
             values.join("|")

@@ -1,4 +1,4 @@
-// Copying, and what a chart says where the pointer is. Every page works without this, but for Try it.
+// Copying, the code of a sign-in link, and what a chart says where the pointer is. Every page works without this, but for Try it.
 'use strict';
 
 // Copies a text; without the clipboard API (no TLS), through a selection.
@@ -36,6 +36,13 @@ if (uncopied) {
   addEventListener('beforeunload', (event) => { if (uncopied) event.preventDefault(); });
   const list = document.querySelector('[data-done]');
   if (list) history.replaceState(null, '', list.getAttribute('href'));
+}
+
+// The code of a sign-in link stands behind its #, which no server and no log sees. It does not stay in the history either.
+const code = document.querySelector('form[data-link] [name="link"]');
+if (code && location.hash.length > 1) {
+  code.value = location.hash.slice(1);
+  history.replaceState(null, '', location.pathname);
 }
 
 for (const chart of document.querySelectorAll('.chart')) {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use shared::ids::{AccountId, MemberId};
+
 use super::MemberRefused;
 use crate::{
     digest::Digest,
@@ -14,54 +16,100 @@ use crate::{
 
 /// Time over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Attempts from one address within that time: an office has one address and many people.
+/// Failed attempts from one address within that time: an office has one address and many people.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Attempts with one name from one address within that time: people mistype, and 40 guesses an hour find no password.
-const ATTEMPTS_PER_NAME_AND_ADDRESS: u64 = 10;
-/// Attempts with one name from everywhere within that time: no password falls to 400 guesses an hour, and a stranger with
-/// a few addresses does not lock a member out.
+/// Failed attempts with one name from one address, or in one known browser, within that time: people mistype, and 40 guesses an
+/// hour find no password.
+const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
+/// Failed attempts with one name from everywhere within that time: no password falls to 400 guesses an hour, and a stranger
+/// with a few addresses does not lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Rows of each of the three counts, some 12 MiB in Redis when all of them are in use.
+/// Rows of each of the counts, some 4 MiB in Redis when all of them are in use.
 type Row = u16;
 
-/// The rows of an attempt that a success forgets.
+/// An attempt that was counted, and is not judged yet.
 pub(super) struct CountedAttempt {
-    name_and_address: Digest,
-    name: Digest,
+    /// Rows that a success forgets.
+    of_name: Vec<Digest>,
+    /// Rows of which a success takes itself back.
+    of_all: Vec<Digest>,
 }
 
 impl Management {
-    /// Counts an attempt, or refuses it. What is refused by one count is not counted by the next one: an address past its
-    /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
+    /// Counts a stranger's attempt, or refuses it.
     pub(super) async fn count_attempt(
         &self,
         account: &str,
         name: &str,
         address: &str,
     ) -> Result<CountedAttempt, Error<MemberRefused>> {
-        let row = |count: &str, of: &[&str]| self.attempts_row(count, of);
-        let counted = CountedAttempt {
-            name_and_address: row("name and address", &[account, name, address]),
-            name: row("name", &[account, name]),
-        };
+        let of_address = self.attempts_row("address", &[address]);
+        let of_both = self.attempts_row("name and address", &[account, name, address]);
+        let of_name = self.attempts_row("name", &[account, name]);
+        self.count([
+            (of_address, ATTEMPTS_PER_ADDRESS),
+            (of_both, ATTEMPTS_PER_NAME_AND_PLACE),
+            (of_name, ATTEMPTS_PER_NAME),
+        ])
+        .await?;
+        Ok(CountedAttempt { of_name: vec![of_both, of_name], of_all: vec![of_address] })
+    }
+
+    /// Counts an attempt in a browser in which the member signed in before, or refuses it. What strangers do, from the same
+    /// address too, does not concern it.
+    pub(super) async fn count_known_attempt(
+        &self,
+        account: &str,
+        name: &str,
+        mark: &str,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let of_browser = self.attempts_row("name and browser", &[account, name, mark]);
+        let of_name = self.attempts_row("name in known browsers", &[account, name]);
+        self.count([(of_browser, ATTEMPTS_PER_NAME_AND_PLACE), (of_name, ATTEMPTS_PER_NAME)]).await?;
+        Ok(CountedAttempt { of_name: vec![of_browser], of_all: vec![of_name] })
+    }
+
+    /// Counts an attempt to change a password with the present one, or refuses it.
+    pub(super) async fn count_change(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<CountedAttempt, Error<MemberRefused>> {
+        let row = self.attempts_row("change", &[&account.to_string(), &member.to_string()]);
+        self.count([(row, ATTEMPTS_PER_NAME_AND_PLACE)]).await?;
+        Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
+    }
+
+    /// Counts in each row, in their order. What is refused by one count is not counted by the next one: an address past its
+    /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
+    async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
         let now = self.clock.now();
-        for (row, most) in [
-            (row("address", &[address]), ATTEMPTS_PER_ADDRESS),
-            (counted.name_and_address, ATTEMPTS_PER_NAME_AND_ADDRESS),
-            (counted.name, ATTEMPTS_PER_NAME),
-        ] {
+        for (row, most) in rows {
             if self.store.count_attempt(row, now, now.plus(ATTEMPTS_WITHIN)).await? > most {
                 return Err(Error::Refused(MemberRefused::TooManyAttempts));
             }
         }
-        Ok(counted)
+        Ok(())
     }
 
-    /// Forgets the attempts with a name after one that succeeded.
+    /// Forgets the attempts with a name after one that succeeded, and takes that one back where others are counted too.
     pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
-        self.store.forget_attempts(counted.name_and_address).await?;
-        self.store.forget_attempts(counted.name).await
+        for row in counted.of_name {
+            self.store.forget_attempts(row).await?;
+        }
+        for row in counted.of_all {
+            self.store.take_attempt_back(row).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes an attempt back that could not be judged.
+    pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
+        for row in counted.of_name.into_iter().chain(counted.of_all) {
+            self.store.take_attempt_back(row).await?;
+        }
+        Ok(())
     }
 
     fn attempts_row(&self, count: &str, of: &[&str]) -> Digest {
@@ -115,8 +163,8 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_who_guesses_does_not_lock_a_member_out() {
         let office = Office::open();
-        for n in 0..3 * ATTEMPTS_PER_NAME_AND_ADDRESS {
-            assert_eq!(counted(&office, "owner", "192.0.2.1").await, n < ATTEMPTS_PER_NAME_AND_ADDRESS);
+        for n in 0..3 * ATTEMPTS_PER_NAME_AND_PLACE {
+            assert_eq!(counted(&office, "owner", "192.0.2.1").await, n < ATTEMPTS_PER_NAME_AND_PLACE);
         }
         assert!(counted(&office, "owner", "192.0.2.2").await);
         assert!(counted(&office, "other", "192.0.2.1").await);
@@ -126,7 +174,7 @@ mod tests {
     async fn guesses_from_many_addresses_have_a_bound_of_their_own() {
         let office = Office::open();
         for n in 0..ATTEMPTS_PER_NAME {
-            let address = format!("192.0.2.{}", n / ATTEMPTS_PER_NAME_AND_ADDRESS);
+            let address = format!("192.0.2.{}", n / ATTEMPTS_PER_NAME_AND_PLACE);
             assert!(counted(&office, "owner", &address).await);
         }
         assert!(!counted(&office, "owner", "192.0.2.99").await);
@@ -137,11 +185,47 @@ mod tests {
     async fn a_success_forgets_the_attempts_with_its_name() {
         let office = Office::open();
         for _ in 0..3 {
-            for _ in 1..ATTEMPTS_PER_NAME_AND_ADDRESS {
+            for _ in 1..ATTEMPTS_PER_NAME_AND_PLACE {
                 assert!(counted(&office, "owner", "192.0.2.1").await);
             }
             let last = office.management.count_attempt("acme", "owner", "192.0.2.1").await.unwrap();
             office.management.forget_attempts(last).await.unwrap();
         }
+    }
+    #[tokio::test]
+    async fn successes_of_an_address_are_not_counted_against_it() {
+        let office = Office::open();
+        for n in 0..2 * ATTEMPTS_PER_ADDRESS {
+            let name = format!("name {n}");
+            let right = office.management.count_attempt("acme", &name, "192.0.2.1").await.unwrap();
+            office.management.forget_attempts(right).await.unwrap();
+        }
+        for n in 0..=ATTEMPTS_PER_ADDRESS {
+            assert_eq!(counted(&office, &format!("name {n}"), "192.0.2.1").await, n < ATTEMPTS_PER_ADDRESS);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_browser_is_judged_apart_from_strangers_of_its_own_address_too() {
+        let office = Office::open();
+        for n in 0..2 * ATTEMPTS_PER_ADDRESS {
+            counted(&office, if n % 2 == 0 { "owner" } else { "invented" }, "192.0.2.1").await;
+        }
+        for n in 0..2 * ATTEMPTS_PER_NAME {
+            counted(&office, "owner", &format!("198.51.100.{n}")).await;
+        }
+        assert!(!counted(&office, "owner", "192.0.2.99").await);
+        let known =
+            async |mark: &str| office.management.count_known_attempt("acme", "owner", mark).await.is_ok();
+        for n in 0..=ATTEMPTS_PER_NAME_AND_PLACE {
+            assert_eq!(known("one").await, n < ATTEMPTS_PER_NAME_AND_PLACE);
+        }
+        assert!(known("another").await);
+        let all = 0..2 * ATTEMPTS_PER_NAME;
+        let mut guesses = 0;
+        for n in all {
+            guesses += u64::from(known(&format!("browser {n}")).await);
+        }
+        assert!(guesses < ATTEMPTS_PER_NAME, "marks in number are no way around the bound of a name");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
 use crate::{
-    domain::member::Role,
+    domain::member::{LinkMaker, Role},
     management::{
         Error,
         accounts::{AccountRefused, MAX_MANAGEMENT_KEYS},
@@ -16,9 +16,10 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     let management = &office.management;
     let account = office.account("acme").await.0;
     for n in 0..MAX_MEMBERS {
-        management.invite(account, &format!("member {n}"), Role::Viewer).await.unwrap();
+        management.invite(account, &format!("member {n}"), Role::Viewer, LinkMaker::Operator).await.unwrap();
     }
-    let refused = management.invite(account, "one more", Role::Viewer).await.unwrap_err();
+    let refused =
+        management.invite(account, "one more", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::TooMany)), "{refused}");
     for n in 1..MAX_MANAGEMENT_KEYS {
         management.create_management_key(account, &format!("key {n}")).await.unwrap();
@@ -32,11 +33,12 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (member, mut link) = management.invite(account, "ann", Role::Owner).await.unwrap();
+    let (member, mut link) =
+        management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
     let mut tokens = Vec::new();
     for _ in 0..MAX_SESSIONS + 3 {
-        tokens.push(management.sign_in_with_link(&link, "Firefox").await.unwrap());
-        link = management.sign_in_link(account, member.id).await.unwrap();
+        tokens.push(management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap().token);
+        link = management.sign_in_link(account, &member, LinkMaker::Operator).await.unwrap();
     }
     assert_eq!(management.sessions(account, member.id).await.unwrap().len(), MAX_SESSIONS);
     for (n, token) in tokens.iter().enumerate() {
@@ -49,15 +51,15 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (ann, link) = management.invite(account, "ann", Role::Owner).await.unwrap();
+    let (ann, link) = management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
     office.store.set_nearly_full(true);
-    let refused = management.invite(account, "bob", Role::Viewer).await.unwrap_err();
+    let refused = management.invite(account, "bob", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
-    let refused = management.sign_in_link(account, ann.id).await.unwrap_err();
+    let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.create_management_key(account, "more").await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
     // Those who have a link sign in, and end what there is.
-    management.sign_in_with_link(&link, "Firefox").await.unwrap();
+    management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);
 }

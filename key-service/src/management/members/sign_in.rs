@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use shared::{ids::AccountId, secret::SecretString};
 
-use super::{MemberRefused, Token};
+use super::{KnownBrowser, MemberRefused, SignedIn, Token, attempts::CountedAttempt};
 use crate::{
-    domain::member::Member,
+    domain::member::{Member, SignInWay},
     management::{Error, Management, accounts::AccountRefused},
     store::Unavailable,
 };
@@ -24,23 +24,77 @@ pub struct SignIn<'a> {
     pub address: &'a str,
     /// The browser, as it describes itself.
     pub agent: &'a str,
+    /// The marks of the browser, of all members who signed in there.
+    pub known: &'a [String],
+}
+
+/// A session that has just begun.
+#[derive(Debug)]
+pub struct NewSession {
+    /// Its token.
+    pub token: Token,
+    /// The mark by which the browser is known from now on.
+    pub browser: KnownBrowser,
 }
 
 impl Management {
-    /// Signs a member in with a password. The answer is the token of a new session.
+    /// Signs a member in with a password.
     ///
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
-    /// before it is judged, so that attempts at once are counted too.
-    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<Token, Error<MemberRefused>> {
-        let counted = self.count_attempt(attempt.account, attempt.name, &network(attempt.address)).await?;
-        let found = self.member_to_sign_in(attempt.account, attempt.name).await?;
-        let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
-        let is_right = self.passwords.verify(attempt.password, hash).await?;
-        let Some((account, member)) = found.filter(|_| is_right) else {
+    /// before it is judged, so that attempts at once are counted too; one that does not fail is taken back.
+    pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<NewSession, Error<MemberRefused>> {
+        let SignIn { account: account_name, name, password, address, agent, known } = attempt;
+        let counted = match self.known_mark(account_name, name, known) {
+            Some(mark) => self.count_known_attempt(account_name, name, mark).await?,
+            None => self.count_attempt(account_name, name, &network(address)).await?,
+        };
+        let judged = self.judge(account_name, name, password).await;
+        let Some((account, member)) = self.unless_failed(counted, judged).await? else {
             return Err(Error::Refused(MemberRefused::WrongPassword));
         };
-        self.forget_attempts(counted).await?;
-        Ok(self.begin_session(account, member.id, attempt.agent).await?)
+        let token = self.begin_session(account, member.id, agent, SignInWay::Password).await?;
+        Ok(NewSession { token, browser: self.know_browser(account_name, name, known) })
+    }
+
+    /// Refuses another password than the one that the signed-in member has.
+    pub(super) async fn check_present_password(
+        &self,
+        SignedIn { account, member, .. }: &SignedIn,
+        present: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        let counted = self.count_change(*account, member.id).await?;
+        let judged = self.passwords.verify(present, member.password.clone()).await;
+        let judged = judged.map(|is_right| is_right.then_some(()));
+        let right = self.unless_failed(counted, judged).await?;
+        right.ok_or(Error::Refused(MemberRefused::WrongPresentPassword))
+    }
+
+    /// The member of this name, if the password is right.
+    async fn judge(
+        &self,
+        account: &str,
+        name: &str,
+        password: SecretString,
+    ) -> Result<Option<(AccountId, Member)>, Unavailable> {
+        let found = self.member_to_sign_in(account, name).await?;
+        let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
+        let is_right = self.passwords.verify(password, hash).await?;
+        Ok(found.filter(|_| is_right))
+    }
+
+    /// The outcome of a judged attempt, which counts on if the password was wrong, and only then.
+    async fn unless_failed<T>(
+        &self,
+        counted: CountedAttempt,
+        judged: Result<Option<T>, Unavailable>,
+    ) -> Result<Option<T>, Unavailable> {
+        match &judged {
+            Ok(None) => {}
+            Ok(Some(_)) => self.forget_attempts(counted).await?,
+            // What was not judged is no failure. That the store may be away is said already.
+            Err(_) => drop(self.take_attempt_back(counted).await),
+        }
+        judged
     }
 
     async fn member_to_sign_in(

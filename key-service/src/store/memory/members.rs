@@ -67,9 +67,21 @@ impl Members for Memory {
     async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
         let mut books = self.books()?;
         let book = books.account(account)?;
-        book.links.retain(|_, link| link.expires_at > now);
+        book.links.retain(|_, other| other.expires_at > now && other.member != link.member);
         book.links.insert(link.digest, link);
         Ok(())
+    }
+
+    async fn link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
+        let link = book.links.get(&digest).filter(|link| link.expires_at > now);
+        Ok(link.and_then(|link| Some((link.clone(), book.members.get(&link.member)?.clone()))))
     }
 
     async fn take_link(
@@ -77,11 +89,11 @@ impl Members for Memory {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
         let link = book.links.remove(&digest).filter(|link| link.expires_at > now);
-        Ok(link.and_then(|link| book.members.get(&link.member)).cloned())
+        Ok(link.and_then(|link| book.members.get(&link.member).cloned().map(|member| (link, member))))
     }
 
     async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
@@ -151,6 +163,13 @@ impl Members for Memory {
         let (count, _) = books.attempts.entry(name).or_insert((0, until));
         *count += 1;
         Ok(*count)
+    }
+
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+        if let Some((count, _)) = self.books()?.attempts.get_mut(&name) {
+            *count = count.saturating_sub(1);
+        }
+        Ok(())
     }
 
     async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {

@@ -8,7 +8,7 @@ use std::{
 
 use redis::{
     Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
-    aio::ConnectionLike,
+    aio::ConnectionLike, cmd,
 };
 use shared::{backoff::Backoff, clock::Clock};
 use tokio::{
@@ -19,6 +19,7 @@ use tokio::{
 use super::{
     admission::{Admission, Sync, admit},
     connection::{ANSWERING, Connection, Source},
+    failover::{Losses, Masters},
     key_space::KeySpace,
     schema,
     script::{Arguments, Lua},
@@ -44,6 +45,7 @@ pub(super) struct Client {
     volatile_allowed: bool,
     key_space: KeySpace,
     watermark: Watermark,
+    masters: Masters,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
     /// Time at which a cluster's connection was last replaced; locked while it is replaced.
@@ -89,9 +91,19 @@ impl Client {
         let (until, backoff) = (Instant::now(), PAUSES);
         let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
         let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
-        let renewed = Mutex::new(Instant::now());
-        let client =
-            Self { source, volatile_allowed, key_space, watermark, clock, state, renewed, calls, logged };
+        let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
+        let client = Self {
+            source,
+            volatile_allowed,
+            key_space,
+            watermark,
+            masters,
+            clock,
+            state,
+            renewed,
+            calls,
+            logged,
+        };
         let up = timeout_at(Instant::now() + FIRST_PATIENCE, client.connected(1)).await;
         match up.unwrap_or_else(|_| Err(late())) {
             Ok(up) => *client.state.write().await = up,
@@ -151,11 +163,16 @@ impl Client {
         }
     }
 
-    /// Marks the store as seen now, unless it has lost earlier marks.
-    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<()> {
-        let (connection, _) = self.connection().await;
-        self.watermark.check(&connection).await?.map_err(refused)?;
-        self.watermark.set(&connection, now).await
+    /// Marks the store as seen now, unless it has lost too many earlier marks. Returns the losses since the last mark.
+    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
+        let (mut connection, _) = self.connection().await;
+        let forgotten = self.watermark.check(&connection).await?.map_err(refused)?;
+        let mut question = cmd("INFO");
+        question.arg("replication");
+        let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
+        let promoted = self.masters.look(&infos.collect::<Result<Vec<_>, _>>()?);
+        self.watermark.set(&connection, now).await?;
+        Ok(Losses { promoted, forgotten })
     }
 
     /// Asks every master; one answer each.

@@ -113,9 +113,14 @@ impl KeySpace {
         format!("{}:{{{account}}}:{member}", self.prefix)
     }
 
-    /// String: the member of a sign-in link, and when it expires.
+    /// String: the member of a sign-in link, when it expires, the digest of the password beside it, and its maker.
     pub(super) fn link(&self, account: AccountId, digest: &Digest) -> String {
         format!("{}:{{{account}}}:link:{}", self.prefix, hex(digest))
+    }
+
+    /// String: the name of the member's link. It may be gone.
+    pub(super) fn link_of(&self, account: AccountId, member: MemberId) -> String {
+        format!("{}:{{{account}}}:link-of:{member}", self.prefix)
     }
 
     /// Hash: a session.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    domain::member::{Link, Member, MemberChange, PasswordHash, Session},
+    domain::member::{Link, LinkMaker, Member, MemberChange, PasswordHash, Session},
     store::{MemberCreated, Members, Unavailable},
 };
 
@@ -81,7 +81,7 @@ impl Members for Redis {
         &self,
         account: AccountId,
         id: MemberId,
-        MemberChange { role, password }: MemberChange,
+        MemberChange { role, password, last_link }: MemberChange,
     ) -> Result<bool, Unavailable> {
         let mut arguments = Arguments::keys([self.key_space.member(account, id)]);
         if let Some(role) = role {
@@ -89,6 +89,9 @@ impl Members for Redis {
         }
         if let Some(PasswordHash(hash)) = password {
             arguments = arguments.with("password").with(hash.as_str());
+        }
+        if let Some(link) = last_link {
+            records::write_last_link(&mut arguments, &link);
         }
         let found: bool = self.client.run(&self.scripts.update_member, &arguments).await?;
         self.confirm_account(account).await?;
@@ -108,11 +111,23 @@ impl Members for Redis {
     }
 
     async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
-        let Link { digest, member, expires_at } = link;
-        let mut put = cmd("SET");
-        put.arg(self.key_space.link(account, &digest)).arg(format!("{member} {}", expires_at.millis()));
-        put.arg("PX").arg(lives(now, expires_at));
-        Ok(self.client.ask(&put).await?)
+        let name = self.key_space.link(account, &link.digest);
+        let arguments = Arguments::keys([name.clone(), self.key_space.link_of(account, link.member)])
+            .with(written(&link))
+            .with(name)
+            .with(lives(now, link.expires_at).to_string());
+        Ok(self.client.run(&self.scripts.create_link, &arguments).await?)
+    }
+
+    async fn link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
+        let found: Option<String> =
+            self.client.ask(cmd("GET").arg(self.key_space.link(account, &digest))).await?;
+        Ok(self.live_link(account, digest, found, now).await?)
     }
 
     async fn take_link(
@@ -120,18 +135,14 @@ impl Members for Redis {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
         let taken: Option<String> =
             self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, &digest))).await?;
-        let Some(taken) = taken else { return Ok(None) };
-        // A link that came back with a Redis that lost its end would work twice.
-        self.confirm_account(account).await?;
-        let parsed = taken.split_once(' ').and_then(|(id, at)| Some((id.parse().ok()?, at.parse().ok()?)));
-        let (member, expires_at): (MemberId, i64) = parsed.ok_or_else(|| damaged("a sign-in link"))?;
-        if expires_at <= now.millis() {
-            return Ok(None);
+        if taken.is_some() {
+            // A link that came back with a Redis that lost its end would work twice.
+            self.confirm_account(account).await?;
         }
-        Ok(self.read_member(account, member).await?)
+        Ok(self.live_link(account, digest, taken, now).await?)
     }
 
     async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
@@ -208,6 +219,11 @@ impl Members for Redis {
         Ok(self.client.run(&self.scripts.count_attempt, &arguments).await?)
     }
 
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+        let arguments = Arguments::keys([self.key_space.attempts(&name)]);
+        Ok(self.client.run(&self.scripts.take_attempt_back, &arguments).await?)
+    }
+
     async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
         Ok(self.client.ask(cmd("DEL").arg(self.key_space.attempts(&name))).await?)
     }
@@ -217,6 +233,23 @@ impl Redis {
     async fn read_member(&self, account: AccountId, id: MemberId) -> RedisResult<Option<Member>> {
         let fields: Fields = self.client.ask(cmd("HGETALL").arg(self.key_space.member(account, id))).await?;
         records::read_member(id, &fields)
+    }
+
+    /// A link as it is stored, with its member, if it has not expired.
+    async fn live_link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        stored: Option<String>,
+        now: Timestamp,
+    ) -> RedisResult<Option<(Link, Member)>> {
+        let Some(stored) = stored else { return Ok(None) };
+        let link = read(digest, &stored).ok_or_else(|| damaged("a sign-in link"))?;
+        if link.expires_at <= now {
+            return Ok(None);
+        }
+        let member = self.read_member(account, link.member).await?;
+        Ok(member.map(|member| (link, member)))
     }
 
     async fn live_session(
@@ -229,6 +262,29 @@ impl Redis {
             self.client.ask(cmd("HGETALL").arg(self.key_space.session(account, digest))).await?;
         Ok(records::read_session(*digest, &fields)?.filter(|session| session.expires_at > now))
     }
+}
+
+/// A link as it is stored. The maker is last, since a name may have blanks.
+fn written(link: &Link) -> String {
+    let password = link.password.map_or_else(|| "-".to_owned(), |digest| hex::encode(digest.as_bytes()));
+    format!("{} {} {password} {}", link.member, link.expires_at.millis(), link.maker)
+}
+
+fn read(digest: Digest, stored: &str) -> Option<Link> {
+    let mut parts = stored.splitn(4, ' ');
+    let (member, expires_at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let expires_at = Timestamp::from_millis(expires_at);
+    // Links of an earlier version end here.
+    let password = match parts.next() {
+        None | Some("-") => None,
+        Some(password) => {
+            let mut bytes = [0; 32];
+            hex::decode_to_slice(password, &mut bytes).ok()?;
+            Some(Digest::from_bytes(bytes))
+        }
+    };
+    let maker = parts.next().map_or(Some(LinkMaker::Operator), LinkMaker::parse)?;
+    Some(Link { digest, member, expires_at, password, maker })
 }
 
 /// Milliseconds from one time to the other, at least one.

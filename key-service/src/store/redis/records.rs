@@ -19,7 +19,7 @@ use crate::{
     domain::{
         key::ApiKey,
         ledger::{self, Ending, Entry, Progress, Settlement},
-        member::{Member, PasswordHash, Role, Session},
+        member::{LinkMaker, MadeLink, Member, PasswordHash, Role, Session, SignInWay},
         usage::Counts,
     },
     store::{JournalEntry, ManagementKey},
@@ -315,13 +315,28 @@ pub(super) fn read_management_key(
 
 /// The same for a member.
 pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
-    let Member { id: _, name, role, password, created_at } = member;
+    let Member { id: _, name, role, password, created_at, last_link } = member;
     let texts = [("name", name.as_str()), ("role", role.as_str())];
     write(arguments, texts, [("created_at", Some(created_at.millis()))]);
     if let Some(PasswordHash(hash)) = password {
         arguments.value("password");
         arguments.value(hash.as_str());
     }
+    if let Some(link) = last_link {
+        write_last_link(arguments, link);
+    }
+}
+
+/// The same for the last link that someone else made for a member.
+pub(super) fn write_last_link(arguments: &mut Arguments, MadeLink { by, at }: &MadeLink) {
+    let by = by.to_string();
+    write(arguments, [("last_link_by", by.as_str())], [("last_link_at", Some(at.millis()))]);
+}
+
+fn read_last_link(fields: &Fields) -> RedisResult<Option<MadeLink>> {
+    let Some(by) = fields.get("last_link_by") else { return Ok(None) };
+    let by = LinkMaker::parse(by).ok_or_else(|| damaged("last_link_by"))?;
+    Ok(Some(MadeLink { by, at: Timestamp::from_millis(required(fields, "last_link_at")?) }))
 }
 
 /// The same for a member.
@@ -335,14 +350,16 @@ pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<M
         role: Role::parse(&text(fields, "role")?).ok_or_else(|| damaged("role"))?,
         password: fields.get("password").cloned().map(PasswordHash),
         created_at: Timestamp::from_millis(required(fields, "created_at")?),
+        last_link: read_last_link(fields)?,
     }))
 }
 
 /// The same for a session.
 pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
-    let Session { digest: _, id, member, agent, created_at, seen_at, expires_at } = session;
-    let (id, member) = (id.to_string(), member.to_string());
-    let texts = [("id", id.as_str()), ("member", member.as_str()), ("agent", agent.as_str())];
+    let Session { digest: _, id, member, agent, created_at, seen_at, expires_at, way } = session;
+    let (id, member, way) = (id.to_string(), member.to_string(), way.to_string());
+    let texts =
+        [("id", id.as_str()), ("member", member.as_str()), ("agent", agent.as_str()), ("way", way.as_str())];
     let times = [("created_at", created_at), ("seen_at", seen_at), ("expires_at", expires_at)];
     write(arguments, texts, times.map(|(name, at)| (name, Some(at.millis()))));
 }
@@ -353,6 +370,8 @@ pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Optio
         return Ok(None);
     }
     let time = |name| required(fields, name).map(Timestamp::from_millis);
+    // Sessions of an earlier version have no way.
+    let way = fields.get("way").map_or(Some(SignInWay::Password), |way| SignInWay::parse(way));
     Ok(Some(Session {
         digest,
         id: text(fields, "id")?.parse().map_err(|_| damaged("a session's id"))?,
@@ -361,6 +380,7 @@ pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Optio
         created_at: time("created_at")?,
         seen_at: time("seen_at")?,
         expires_at: time("expires_at")?,
+        way: way.ok_or_else(|| damaged("way"))?,
     }))
 }
 

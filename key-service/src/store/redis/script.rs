@@ -79,9 +79,11 @@ pub(super) struct Scripts {
     pub(super) create_member: Lua,
     pub(super) update_member: Lua,
     pub(super) remove_member: Lua,
+    pub(super) create_link: Lua,
     pub(super) create_session: Lua,
     pub(super) touch_session: Lua,
     pub(super) count_attempt: Lua,
+    pub(super) take_attempt_back: Lua,
     pub(super) audit: Lua,
 }
 
@@ -110,9 +112,11 @@ impl Scripts {
             create_member: Lua::new(include_str!("scripts/create_member.lua")),
             update_member: Lua::new(include_str!("scripts/update_member.lua")),
             remove_member: Lua::new(include_str!("scripts/remove_member.lua")),
+            create_link: Lua::new(include_str!("scripts/create_link.lua")),
             create_session: Lua::new(include_str!("scripts/create_session.lua")),
             touch_session: Lua::new(include_str!("scripts/touch_session.lua")),
             count_attempt: Lua::new(include_str!("scripts/count_attempt.lua")),
+            take_attempt_back: Lua::new(include_str!("scripts/take_attempt_back.lua")),
             audit: Lua::new(include_str!("scripts/audit.lua")),
         }
     }

@@ -18,7 +18,7 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use super::{Redis, Settings};
+use super::{Redis, Settings, failover::Losses};
 
 mod bounds;
 mod holds;
@@ -228,6 +228,34 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
     spend_one_each(&store, account, key, 5).await;
     // The first three were captured before, and are not billed again.
     assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(5));
+}
+
+#[tokio::test]
+async fn a_replica_that_took_over_and_what_it_had_not_received_are_reported() {
+    let watched = Watched::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = open(&settings(&watched.url(), &data_dir)).await.unwrap();
+    let losses = async |at| store.client.mark(at).await.unwrap();
+    assert_eq!(losses(after(5)).await, Losses::default());
+    let account = open_account_with(&store, 1, 100).await;
+    watched.fail_over();
+    let began = Instant::now();
+    loop {
+        // A write finds the new master, as soon as the old one has become its replica.
+        let _ = store.execute(account, vec![Command::Tick { seen: None }], START).await;
+        if store.client.mark(after(10)).await.is_ok_and(|losses| losses.promoted == 1) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "the new master is not noticed");
+    }
+    // As if the replica had missed the last two marks of one part.
+    let mut forget = cmd("HSET");
+    let file = fs::read_to_string(data_dir.path().join("redis-seen")).unwrap();
+    let directory = file.split_once(' ').unwrap().0.to_owned();
+    forget.arg(store.key_space.marks(3)).arg(directory).arg(START.millis());
+    store.client.ask::<Value>(&forget).await.unwrap();
+    assert_eq!(losses(after(15)).await, Losses { promoted: 0, forgotten: Duration::from_secs(10) });
+    assert_eq!(losses(after(20)).await, Losses::default(), "reported once");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use std::{
 
 use futures_util::future::try_join_all;
 use redis::{RedisResult, cmd};
-use shared::time::Timestamp;
+use shared::{private_files, time::Timestamp};
 
 use super::{
     connection::Connection,
@@ -78,26 +78,28 @@ impl Watermark {
         self.older.get()
     }
 
-    /// Compares the times in every part of the store with the time at which it was last seen.
-    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<(), Older>> {
+    /// Compares the times in every part of the store with the time at which it was last seen. Returns the time that the store
+    /// has forgotten, as far as it is tolerated.
+    pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<Duration, Older>> {
         let seen = self.seen.load(Ordering::Acquire);
         if seen == i64::MIN {
-            return Ok(Ok(()));
+            return Ok(Ok(Duration::ZERO));
         }
         let remembered = try_join_all((0..PARTS).map(|part| {
             let (mut connection, mut question) = (connection.clone(), cmd("HGET"));
             question.arg(self.key_space.marks(part)).arg(&self.directory);
             async move { question.query_async::<Option<i64>>(&mut connection).await }
         }));
-        let seen = Timestamp::from_millis(seen);
-        for remembered in remembered.await? {
-            let remembers = remembered.map(Timestamp::from_millis);
-            if remembers.is_none_or(|at| at < seen.minus(TOLERATED)) {
-                let older = Older { seen, remembers, file: self.file.clone() };
-                return Ok(Err(self.older.get_or_init(|| older).clone()));
-            }
+        // A part without any mark is older than every other.
+        let remembered = remembered.await?.into_iter().min().flatten();
+        let forgotten =
+            remembered.map(|at| Duration::from_millis(seen.saturating_sub(at).max(0).unsigned_abs()));
+        if let Some(forgotten) = forgotten.filter(|forgotten| *forgotten <= TOLERATED) {
+            return Ok(Ok(forgotten));
         }
-        Ok(Ok(()))
+        let remembers = remembered.map(Timestamp::from_millis);
+        let older = Older { seen: Timestamp::from_millis(seen), remembers, file: self.file.clone() };
+        Ok(Err(self.older.get_or_init(|| older).clone()))
     }
 
     /// Writes the time to every part of the store, then to the file. The store must have been checked before.
@@ -124,9 +126,9 @@ fn parse(text: &str) -> Option<(String, i64)> {
 /// Replaces the file by renaming a new one, so that it is always complete.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+        private_files::create_folder(folder)?;
     }
     let beside = file.with_extension(format!("new-{}", std::process::id()));
-    fs::write(&beside, text)?;
+    private_files::write(&beside, text.as_bytes())?;
     fs::rename(beside, file)
 }

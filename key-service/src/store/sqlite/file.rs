@@ -1,25 +1,29 @@
 //! Opening of the file: checks its format and version, migrates it, and configures SQLite.
 
 use std::{
-    fs::OpenOptions,
-    io,
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
+use shared::private_files;
+
+use crate::store::Unavailable;
 
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. A file's version is the number of migrations it has had.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
+    include_str!("migrations/6.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
@@ -84,9 +88,47 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
+/// The file that a path led to when it was opened. While connections are open, a removed or replaced file is still written,
+/// and lost at the end.
+pub(super) struct FileIdentity {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+    /// The path led to no file, or to another one, when it was last checked.
+    gone: AtomicBool,
+}
+
+impl FileIdentity {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let device_and_inode = (found.dev(), found.ino());
+        Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
+    }
+
+    /// Fails if the file was removed or replaced: nothing that is written into it would be found again.
+    pub(super) fn check(&self) -> Result<(), Unavailable> {
+        let gone = match fs::metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
+            // A folder that cannot be read at the moment says nothing of the file.
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        };
+        if self.gone.swap(gone, Ordering::Relaxed) != gone {
+            metrics::gauge!("keyservice_store_file_gone").set(if gone { 1.0 } else { 0.0 });
+            if gone {
+                tracing::error!(file = %self.path.display(), "the store's file was removed or replaced while it is in use; nothing is written any more: move it back, or stop, restore it, and start again");
+            } else {
+                tracing::info!(file = %self.path.display(), "the store's file is back");
+            }
+        }
+        if gone {
+            return Err(Unavailable(format!("{} was removed or replaced", self.path.display())));
+        }
+        Ok(())
+    }
+}
+
 /// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    match private_files::options().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map(drop),
     }

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    domain::member::{Link, Member, MemberChange, PasswordHash, Role, Session},
+    domain::member::{
+        Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay,
+    },
     store::{MemberCreated, Members, Unavailable},
 };
 
@@ -26,7 +28,7 @@ impl Members for Sqlite {
         most: u64,
     ) -> Result<MemberCreated, Unavailable> {
         let work = move |connection: &Connection| {
-            let Member { id, name, role, password, created_at } = &member;
+            let Member { id, name, role, password, created_at, last_link } = &member;
             match named(connection, account, name)? {
                 // Made by an earlier attempt of the same caller.
                 Some(member) if member.id == *id => return Ok(MemberCreated::Made),
@@ -39,11 +41,12 @@ impl Members for Sqlite {
             if members.unsigned_abs() >= most {
                 return Ok(MemberCreated::TooMany);
             }
-            let sql = "INSERT INTO members (account, id, name, role, password, created_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let sql = "INSERT INTO members (account, id, name, role, password, created_at, last_link_by, last_link_at)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let hash = password.as_ref().map(|PasswordHash(hash)| hash);
             let (account, id) = (account.as_bytes(), id.as_bytes());
-            let row = params![account, id, name, role.as_str(), hash, created_at.millis()];
+            let (by, at) = last_link_columns(last_link.as_ref());
+            let row = params![account, id, name, role.as_str(), hash, created_at.millis(), by, at];
             connection.prepare_cached(sql)?.execute(row)?;
             Ok(MemberCreated::Made)
         };
@@ -52,8 +55,8 @@ impl Members for Sqlite {
 
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
         let work = move |connection: &Connection| {
-            let sql =
-                "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 ORDER BY id";
+            let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at
+                       FROM members WHERE account = ?1 ORDER BY id";
             connection.prepare_cached(sql)?.query_map([account.as_bytes()], |row| member(row, 0))?.collect()
         };
         self.readers.read(work).await
@@ -71,11 +74,13 @@ impl Members for Sqlite {
         change: MemberChange,
     ) -> Result<bool, Unavailable> {
         let work = move |connection: &Connection| {
-            let sql = "UPDATE members SET role = coalesce(?3, role), password = coalesce(?4, password)
+            let sql = "UPDATE members SET role = coalesce(?3, role), password = coalesce(?4, password),
+                              last_link_by = coalesce(?5, last_link_by), last_link_at = coalesce(?6, last_link_at)
                        WHERE account = ?1 AND id = ?2";
-            let MemberChange { role, password } = &change;
+            let MemberChange { role, password, last_link } = &change;
             let hash = password.as_ref().map(|PasswordHash(hash)| hash);
-            let row = params![account.as_bytes(), id.as_bytes(), role.map(Role::as_str), hash];
+            let (by, at) = last_link_columns(last_link.as_ref());
+            let row = params![account.as_bytes(), id.as_bytes(), role.map(Role::as_str), hash, by, at];
             Ok(connection.prepare_cached(sql)?.execute(row)? > 0)
         };
         self.writer.write(work).await
@@ -92,14 +97,31 @@ impl Members for Sqlite {
     async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
         let work = move |connection: &Connection| {
             connection.prepare_cached("DELETE FROM links WHERE expires_at <= ?1")?.execute([now.millis()])?;
-            let Link { digest, member, expires_at } = &link;
-            let sql = "INSERT INTO links (account, digest, member, expires_at) VALUES (?1, ?2, ?3, ?4)
-                       ON CONFLICT DO NOTHING";
-            let row = params![account.as_bytes(), digest.as_bytes(), member.as_bytes(), expires_at.millis()];
-            connection.prepare_cached(sql)?.execute(row)?;
+            let Link { digest, member, expires_at, password, maker } = &link;
+            let before = "DELETE FROM links WHERE account = ?1 AND member = ?2";
+            connection.prepare_cached(before)?.execute([account.as_bytes(), member.as_bytes()])?;
+            let sql = "INSERT INTO links (account, digest, member, expires_at, password, maker)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+            connection.prepare_cached(sql)?.execute(params![
+                account.as_bytes(),
+                digest.as_bytes(),
+                member.as_bytes(),
+                expires_at.millis(),
+                password.as_ref().map(Digest::as_bytes),
+                maker.to_string(),
+            ])?;
             Ok(())
         };
         self.writer.write(work).await
+    }
+
+    async fn link(
+        &self,
+        account: AccountId,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
+        self.readers.read(move |connection: &Connection| live_link(connection, account, digest, now)).await
     }
 
     async fn take_link(
@@ -107,29 +129,24 @@ impl Members for Sqlite {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<Member>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, Unavailable> {
         let work = move |connection: &Connection| {
-            let sql = "DELETE FROM links WHERE account = ?1 AND digest = ?2 RETURNING member, expires_at";
-            let taken = |row: &Row<'_>| Ok((column_id(row, 0, MemberId::from_slice)?, time(row, 1)?));
-            let row = params![account.as_bytes(), digest.as_bytes()];
-            let taken = connection.prepare_cached(sql)?.query_row(row, taken).optional()?;
-            let Some((id, _)) = taken.filter(|(_, expires_at)| *expires_at > now) else { return Ok(None) };
-            let sql =
-                "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 AND id = ?2";
-            let row = [account.as_bytes(), id.as_bytes()];
-            connection.prepare_cached(sql)?.query_row(row, |row| member(row, 0)).optional()
+            let taken = live_link(connection, account, digest, now)?;
+            let sql = "DELETE FROM links WHERE account = ?1 AND digest = ?2";
+            connection.prepare_cached(sql)?.execute(params![account.as_bytes(), digest.as_bytes()])?;
+            Ok(taken)
         };
         self.writer.write(work).await
     }
 
     async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
         let work = move |connection: &Connection| {
-            let Session { digest, id, member, agent, created_at, seen_at, expires_at } = &session;
+            let Session { digest, id, member, agent, created_at, seen_at, expires_at, way } = &session;
             let expired = "DELETE FROM sessions WHERE expires_at <= ?1";
             connection.prepare_cached(expired)?.execute([created_at.millis()])?;
             let sql =
-                "INSERT INTO sessions (account, digest, id, member, agent, created_at, seen_at, expires_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+                "INSERT INTO sessions (account, digest, id, member, agent, created_at, seen_at, expires_at, way)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
             connection.prepare_cached(sql)?.execute(params![
                 account.as_bytes(),
                 digest.as_bytes(),
@@ -139,6 +156,7 @@ impl Members for Sqlite {
                 created_at.millis(),
                 seen_at.millis(),
                 expires_at.millis(),
+                way.to_string(),
             ])?;
             Ok(())
         };
@@ -152,12 +170,13 @@ impl Members for Sqlite {
         now: Timestamp,
     ) -> Result<Option<(Session, Member)>, Unavailable> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT s.digest, s.id, s.member, s.agent, s.created_at, s.seen_at, s.expires_at,
-                              m.id, m.name, m.role, m.password, m.created_at
+            let sql =
+                "SELECT s.digest, s.id, s.member, s.agent, s.created_at, s.seen_at, s.expires_at, s.way,
+                              m.id, m.name, m.role, m.password, m.created_at, m.last_link_by, m.last_link_at
                        FROM sessions s JOIN members m ON m.account = s.account AND m.id = s.member
                        WHERE s.account = ?1 AND s.digest = ?2 AND s.expires_at > ?3";
             let row = params![account.as_bytes(), digest.as_bytes(), now.millis()];
-            let found = |row: &Row<'_>| Ok((session_from(row)?, member(row, 7)?));
+            let found = |row: &Row<'_>| Ok((session_from(row)?, member(row, 8)?));
             connection.prepare_cached(sql)?.query_row(row, found).optional()
         };
         self.readers.read(work).await
@@ -186,7 +205,7 @@ impl Members for Sqlite {
         now: Timestamp,
     ) -> Result<Vec<Session>, Unavailable> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT digest, id, member, agent, created_at, seen_at, expires_at
+            let sql = "SELECT digest, id, member, agent, created_at, seen_at, expires_at, way
                        FROM sessions WHERE account = ?1 AND member = ?2 AND expires_at > ?3 ORDER BY id";
             let row = params![account.as_bytes(), member.as_bytes(), now.millis()];
             connection.prepare_cached(sql)?.query_map(row, session_from)?.collect()
@@ -219,6 +238,15 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+        let work = move |connection: &Connection| {
+            let sql = "UPDATE attempts SET attempts = attempts - 1 WHERE name = ?1 AND attempts > 0";
+            connection.prepare_cached(sql)?.execute([name.as_bytes()])?;
+            Ok(())
+        };
+        self.writer.write(work).await
+    }
+
     async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
         let work = move |connection: &Connection| {
             connection.prepare_cached("DELETE FROM attempts WHERE name = ?1")?.execute([name.as_bytes()])?;
@@ -230,9 +258,41 @@ impl Members for Sqlite {
 
 /// The member of this name, by the index that keeps names unique.
 fn named(connection: &Connection, account: AccountId, name: &str) -> rusqlite::Result<Option<Member>> {
-    let sql = "SELECT id, name, role, password, created_at FROM members WHERE account = ?1 AND name = ?2";
+    let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at FROM members WHERE account = ?1 AND name = ?2";
     let row = params![account.as_bytes(), name];
     connection.prepare_cached(sql)?.query_row(row, |row| member(row, 0)).optional()
+}
+
+/// A link that has not expired, with its member.
+fn live_link(
+    connection: &Connection,
+    account: AccountId,
+    digest: Digest,
+    now: Timestamp,
+) -> rusqlite::Result<Option<(Link, Member)>> {
+    let sql = "SELECT l.expires_at, l.password, l.maker,
+                      m.id, m.name, m.role, m.password, m.created_at, m.last_link_by, m.last_link_at
+               FROM links l JOIN members m ON m.account = l.account AND m.id = l.member
+               WHERE l.account = ?1 AND l.digest = ?2 AND l.expires_at > ?3";
+    let row = params![account.as_bytes(), digest.as_bytes(), now.millis()];
+    let found = |row: &Row<'_>| {
+        let member = member(row, 3)?;
+        let maker = LinkMaker::parse(row.get_ref(2)?.as_str()?);
+        let link = Link {
+            digest,
+            member: member.id,
+            expires_at: time(row, 0)?,
+            password: row.get::<_, Option<[u8; 32]>>(1)?.map(Digest::from_bytes),
+            maker: maker.ok_or_else(|| damaged(2, Type::Text, "the maker of a link is not known"))?,
+        };
+        Ok((link, member))
+    };
+    connection.prepare_cached(sql)?.query_row(row, found).optional()
+}
+
+/// The columns of a last link.
+fn last_link_columns(link: Option<&MadeLink>) -> (Option<String>, Option<i64>) {
+    (link.map(|link| link.by.to_string()), link.map(|link| link.at.millis()))
 }
 
 /// A member whose columns begin with this one.
@@ -244,7 +304,17 @@ fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Member> {
         role: role.ok_or_else(|| damaged(first + 2, Type::Text, "a role is not known"))?,
         password: row.get::<_, Option<String>>(first + 3)?.map(PasswordHash),
         created_at: time(row, first + 4)?,
+        last_link: last_link(row, first + 5)?,
     })
+}
+
+/// A last link whose columns begin with this one.
+fn last_link(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<MadeLink>> {
+    let (by, at): (Option<String>, Option<i64>) = (row.get(first)?, row.get(first + 1)?);
+    let Some((by, at)) = by.zip(at) else { return Ok(None) };
+    let by = LinkMaker::parse(&by);
+    let by = by.ok_or_else(|| damaged(first, Type::Text, "the maker of a link is not known"))?;
+    Ok(Some(MadeLink { by, at: Timestamp::from_millis(at) }))
 }
 
 fn session_from(row: &Row<'_>) -> rusqlite::Result<Session> {
@@ -257,5 +327,7 @@ fn session_from(row: &Row<'_>) -> rusqlite::Result<Session> {
         created_at: time(row, 4)?,
         seen_at: time(row, 5)?,
         expires_at: time(row, 6)?,
+        way: SignInWay::parse(row.get_ref(7)?.as_str()?)
+            .ok_or_else(|| damaged(7, Type::Text, "the way of a sign-in is not known"))?,
     })
 }

@@ -1,12 +1,12 @@
 //! The writer thread: it runs all waiting calls in one transaction, and answers after the sync.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use rusqlite::{Connection, TransactionBehavior};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
-    file::{OpenError, open},
+    file::{FileIdentity, OpenError, open},
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
     unavailable,
@@ -23,6 +23,7 @@ const CALLS_PER_TRANSACTION: usize = 256;
 /// Runs changes in batches, possibly reordered, and answers when they are durable.
 pub(super) struct Writer {
     calls: Queue<Call>,
+    file: Arc<FileIdentity>,
 }
 
 /// Something to write.
@@ -36,9 +37,19 @@ enum Call {
 impl Writer {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let mut connection = open(path)?;
+        let failed = |e| OpenError::NotMade(path.to_owned(), e);
+        let file = Arc::new(FileIdentity::of(path).map_err(failed)?);
         let (mut calls, waiting) = queue();
-        calls.serve("store-writer", move || serve(&mut connection, waiting)).map_err(OpenError::NoThread)?;
-        Ok(Self { calls })
+        let written = Arc::clone(&file);
+        calls
+            .serve("store-writer", move || serve(&mut connection, &written, waiting))
+            .map_err(OpenError::NoThread)?;
+        Ok(Self { calls, file })
+    }
+
+    /// The file that it writes.
+    pub(super) fn file(&self) -> &FileIdentity {
+        &self.file
     }
 
     /// Applies commands to an account.
@@ -61,10 +72,10 @@ impl Writer {
     }
 }
 
-fn serve(connection: &mut Connection, mut waiting: Calls<Call>) {
+fn serve(connection: &mut Connection, file: &FileIdentity, mut waiting: Calls<Call>) {
     let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
     while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
-        commit(connection, grouped(calls.drain(..)));
+        commit(connection, file, grouped(calls.drain(..)));
     }
 }
 
@@ -101,11 +112,10 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
 }
 
 /// Runs all changes, syncs once, and only then answers.
-fn commit(connection: &mut Connection, mut changes: Vec<Box<dyn Change>>) {
-    let verdicts = match run_all(connection, &mut changes) {
-        Ok(verdicts) => verdicts,
-        Err(e) => vec![Err(unavailable(&e)); changes.len()],
-    };
+fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box<dyn Change>>) {
+    let done =
+        file.check().and_then(|()| run_all(connection, &mut changes).map_err(|error| unavailable(&error)));
+    let verdicts = done.unwrap_or_else(|failed| vec![Err(failed); changes.len()]);
     for (change, verdict) in changes.into_iter().zip(verdicts) {
         change.answer(verdict);
     }

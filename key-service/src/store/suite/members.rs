@@ -13,7 +13,7 @@ use super::{Subject, after, digest, open_account};
 use crate::{
     domain::{
         ledger::histories::{START, account},
-        member::{Link, Member, MemberChange, PasswordHash, Role, Session},
+        member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
     },
     store::{MemberCreated, Store},
 };
@@ -25,6 +25,7 @@ fn member(n: u8) -> Member {
         role: Role::Viewer,
         password: None,
         created_at: after(n.into()),
+        last_link: None,
     }
 }
 
@@ -39,7 +40,9 @@ async fn add(store: &dyn Store, account: AccountId, n: u8) -> Member {
 }
 
 fn link(n: u8, of: MemberId, expires_at: Timestamp) -> Link {
-    Link { digest: digest(&format!("link {n}")), member: of, expires_at }
+    let password = (n == 1).then(|| PasswordHash("$argon2id$x".into()).digest());
+    let maker = if n == 1 { LinkMaker::Owner("Bob the owner".into()) } else { LinkMaker::Operator };
+    Link { digest: digest(&format!("link {n}")), member: of, expires_at, password, maker }
 }
 
 fn session(n: u8, of: MemberId) -> Session {
@@ -51,6 +54,7 @@ fn session(n: u8, of: MemberId) -> Session {
         created_at: START,
         seen_at: START,
         expires_at: after(100),
+        way: if n == 1 { SignInWay::Link(LinkMaker::Member) } else { SignInWay::Password },
     }
 }
 
@@ -125,14 +129,21 @@ pub(super) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let one = add(&**store, mine, 1).await;
-    let owner = MemberChange { role: Some(Role::Owner), password: None };
-    let secret = MemberChange { role: None, password: Some(PasswordHash("$argon2id$x".into())) };
+    let owner = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+    let secret =
+        MemberChange { password: Some(PasswordHash("$argon2id$x".into())), ..MemberChange::default() };
+    let seen = MadeLink { by: LinkMaker::Owner("Bob the owner".into()), at: after(7) };
+    let seen = MemberChange { last_link: Some(seen), ..MemberChange::default() };
     assert!(store.update_member(mine, one.id, owner.clone()).await.unwrap());
     assert!(store.update_member(mine, one.id, secret.clone()).await.unwrap());
+    assert!(store.update_member(mine, one.id, seen.clone()).await.unwrap());
     assert!(store.update_member(mine, one.id, MemberChange::default()).await.unwrap());
     assert!(!store.update_member(theirs, one.id, owner.clone()).await.unwrap());
     subject.interrupt().await;
-    assert_eq!(subject.store().members(mine).await.unwrap(), [one.changed(owner).changed(secret)]);
+    assert_eq!(
+        subject.store().members(mine).await.unwrap(),
+        [one.changed(owner).changed(secret).changed(seen)]
+    );
 }
 
 pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject: &mut impl Subject) {
@@ -162,16 +173,29 @@ pub(super) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     let store = subject.store();
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let one = add(&**store, mine, 1).await;
-    store.create_link(mine, link(1, one.id, after(10)), START).await.unwrap();
-    store.create_link(mine, link(2, one.id, after(20)), START).await.unwrap();
+    let two = add(&**store, mine, 2).await;
+    let made = link(1, one.id, after(10));
+    store.create_link(mine, link(3, one.id, after(20)), START).await.unwrap();
+    store.create_link(mine, made.clone(), START).await.unwrap();
+    store.create_link(mine, link(2, two.id, after(20)), START).await.unwrap();
+    assert_eq!(
+        store.take_link(mine, digest("link 3"), START).await.unwrap(),
+        None,
+        "a newer one took its place"
+    );
     assert_eq!(store.take_link(theirs, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.link(theirs, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.link(mine, digest("link 2"), after(20)).await.unwrap(), None, "expired");
     assert_eq!(store.take_link(mine, digest("link 2"), after(20)).await.unwrap(), None, "expired");
     subject.interrupt().await;
     let store = subject.store();
+    let found = Some((made.clone(), one.clone()));
+    assert_eq!(store.link(mine, digest("link 1"), after(9)).await.unwrap(), found, "looking uses nothing up");
     let attempts = (0..8).map(|_| store.take_link(mine, digest("link 1"), after(9)));
     let taken: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
-    assert_eq!(taken, [one], "of many at once, one");
+    assert_eq!(taken, [(made, one)], "of many at once, one");
     assert_eq!(store.take_link(mine, digest("link 1"), after(9)).await.unwrap(), None);
+    assert_eq!(store.link(mine, digest("link 1"), after(9)).await.unwrap(), None);
 }
 
 pub(super) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut impl Subject) {
@@ -207,6 +231,9 @@ pub(super) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut 
     let mut counts: Vec<u64> = join_all(counts).await.into_iter().map(Result::unwrap).collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 2, 3, 4, 5]);
+    store.take_attempt_back(mallory).await.unwrap();
+    assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 5, "one was taken back");
+    store.take_attempt_back(digest("unknown")).await.unwrap();
     assert_eq!(store.count_attempt(alice, START, soon).await.unwrap(), 1);
     store.forget_attempts(mallory).await.unwrap();
     assert_eq!(store.count_attempt(mallory, START, after(1000)).await.unwrap(), 1);

@@ -43,13 +43,17 @@ async fn a_link_signs_in_once_whichever_replica_is_asked() {
 async fn opening_a_link_does_not_use_it_and_made_up_links_are_refused() {
     let stack = Stack::start().await;
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
-    let path = format!("/dashboard/sign-in{}", &link.trim()[link.find('?').unwrap()..]);
     for _ in 0..3 {
-        assert_eq!(Browser::at(&stack.url("")).get(&path).await.status, 200);
+        let opened = Browser::at(&stack.url("")).open_link(&link).await;
+        assert_eq!(opened.status, 200, "{opened}");
+        assert!(
+            opened.text().contains("<bdi>owner</bdi>") && opened.text().contains("<bdi>default</bdi>"),
+            "{opened}"
+        );
     }
     let (beginning, end) = link.trim().split_at(link.trim().len() - 4);
     for forged in
-        ["http://x/?link=", "http://x/?link=abc", &format!("{beginning}AAAA"), &format!("{beginning}{end}A")]
+        ["http://x/#", "http://x/#abc", "abc", &format!("{beginning}AAAA"), &format!("{beginning}{end}A")]
     {
         let mut browser = Browser::at(&stack.url(""));
         assert_eq!(browser.sign_in(forged).await.status, 403, "{forged}");
@@ -186,5 +190,177 @@ async fn behind_tls_cookies_are_secure_and_bound_to_the_host() {
     let cookie = answer.header("set-cookie");
     assert!(cookie.starts_with("__Host-faregate=") && cookie.contains("; Secure"), "{cookie}");
     assert!(cookie.contains("; Path=/;") && !cookie.contains("Domain"), "{cookie}");
+    assert_eq!(answer.header("strict-transport-security"), "max-age=31536000");
     assert!(browser.is_signed_in().await);
+}
+
+/// A browser of the owner, who has a password now.
+async fn with_password(stack: &Stack) -> Browser {
+    let mut owner = signed_in(stack, &stack.account, "owner").await;
+    owner.get("/dashboard/you").await;
+    let set = owner.post("/dashboard/you/password", &[("password", SECRET)]).await;
+    assert_eq!(set.status, 303, "{set}");
+    owner
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn strangers_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() {
+    let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
+    let stack = Stack::with(Options { env, ..Options::default() }).await;
+    let at = |address: &str| vec![("x-forwarded-for", address.to_owned())];
+    let mut owner = with_password(&stack).await;
+    owner.headers = at("203.0.113.7");
+    assert_eq!(owner.post("/dashboard/sign-out", &[]).await.status, 303);
+    // Ten addresses guess at the name, and invented names take all that the owner's own address may try.
+    let mut stranger = visitor(&stack).await;
+    for guess in 0..100 {
+        stranger.headers = at(&format!("198.51.100.{}", guess / 10));
+        assert_eq!(try_password(&mut stranger, "default", "owner", "a wrong password").await.status, 403);
+    }
+    for guess in 0..61 {
+        stranger.headers = at("203.0.113.7");
+        let refused =
+            try_password(&mut stranger, "default", &format!("name {guess}"), "a wrong password").await;
+        assert_eq!(refused.status, if guess < 60 { 403 } else { 429 });
+    }
+    stranger.headers = at("192.0.2.1");
+    assert_eq!(try_password(&mut stranger, "default", "owner", SECRET).await.status, 429);
+    let mark = owner.cookies.keys().find(|name| name.starts_with("faregate-known-")).unwrap().clone();
+    assert!(!owner.is_signed_in().await, "the mark signs no one in");
+    owner.get("/dashboard/sign-in").await;
+    assert_eq!(try_password(&mut owner, "default", "owner", SECRET).await.status, 303);
+    // A mark is of one member, and cannot be made up.
+    stranger.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
+    assert_eq!(try_password(&mut stranger, "default", "owner", SECRET).await.status, 429);
+    // Nor do guesses in the known browser itself go on for ever.
+    let mut thief = owner.clone();
+    thief.get("/dashboard/sign-in").await;
+    for guess in 0..11 {
+        let refused = try_password(&mut thief, "default", "owner", "a wrong password").await;
+        assert_eq!(refused.status, if guess < 10 { 403 } else { 429 });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_proxy_that_is_not_trusted_is_named_in_the_log_when_all_behind_it_are_refused() {
+    let stack = Stack::start().await;
+    let mut browser = visitor(&stack).await;
+    let refused = async |browser: &mut Browser| {
+        for _ in 0..11 {
+            try_password(browser, "default", "owner", "a wrong password").await;
+        }
+        stack.server().log()
+    };
+    assert!(!refused(&mut browser).await.contains("FAREGATE_TRUST_PROXY"));
+    browser.headers = vec![("x-forwarded-for", "203.0.113.7".into())];
+    let log = refused(&mut browser).await;
+    assert!(log.contains("WARN") && log.contains("FAREGATE_TRUST_PROXY"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
+    let stack = Stack::start().await;
+    let mut browser = Browser::at(stack.server().address("key-http"));
+    for token in [None, Some("made-up")] {
+        browser.headers = vec![
+            ("x-forwarded-proto", "https".into()),
+            ("x-forwarded-host", "faregate.example".into()),
+            ("x-forwarded-for", "203.0.113.7".into()),
+        ];
+        browser.headers.extend(token.map(|token| ("x-internal-token", token.to_owned())));
+        let page = browser.get("/dashboard/sign-in").await;
+        assert!(!page.header("set-cookie").contains("Secure"), "{page}");
+    }
+    for guess in 0..61 {
+        browser.headers = vec![("x-forwarded-for", format!("198.51.100.{guess}"))];
+        let refused =
+            try_password(&mut browser, "default", &format!("name {guess}"), "a wrong password").await;
+        assert_eq!(refused.status, if guess < 60 { 403 } else { 429 }, "{refused}");
+    }
+    // A client of the gateway gets nothing by a token of its own, nor keeps the gateway from being believed.
+    let mut through = Browser::at(&stack.url(""));
+    through.headers = vec![
+        ("x-internal-token", "made-up".into()),
+        ("connection", "x-internal-token, x-forwarded-for".into()),
+        ("x-forwarded-proto", "https".into()),
+    ];
+    let page = through.get("/dashboard/sign-in").await;
+    assert!(!page.header("set-cookie").contains("Secure"), "{page}");
+    assert_eq!(through.get("/dashboard/sign-in").await.header("strict-transport-security"), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions() {
+    let stack = replicas().await;
+    let link = stack.cli(&["sign-in-link", "--account", "default"]);
+    // The newest link of a member is the one that works.
+    let mut owner = with_password(&stack).await;
+    assert_eq!(Browser::at(&stack.url("")).sign_in(&link).await.status, 403);
+    let link = stack.cli(&["sign-in-link", "--account", "default"]);
+    let mut elsewhere = visitor(&stack).await;
+    assert_eq!(try_password(&mut elsewhere, "default", "owner", SECRET).await.status, 303);
+    let second = "some other words then";
+    let page = elsewhere.get("/dashboard/you").await;
+    assert!(page.text().contains("Present password") && page.text().contains("with your password"), "{page}");
+    for present in ["", "a wrong password", second] {
+        let fields = [("present", present), ("password", second)];
+        let refused = elsewhere.post("/dashboard/you/password", &fields).await;
+        assert_eq!(refused.status, 403, "{refused}");
+        assert!(refused.text().contains("The present password is wrong."), "{refused}");
+    }
+    let fields = [("present", SECRET), ("password", second)];
+    assert_eq!(elsewhere.post("/dashboard/you/password", &fields).await.status, 303);
+    assert!(elsewhere.is_signed_in().await && !owner.is_signed_in().await);
+    for _ in 0..2 {
+        let refused = Browser::at(&stack.url("")).open_link(&link).await;
+        assert_eq!(refused.status, 403, "{refused}");
+    }
+    // An operator's link is the way back for who forgot it.
+    let link = stack.cli(&["sign-in-link", "--account", "default"]);
+    let mut back = Browser::at(&stack.url(""));
+    assert_eq!(back.sign_in(&link).await.status, 303);
+    let page = back.get("/dashboard/you").await;
+    assert!(
+        !page.text().contains("Present password") && page.text().contains("with a link of an operator"),
+        "{page}"
+    );
+    assert_eq!(back.post("/dashboard/you/password", &[("password", SECRET)]).await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_member_sees_a_link_that_another_owner_made_and_it_replaces_no_password() {
+    let stack = Stack::start().await;
+    let mut owner = with_password(&stack).await;
+    let invite = ["members", "invite", "--account", "default", "--name", "bob", "--role", "owner"];
+    let mut bob = Browser::at(&stack.url(""));
+    assert_eq!(bob.sign_in(&stack.cli(&invite)).await.status, 303);
+    let members = bob.get("/dashboard/members").await;
+    let member = tests::harness::attribute(&members, "action=\"/dashboard/members/").unwrap();
+    let made = bob
+        .post(&format!("/dashboard/members/{}", member.split('/').next().unwrap().to_owned() + "/link"), &[])
+        .await;
+    let (_, rest) = made.text().split_once("aria-label=\"Sign-in link\" data-copy>").unwrap();
+    let link = rest.split('<').next().unwrap().to_owned();
+    let mut posing = Browser::at(&stack.url(""));
+    assert_eq!(posing.sign_in(&link).await.status, 303);
+    let page = posing.get("/dashboard/you").await;
+    assert!(page.text().contains("Present password"), "{page}");
+    let refused = posing.post("/dashboard/you/password", &[("password", "words of someone else")]).await;
+    assert_eq!(refused.status, 403, "{refused}");
+    assert_eq!(posing.post("/dashboard/sign-out", &[]).await.status, 303);
+    let page = owner.get("/dashboard/you").await;
+    assert!(page.text().contains("<bdi>bob</bdi> made a sign-in link for you"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn names_with_characters_that_no_one_sees_are_refused() {
+    let stack = Stack::start().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    for name in ["own\u{200b}er", "owner\u{feff}", "o\u{ad}wner", "own\u{2060}er", "a\u{a0}b", "x\u{2029}y"] {
+        for path in ["/dashboard/members", "/dashboard/management-keys"] {
+            owner.get(path).await;
+            let refused = owner.post(path, &[("name", name), ("role", "viewer")]).await;
+            assert_eq!(refused.status, 422, "{path} {name:?}: {refused}");
+        }
+    }
 }

@@ -61,5 +61,5 @@ fn invited(stack: &Stack, account: &str, name: &str, role: &str) -> String {
 /// The sign-in link that a command prints.
 fn link(stack: &Stack, arguments: &[&str]) -> String {
     let printed = stack.cli(arguments);
-    printed.lines().find(|line| line.contains("?link=")).unwrap().trim().to_owned()
+    printed.lines().find(|line| line.contains("/sign-in/link#")).unwrap().trim().to_owned()
 }

@@ -61,3 +61,19 @@ async fn another_accounts_management_key_is_out_of_reach() {
     assert_eq!(stranger.post(&revoke, &[]).await.status, 404);
     assert!(!owner.get(PATH).await.text().contains("badge revoked"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_form_that_is_sent_twice_makes_one_key() {
+    let stack = super::replicas().await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let attempt = attribute(&owner.get(PATH).await, "name=\"attempt\" value=\"").unwrap();
+    let fields = [("name", "Deployment"), ("attempt", attempt.as_str())];
+    let made = owner.post(PATH, &fields).await;
+    assert_eq!(made.status, 200, "{made}");
+    for _ in 0..3 {
+        assert_eq!(owner.post(PATH, &fields).await.status, 303);
+    }
+    let page = owner.get(PATH).await;
+    assert_eq!(page.text().matches("<bdi>Deployment</bdi>").count(), 1, "{page}");
+    assert_eq!(owner.post(PATH, &[("name", "x"), ("attempt", "made up")]).await.status, 403);
+}

@@ -1,5 +1,7 @@
 //! Full disks and damaged rows.
 
+use std::fs;
+
 use rusqlite::{Connection, params};
 use shared::money::NanoUsd;
 
@@ -42,6 +44,28 @@ async fn a_full_disk_is_unavailable_and_heals() {
     assert_eq!(used(&store, account(0)).await, spent + 10);
     drop(store);
     assert_eq!(audit(&folder.file()), spent / 10 + 1);
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_or_replaced_is_unavailable_until_it_is_back() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let away = folder.file().with_extension("away");
+    let spend = |n| store.execute(account(0), vec![hold(numbered(n), 10), capture(numbered(n), 10)], START);
+    spend(1).await.unwrap();
+    fs::rename(folder.file(), &away).unwrap();
+    for _ in ["removed", "replaced"] {
+        for unavailable in [spend(2).await.unwrap_err(), store.ping().await.unwrap_err()] {
+            assert!(unavailable.0.contains("removed or replaced"), "{unavailable}");
+        }
+        fs::copy(&away, folder.file()).unwrap();
+    }
+    fs::rename(&away, folder.file()).unwrap();
+    store.ping().await.unwrap();
+    spend(2).await.unwrap();
+    assert_eq!(used(&store, account(0)).await, 20);
+    drop(store);
+    assert_eq!(audit(&folder.file()), 2);
 }
 
 #[tokio::test]

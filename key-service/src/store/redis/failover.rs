@@ -1,0 +1,81 @@
+//! Notices that a replica has become the master. Nothing can prevent that it lacks writes that the old master had answered;
+//! so it is reported.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::admission::field;
+
+/// Masters by their replication ids, as they were seen last.
+#[derive(Default)]
+pub(super) struct Masters(Mutex<Vec<String>>);
+
+/// Losses of a store that were found when it was marked as seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Losses {
+    /// Replicas that became masters since the last look.
+    pub(super) promoted: usize,
+    /// Time between the mark that the store remembers and the last one that it had confirmed.
+    pub(super) forgotten: Duration,
+}
+
+impl Masters {
+    /// Compares the masters with those seen last, by the `INFO replication` of each. Returns the number of replicas that were
+    /// promoted: the second id of such a master is the first of the one before.
+    pub(super) fn look(&self, infos: &[String]) -> usize {
+        // A master that has just become a replica has the ids of the new one.
+        if infos.iter().any(|info| field(info, "role") != "master") {
+            return 0;
+        }
+        let ids = |name| infos.iter().map(move |info| field(info, name));
+        let mut known = self.0.lock();
+        let promoted = ids("master_replid2").filter(|id| known.iter().any(|seen| seen == id)).count();
+        *known = ids("master_replid").map(str::to_owned).collect();
+        promoted
+    }
+}
+
+impl Losses {
+    /// Logs and counts the losses.
+    pub(super) fn report(self) {
+        if self.promoted > 0 {
+            metrics::counter!("keyservice_store_failovers_total").increment(self.promoted as u64);
+            tracing::error!(
+                replicas = self.promoted,
+                "a replica of Redis took over; charges that it had not received are lost: compare the journal with the upstream's \
+                 record (audit --against)"
+            );
+        }
+        if !self.forgotten.is_zero() {
+            metrics::counter!("keyservice_store_forgot_total").increment(1);
+            tracing::error!(
+                milliseconds = u64::try_from(self.forgotten.as_millis()).unwrap_or(u64::MAX),
+                "Redis has forgotten its last writes, at least those of this time: compare the journal with the upstream's record \
+                 (audit --against)"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: &str, second: &str) -> String {
+        format!("# Replication\r\nrole:master\r\nmaster_replid:{id}\r\nmaster_replid2:{second}\r\n")
+    }
+
+    #[test]
+    fn a_promoted_replica_is_known_by_its_masters_id() {
+        let masters = Masters::default();
+        let none = "0".repeat(40);
+        assert_eq!(masters.look(&[info("a", &none), info("b", &none)]), 0, "the first look");
+        assert_eq!(masters.look(&[info("b", &none), info("a", &none)]), 0);
+        let demoted = info("c", "b").replace("role:master", "role:slave");
+        assert_eq!(masters.look(&[info("a", &none), demoted]), 0, "the old master tells of the new one");
+        assert_eq!(masters.look(&[info("a", &none), info("c", "b")]), 1);
+        assert_eq!(masters.look(&[info("a", &none), info("c", "b")]), 0, "once");
+        assert_eq!(masters.look(&[info("d", &none), info("c", "b")]), 0, "a master that was started anew");
+    }
+}

@@ -1,0 +1,59 @@
+//! Files and folders that their owner alone may read.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions, Permissions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::Path,
+};
+
+/// Mode of a file.
+const FILE: u32 = 0o600;
+/// Mode of a folder.
+const FOLDER: u32 = 0o700;
+
+/// Options for opening a file, which is private if it is made.
+pub fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE);
+    options
+}
+
+/// Makes a folder and those above it, each private, unless they exist. An existing one stays as it is.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
+}
+
+/// Makes an existing file private, which an earlier version made for all to read.
+pub fn narrow(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(FILE))
+}
+
+/// Writes a file anew, private if it is made.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    options().create(true).write(true).truncate(true).open(path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{System, random_bytes};
+
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        let name = format!("faregate-private-{}", u64::from_be_bytes(random_bytes(&System)));
+        let folder = std::env::temp_dir().join(name).join("inner");
+        create_folder(&folder).unwrap();
+        create_folder(&folder).unwrap();
+        let (made, old) = (folder.join("made"), folder.join("old"));
+        write(&made, b"x").unwrap();
+        write(&made, b"yz").unwrap();
+        fs::write(&old, "x").unwrap();
+        narrow(&old).unwrap();
+        assert_eq!(fs::read(&made).unwrap(), b"yz");
+        let bits = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = [folder.as_path(), folder.parent().unwrap(), &made, &old].map(bits);
+        assert_eq!(modes, [FOLDER, FOLDER, FILE, FILE]);
+        fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,117 @@
+//! Prompts whose bound is too dear: counted by turns of accounts, refused for good only where a count says so, and bounded by no
+//! report but those that agree.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::json;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{ApiKey, Call, LOOK_EVERY, Options, Stack, cost_of, usd},
+    upstream::{Script, Told, Usage},
+};
+use tokio::time::sleep;
+
+/// Longer than the gateway waits for a count.
+const SLOW: Duration = Duration::from_secs(12);
+/// Shorter than that by far.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn four_prompts_are_counted_at_once_two_of_an_account_and_those_alone_that_could_be_paid() {
+    let stack = Stack::start().await;
+    let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
+    // Enough for the least that the prompt may cost, though not for its bound.
+    let limit = cost_of(12, 9);
+    let keys = async |account| {
+        let limit: serde_json::Value = serde_json::from_str(&limit.to_string()).unwrap();
+        join_all((0..6).map(|_| stack.key_of(account, json!({ "limit": limit })))).await
+    };
+    let send = async |keys: &[ApiKey]| {
+        let calls = keys.iter().map(|key| stack.call(key, script()).with("max_tokens", 9).send());
+        let answers = join_all(calls).await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+    };
+    send(&keys(&stack.account).await).await;
+    assert_eq!((stack.upstream.token_counts(), stack.upstream.most_counts_at_once()), (6, 2));
+    let others = ["one", "other"].map(|name| stack.open_account(name, usd("1")));
+    send(&[keys(&others[0]).await, keys(&others[1]).await].concat()).await;
+    assert_eq!((stack.upstream.token_counts(), stack.upstream.most_counts_at_once()), (18, 4));
+    let unable = stack.key_limited(NanoUsd::from_nanos(1)).await;
+    stack.call(&unable, script()).with("max_tokens", 9).send().await.assert_error(402, "key_limit_reached");
+    assert_eq!(stack.upstream.token_counts(), 18);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn slow_counts_of_one_account_delay_no_other_and_are_no_refusal_for_good() {
+    let stack = Stack::start().await;
+    let slow = Script { count_after_ms: u64::try_from(SLOW.as_millis()).unwrap(), ..Script::tokens(12, 9) };
+    let key = stack.key_limited(cost_of(12, 9)).await;
+    let limit: serde_json::Value = serde_json::from_str(&cost_of(12, 9).to_string()).unwrap();
+    let keys = join_all((0..5).map(|_| stack.key_limited(cost_of(12, 9)))).await;
+    let greedy = join_all(keys.iter().map(|key| stack.call(key, slow.clone()).with("max_tokens", 9).send()));
+    let other = async {
+        while stack.upstream.token_counts() < 2 {
+            sleep(LOOK_EVERY).await;
+        }
+        let account = stack.open_account("other", usd("1"));
+        let key = stack.key_of(&account, json!({ "limit": limit })).await;
+        let began = Instant::now();
+        let answer = stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await;
+        assert_eq!(answer.status, 200, "{answer}");
+        assert!(began.elapsed() < SOON, "it waited {:?} for others", began.elapsed());
+    };
+    let (answers, ()) = tokio::join!(greedy, other);
+    for answer in answers {
+        answer.assert_error(503, "overloaded");
+    }
+    let answer = stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await;
+    assert_eq!(answer.status, 200, "the places are free again: {answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_least_that_a_long_text_costs_is_known_without_a_count() {
+    let stack = Stack::start().await;
+    let key = stack.key_limited(cost_of(500, 1)).await;
+    let words: String = (0..25_000).map(|n| format!("{n} words ")).collect();
+    let call = stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1);
+    for _ in 0..2 {
+        let mut call = call.clone();
+        let system = json!({"role": "system", "content": words});
+        call.body["messages"].as_array_mut().unwrap().insert(0, system);
+        call.send().await.assert_error(402, "key_limit_reached");
+    }
+    assert_eq!(stack.upstream.token_counts(), 0, "no count could make it payable");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
+    // This kind counts nothing, so that the bound alone decides.
+    let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
+    let key = stack.key().await;
+    let told = |prompt| Told::Lie(Usage { prompt, cached: 0, completion: 9 });
+    let odd = |prompt| -> Call {
+        let script = Script { told: told(prompt), ..Script::tokens(12, 9) };
+        stack.call(&key, script).costing(cost_of(prompt, 9), cost_of(prompt, 9))
+    };
+    let poor = async || {
+        let key = stack.key_limited(cost_of(1_000, 9)).await;
+        stack.call(&key, Script::tokens(12, 9)).with("max_tokens", 9).send().await
+    };
+    for _ in 0..2 {
+        assert_eq!(odd(9_000).send().await.status, 200);
+    }
+    assert_eq!(poor().await.status, 200, "two odd reports teach nothing");
+    for _ in 0..3 {
+        let mut call = odd(60_000);
+        let text = call.body["messages"][0]["content"].take();
+        let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        call.body["messages"][0]["content"] = json!([image, {"type": "text", "text": text}]);
+        assert_eq!(call.send().await.status, 200);
+    }
+    assert_eq!(poor().await.status, 200, "images teach nothing");
+    for _ in 0..3 {
+        assert_eq!(odd(9_000).send().await.status, 200);
+    }
+    poor().await.assert_error(402, "key_limit_reached");
+}

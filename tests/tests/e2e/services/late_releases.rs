@@ -1,0 +1,51 @@
+//! Releases that reach the store late touch no hold but their own.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Deployment, LOOK_EVERY, Options, Stack, cost_of},
+    upstream::Script,
+};
+use tokio::time::sleep;
+
+/// Time of a count, in which Redis falls silent.
+const COUNT: Duration = Duration::from_millis(500);
+/// Time of the silence. The gateway tries to extend the hold of the count for 5 s and to release it for 2 s. Then it asks for another
+/// one, for 3 s.
+const SILENCE: Duration = Duration::from_millis(8_500);
+/// Time in which the release that was given up is delivered after all.
+const DELIVERY: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
+    let deployment = Deployment::services(1, 1);
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    // The bound of the prompt is too dear, so that it is counted; one request a key, as many as are counted at once.
+    let keys = [stack.key_limited(cost_of(150, 400)).await, stack.key_limited(cost_of(150, 400)).await];
+    let script = || Script {
+        count_after_ms: u64::try_from(COUNT.as_millis()).unwrap(),
+        says: "words ".repeat(800),
+        ..Script::tokens(100, 0).pace(25)
+    };
+    let calls = keys.iter().map(|key| stack.call(key, script()).with("max_tokens", 400).stream());
+    let outage = async {
+        while stack.upstream.token_counts() < keys.len() {
+            sleep(LOOK_EVERY).await;
+        }
+        stack.redis().hang();
+        sleep(SILENCE).await;
+        stack.redis().resume();
+    };
+    let (streams, ()) = tokio::join!(join_all(calls), outage);
+    let reading: Vec<_> = streams.into_iter().map(|stream| tokio::spawn(stream.rest())).collect();
+    sleep(DELIVERY).await;
+    let held = NanoUsd::from_nanos(2 * cost_of(100, 400).nanos());
+    assert_eq!(stack.balance(&stack.account).held, held, "what runs is held");
+    assert!(reading.iter().all(|stream| !stream.is_finished()), "they run");
+    for (stream, key) in join_all(reading).await.into_iter().zip(&keys) {
+        let ended = stream.unwrap();
+        assert_eq!(ended.assert_done().cost(), stack.used(key).await);
+    }
+}

@@ -1,0 +1,154 @@
+//! Rolling restarts: gateways and key-services are asked to end and started again, one after the other, under clients
+//! that try again elsewhere. The upstream's own count is the reference, to the nano-dollar.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use tests::{
+    harness::{ApiKey, Deployment, FLASH, Options, PATIENCE, Server, Stack, cost, nanos, usd},
+    upstream::{End, Generation, Script},
+};
+use tokio::time::sleep;
+
+use super::{
+    bills::{self, CUT, Sent},
+    end, from_environment,
+    outages::{LEASE, heals},
+};
+
+/// Rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets them.
+const ROUNDS: u64 = 3;
+/// Number of clients, each with a key of its own, that send one request after the other.
+const CLIENTS: usize = 60;
+/// Number of times that a client tries a request again.
+const TRIES: usize = 4;
+/// Pause before another try, and between requests.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Seconds that a gateway gives to what runs. Some streams last longer and are cut.
+const DRAIN: &str = "2";
+
+/// A restart, and how long it lasted.
+struct Restart {
+    gateway: usize,
+    from: Instant,
+    to: Instant,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
+    let rounds = from_environment("FAREGATE_TEST_ROLLING_ROUNDS", ROUNDS);
+    let options = Options {
+        deployment: Deployment::services(2, 2),
+        lease: LEASE,
+        env: vec![("FAREGATE_DRAIN_SECONDS", DRAIN.into())],
+        ..Options::default()
+    };
+    let stack = Stack::with(options).await;
+    stack.add_credit(&stack.account, usd("100"));
+    let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
+    let (over, sent) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let restarts = async {
+        let mut restarts = Vec::new();
+        for _ in 0..rounds {
+            for which in 0..2 {
+                let from = Instant::now();
+                restart(&stack.gateways[which]).await;
+                restarts.push(Restart { gateway: which, from, to: Instant::now() });
+                restart(&stack.key_services[which]).await;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        restarts
+    };
+    let clients = keys.iter().enumerate().map(|(number, key)| client(&stack, number, key, &over, &sent));
+    let (restarts, _) = tokio::join!(restarts, join_all(clients));
+    heals(&stack, &stack.key().await).await;
+    stack.released(PATIENCE).await;
+
+    let sent = sent.into_inner().unwrap();
+    let answered = sent.iter().filter(|sent| sent.status == 200).count();
+    println!("{rounds} rounds, {} requests, {answered} of them answered", sent.len());
+    let reason = |generation: &Generation, sent: &Sent, entry: Option<&Value>| {
+        reason(generation, sent, entry, &restarts)
+    };
+    let differences = bills::differences_at_last(&stack, &sent, reason).await;
+    bills::assert_explained(&differences);
+    assert_used_is_served(&stack, &keys, &differences).await;
+    let in_vain = bills::billed_in_vain(&stack, &sent);
+    assert!(in_vain.is_empty(), "{} were billed without an answer: {in_vain:#?}", in_vain.len());
+}
+
+async fn restart(server: &Server) {
+    end(server).await;
+    server.restart().await;
+    sleep(PAUSE).await;
+}
+
+/// Sends requests of all kinds. A request that is refused, or ends before its answer begins, is tried again on the other
+/// gateway, as a balancer and an SDK do.
+async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
+    let mut prompts = bills::FEWEST..bills::MOST;
+    let mut turn = number;
+    while !over.load(Ordering::Relaxed) {
+        turn += 1;
+        for again in 0..TRIES {
+            let prompt = prompts.next().expect("there are prompts enough");
+            let (script, streamed) = match turn % 8 {
+                // Longer than the drain, sometimes.
+                0 => (Script::tokens(prompt, 150).pace(20), true),
+                1 => (Script { head_after_ms: 1_500, ..Script::tokens(prompt, 150) }, false),
+                even if even % 2 == 0 => (Script::tokens(prompt, 30).pace(10), true),
+                _ => (Script { head_after_ms: 100, ..Script::tokens(prompt, 30) }, false),
+            };
+            let gateway = (turn + again) % stack.gateways.len();
+            let one = bills::send(stack, gateway, key, script, (streamed, 1)).await;
+            let again = one.may_be_repeated;
+            sent.lock().unwrap().push(one);
+            sleep(PAUSE).await;
+            if !again {
+                break;
+            }
+        }
+    }
+}
+
+fn reason(
+    generation: &Generation,
+    sent: &Sent,
+    entry: Option<&Value>,
+    restarts: &[Restart],
+) -> Option<&'static str> {
+    let drained = restarts
+        .iter()
+        .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
+    let cut = drained && generation.streamed && !generation.ended_by(End::Finished);
+    (cut && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
+}
+
+/// Asserts that each key's `used` is the cost of all that was served to it, but for the differences that are explained,
+/// and of its journal.
+async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bills::Difference]) {
+    let journal = stack.journal(&stack.account);
+    for key in keys {
+        let served: i64 =
+            stack.served(key).iter().filter(|g| counts(g)).map(|g| cost(FLASH, g.served).nanos()).sum();
+        let of_key = differences.iter().filter(|difference| difference.key == key.id);
+        let lacking: i64 = of_key.map(|d| d.served.nanos() - d.charged.nanos()).sum();
+        let entries = journal.iter().filter(|entry| entry["key_id"] == key.id);
+        let charged: i64 = entries.map(|entry| nanos(&entry["charged"]).nanos()).sum();
+        let used = stack.used(key).await.nanos();
+        assert_eq!((used, charged), (served - lacking, used), "{} used, and its journal", key.id);
+    }
+}
+
+/// Returns whether a generation is billed: a whole one if it was finished, a stream if it had begun.
+fn counts(generation: &Generation) -> bool {
+    generation.streamed || generation.ended_by(End::Finished)
+}

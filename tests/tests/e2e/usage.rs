@@ -1,0 +1,185 @@
+//! Usage as each kind of upstream reports it, truly or not, and as it is billed.
+
+use serde_json::json;
+use shared::money::NanoUsd;
+use tests::{
+    harness::{ApiKey, Call, Options, PATIENCE, Stack, cost_of},
+    upstream::{End, Fault, Script, Shape, Style, Told, Usage},
+};
+
+/// Kinds that report the usage of a chunk's choice alone.
+const BY_CHOICE: [&str; 3] = ["vllm", "sglang", "llama_cpp"];
+/// Tokens of eight choices, which finish apart.
+const LENGTHS: [u64; 8] = [3, 40, 7, 7, 1, 25, 12, 30];
+/// Tokens that all of them have.
+const TOKENS: u64 = 125;
+
+async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
+    let stack = Stack::with(Options { kind, ..Options::default() }).await;
+    let key = stack.key().await;
+    (stack, key)
+}
+
+/// Settles the stack, and returns what the only request of a key was billed, and whether that is marked as an estimate.
+async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
+    stack.released(PATIENCE).await;
+    let journal = stack.journal(&key.account);
+    let entry =
+        journal.iter().find(|entry| entry["key_id"] == key.id.as_str()).expect("it is in the journal");
+    (stack.used(key).await, entry["estimated"].as_bool().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn all_choices_are_billed_where_each_is_reported_apart() {
+    for kind in BY_CHOICE {
+        let (stack, key) = of_kind(kind).await;
+        let script = Script { style: Style::of(kind), ..Script::choices(12, &LENGTHS) };
+        let ended = stack.call(&key, script.clone()).with("n", 8).stream().await.rest().await;
+        assert_eq!(ended.assert_done().cost(), cost_of(12, TOKENS), "{kind}");
+        assert_eq!(billed(&stack, &key).await, (cost_of(12, TOKENS), false), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
+    for kind in BY_CHOICE {
+        let (stack, key) = of_kind(kind).await;
+        let script = Script { style: Style::of(kind), ..Script::tokens(12, 100) };
+        let call = stack.call(&key, script.fault(Fault::Stall { after: 30 })).with("n", 8);
+        let mut stream = call.stream().await;
+        stream.read_tokens(8 * 30).await;
+        let tag = stream.tag.clone();
+        drop(stream);
+        stack.upstream.wait_for(&tag, "stop", |generation| generation.ended_by(End::ClientLeft)).await;
+        assert_eq!(billed(&stack, &key).await, (cost_of(12, 8 * 30), false), "{kind}");
+    }
+}
+
+/// Sends a script whole and as a stream, each with a key of its own, at a cost in this range that is marked as an estimate or
+/// not.
+async fn assert_billed(
+    kind: &'static str,
+    script: &Script,
+    costs: (NanoUsd, NanoUsd),
+    estimated: (bool, bool),
+) {
+    let (stack, _) = of_kind(kind).await;
+    let (for_whole, for_stream) = (stack.key().await, stack.key().await);
+    let call = |key: &ApiKey| -> Call { stack.call(key, script.clone()).costing(costs.0, costs.1) };
+    let whole = call(&for_whole).send().await;
+    assert_eq!(whole.status, 200, "{whole}");
+    call(&for_stream).stream().await.rest().await.assert_done();
+    for (key, estimated) in [(for_whole, estimated.0), (for_stream, estimated.1)] {
+        let (used, marked) = billed(&stack, &key).await;
+        assert!((costs.0..=costs.1).contains(&used), "{kind}, {script:?}: {used}");
+        assert_eq!(marked, estimated, "{kind}, {script:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn false_numbers_bill_an_estimate() {
+    for kind in ["vllm", "openai"] {
+        for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX)] {
+            let lie = Usage { prompt: tokens, cached: tokens, completion: 9 };
+            let script = Script { told: Told::Lie(lie), style: Style::of(kind), ..Script::tokens(12, 9) };
+            // A stream's upstream may be asked to count the prompt.
+            let estimated = (true, kind == "openai");
+            assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), estimated).await;
+        }
+        let lie = Usage { prompt: 12, cached: 0, completion: u64::MAX };
+        let script = Script { told: Told::Lie(lie), style: Style::of(kind), ..Script::tokens(12, 9) };
+        assert_billed(kind, &script, (cost_of(12, 5), cost_of(12, 18)), (true, true)).await;
+        let total = r#"{"prompt_tokens":12,"completion_tokens":9,"total_tokens":2147483647}"#;
+        let script = Script { told: Told::json(total), style: Style::of(kind), ..Script::tokens(12, 9) };
+        assert_billed(kind, &script, (cost_of(12, 9), cost_of(12, 9)), (false, false)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_false_number_in_the_first_chunk_changes_nothing() {
+    for kind in BY_CHOICE {
+        let (stack, key) = of_kind(kind).await;
+        let lie = Usage { prompt: u64::from(u32::MAX), cached: 0, completion: u64::MAX };
+        let script = Script { told: Told::First(lie), style: Style::of(kind), ..Script::tokens(12, 90) };
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        assert_eq!((ended.assert_done().tokens(), ended.finish_reasons()), (90, vec!["stop"]), "{kind}");
+        assert_eq!(billed(&stack, &key).await, (cost_of(12, 90), false), "{kind}");
+        let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+        assert!(metrics.text().contains("gateway_usage_false_reports_total 1"), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn numbers_of_every_spelling_are_billed_as_reported() {
+    let told = [
+        r#"{"prompt_tokens":12.0,"completion_tokens":9.0,"total_tokens":21.0}"#,
+        r#"{"prompt_tokens":"12","completion_tokens":"9","total_tokens":"21"}"#,
+        r#"{"input_tokens":12,"output_tokens":9}"#,
+        r#"{"prompt_tokens":12,"completion_tokens":9,"total_tokens":null,"prompt_tokens_details":"none"}"#,
+    ];
+    for kind in ["vllm", "openai"] {
+        for last in told {
+            let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
+            assert_billed(kind, &script, (cost_of(12, 9), cost_of(12, 9)), (false, false)).await;
+        }
+        // A prompt that was not counted is estimated, or counted where a stream's upstream can.
+        let last = r#"{"prompt_tokens":0,"completion_tokens":9}"#;
+        let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
+        assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), (true, kind == "openai")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn usage_in_two_chunks_is_put_together() {
+    let (stack, key) = of_kind("openai").await;
+    let (first, last) = (r#"{"input_tokens":12,"output_tokens":1}"#, r#"{"output_tokens":9}"#);
+    let told = Told::Json { first: Some(first.into()), last: last.into() };
+    let script = Script { told, style: Style::openai(), ..Script::tokens(12, 9) };
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    assert_eq!(ended.assert_done().usage().unwrap()["total_tokens"], 21);
+    assert_eq!(billed(&stack, &key).await, (cost_of(12, 9), false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn choices_of_a_whole_answer_that_llama_cpp_does_not_count_are_estimated_apart() {
+    let (stack, key) = of_kind("llama_cpp").await;
+    // The first choice has thought long and says one word.
+    let told = Told::json(r#"{"prompt_tokens":12,"completion_tokens":900}"#);
+    let lengths = [1, 50, 50, 50, 50, 50, 50, 50];
+    let script = Script { told, style: Style::llama_cpp(), ..Script::choices(12, &lengths) };
+    let call = stack.call(&key, script).with("n", 8).with("max_tokens", 1_000);
+    let answer = call.costing(NanoUsd::ZERO, cost_of(12, 8_000)).send().await;
+    let tokens = answer.json()["usage"]["completion_tokens"].as_u64().unwrap();
+    assert!((900 + 7 * 25..=900 + 7 * 100).contains(&tokens), "{tokens}");
+    assert_eq!(billed(&stack, &key).await, (cost_of(12, tokens), true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tokens_that_were_reported_before_an_error_are_billed_without_text() {
+    let (stack, key) = of_kind("vllm").await;
+    let thought = Usage { prompt: 12, cached: 0, completion: 40 };
+    let fault = Fault::ErrorEvent { after: 0, shape: Shape::Nested };
+    let script = Script { told: Told::First(thought), style: Style::vllm(), fault, ..Script::tokens(12, 90) };
+    let call = stack.call(&key, script).costing(cost_of(12, 40), cost_of(12, 40));
+    call.stream().await.rest().await.assert_error(502, "upstream_error");
+    assert_eq!(billed(&stack, &key).await, (cost_of(12, 40), false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_answer_with_an_unknown_finish_reason_is_complete() {
+    for word in ["STOP", "load", "FINISH_REASON_UNSPECIFIED"] {
+        let (stack, key) = of_kind("openai").await;
+        let finish_reason = Some(word.to_owned());
+        let script = Script { finish_reason, style: Style::openai(), ..Script::tokens(12, 9) };
+        let whole = stack.call(&key, script.clone()).send().await;
+        assert_eq!(
+            (whole.status, &whole.json()["choices"][0]["finish_reason"]),
+            (200, &json!("stop")),
+            "{word}"
+        );
+        let ended = stack.call(&key, script).stream().await.rest().await;
+        assert_eq!(ended.assert_done().finish_reasons(), ["stop"], "{word}");
+        stack.released(PATIENCE).await;
+        assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(12, 9).nanos(), "{word}");
+    }
+}
