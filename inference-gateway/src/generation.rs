@@ -31,17 +31,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     byte_budget::{ByteBudget, BytePermit},
     client::{Client, StreamBody},
-    domain::{
-        answer::{self, Reported},
-        chat::Forward,
-        metering::{UsageBounds, UsageCounter},
-    },
     hold::{HoldStatus, Holds, OpenHold, Slot},
     keys::Keys,
     upstream::{Failure, Pools, Running, UpstreamClient},
 };
 use authorize::Authorized;
 use dispatch::{Reached, Route};
+use domain::{
+    answer::{self, Reported},
+    chat::Forward,
+    metering::{UsageBounds, UsageCounter},
+};
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
 

@@ -4,7 +4,6 @@
 mod byte_budget;
 mod client;
 pub mod config;
-mod domain;
 mod generation;
 mod hold;
 mod http;

@@ -19,15 +19,15 @@ use shared::{
 use tokio::time::timeout;
 
 use crate::{
-    domain::{
-        affinity,
-        chat::{Forward, ProgressReports, UpstreamParams},
-        metering::UsageScope,
-    },
     http_client::{ClientSettings, HttpClient, http_client},
     turns::Turns,
 };
 use dialect::{Counter, Dialect};
+use domain::{
+    affinity,
+    chat::{Forward, ProgressReports, UpstreamParams},
+    metering::UsageScope,
+};
 pub(crate) use failure::{Failure, of_event};
 pub(crate) use pool::{Pool, Pools, Running};
 

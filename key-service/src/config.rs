@@ -16,7 +16,6 @@ use shared::{
 };
 
 use crate::{
-    digest::{Pepper, Peppers},
     management::MAX_KEYS_PER_ACCOUNT,
     store::{
         Store,
@@ -25,6 +24,7 @@ use crate::{
         sqlite::Sqlite,
     },
 };
+use domain::digest::{Pepper, Peppers};
 
 /// The key-service's own settings.
 #[derive(Args, Clone, Debug)]

@@ -10,10 +10,8 @@ use shared::{
     secret::SecretString,
 };
 
-use crate::{
-    digest::{Digest, Peppers},
-    store::{Store, Unavailable},
-};
+use crate::store::{Store, Unavailable};
+use domain::digest::{Digest, Peppers};
 
 /// Number of mappings kept in memory; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;

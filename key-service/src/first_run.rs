@@ -10,13 +10,13 @@ use shared::{
 
 use crate::{
     cli::link,
-    domain::member::{LinkMaker, Role},
     management::{
         Error, Management,
         accounts::AccountRefused,
         members::{OWNER, Token},
     },
 };
+use domain::member::{LinkMaker, Role};
 
 /// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";

@@ -13,11 +13,11 @@ use crate::{
     cli::{self, Command},
     config::Options,
     credentials::Credentials,
-    digest::Peppers,
     management::Management,
     readiness::readiness,
     store::Store,
 };
+use domain::digest::Peppers;
 
 /// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]

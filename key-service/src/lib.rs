@@ -7,8 +7,6 @@ pub mod cli;
 pub mod config;
 mod credentials;
 mod dashboard;
-pub mod digest;
-mod domain;
 pub mod first_run;
 mod grpc;
 mod http;
@@ -19,3 +17,5 @@ pub mod server;
 mod service;
 mod store;
 mod sweeper;
+
+pub use domain::digest;

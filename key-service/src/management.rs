@@ -21,12 +21,12 @@ use shared::{
 
 use crate::{
     credentials::Credentials,
-    digest::Digest,
-    domain::{
-        key::{ApiKey, KeyPatch, NewKey},
-        ledger,
-    },
     store::{self, Idempotency, Store, Unavailable, Updated},
+};
+use domain::{
+    digest::Digest,
+    key::{ApiKey, KeyPatch, NewKey},
+    ledger,
 };
 
 pub mod accounts;

@@ -101,10 +101,8 @@ mod tests {
     use shared::{clock::System, ids::AccountId, time::Timestamp};
 
     use super::*;
-    use crate::{
-        domain::ledger::Command,
-        store::{Cursor, DueHolds, HoldIndex, Outcomes, Unavailable},
-    };
+    use crate::store::{Cursor, DueHolds, HoldIndex, Outcomes, Unavailable};
+    use domain::ledger::Command;
 
     /// A store with a clock of its own.
     struct Clocked(Mutex<Result<Option<Skew>, Unavailable>>);

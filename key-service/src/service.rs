@@ -26,12 +26,12 @@ pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
 use crate::{
     credentials::Credentials,
-    domain::{
-        lease_clock::LEASE_TICKS,
-        ledger::{Command, Progress},
-        pricing,
-    },
     store::{Ledger, Outcomes, Unavailable},
+};
+use domain::{
+    lease_clock::LEASE_TICKS,
+    ledger::{Command, Progress},
+    pricing,
 };
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.

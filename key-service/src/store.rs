@@ -17,16 +17,14 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{
+use domain::{
+    audit::Audit,
     digest::Digest,
-    domain::{
-        audit::Audit,
-        key::{ApiKey, KeyPatch, NewKey, Status},
-        ledger::{Command, Entry, Outcome, Refused},
-        member::{Link, Member, MemberChange, Session},
-        search::EntrySearch,
-        usage::{Counts, Day},
-    },
+    key::{ApiKey, KeyPatch, NewKey, Status},
+    ledger::{Command, Entry, Outcome, Refused},
+    member::{Link, Member, MemberChange, Session},
+    search::EntrySearch,
+    usage::{Counts, Day},
 };
 
 /// The complete store. Every method of these traits is atomic: it takes effect completely or not at all, and concurrent
@@ -39,7 +37,7 @@ impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Sto
 /// The money of accounts and keys, and the holds on it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Applies the commands in their order to one account by [`crate::domain::ledger::apply`]; one outcome each.
+    /// Applies the commands in their order to one account by [`domain::ledger::apply`]; one outcome each.
     /// Commands for an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot
     /// be read with [`Refused::Damaged`].
     ///

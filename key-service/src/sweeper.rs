@@ -23,12 +23,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{
-        lease_clock::{LONGEST_GAP, LeaseClock, quantum},
-        ledger::{Command, Outcome, Refused},
-    },
     service::count_billed,
     store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Unavailable},
+};
+use domain::{
+    lease_clock::{LONGEST_GAP, LeaseClock, quantum},
+    ledger::{Command, Outcome, Refused},
 };
 
 /// Longest pause between two polls of the ledger: two pauses fit into a gap that still counts.

@@ -1,8 +1,12 @@
 //! Errors of the public API: one code, one status, one type each.
 
+mod body;
+
 use std::borrow::Cow;
 
 use http::StatusCode;
+
+pub use body::ErrorBody;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {

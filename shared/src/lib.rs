@@ -12,11 +12,14 @@ pub mod json;
 pub mod key;
 pub mod money;
 pub mod private_files;
+#[cfg(feature = "process")]
 pub mod process;
 pub mod refusal;
+#[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod secret;
 pub mod shares;
+#[cfg(feature = "rpc")]
 pub mod spool;
 pub mod text;
 pub mod time;

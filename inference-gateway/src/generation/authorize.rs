@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::{Generator, Job};
 use crate::{
-    domain::metering::GRANT_TOKENS,
     hold::{OpenHold, Slot},
     keys::HoldRequest,
     upstream::{NotCounted, Pool, Running},
 };
+use domain::metering::GRANT_TOKENS;
 
 /// With only other holds in the way, a stream by grants that could not begin with this many tokens is better repeated.
 const ENOUGH_BY_GRANTS: u64 = 64;

@@ -8,12 +8,12 @@ use shared::{
 
 use super::{Generator, Job, whole::WHOLE_ANSWER};
 use crate::{
-    domain::{
-        affinity::{affinity, cache_salt},
-        routing::AttemptOutcome,
-    },
     hold::OpenHold,
     upstream::{Failure, Pool, Running},
+};
+use domain::{
+    affinity::{affinity, cache_salt},
+    routing::AttemptOutcome,
 };
 
 /// A generation whose upstream has answered 200.

@@ -20,14 +20,14 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, room::AnswerRoom};
 use crate::{
     client::{Client, Pipe, StreamBody},
-    domain::{
-        answer::Rewriter,
-        metering::{GrantedTokens, StreamEnd, StreamMeter},
-    },
     hold::{HoldStatus, OpenHold},
     upstream::{Running, next_bytes},
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
+use domain::{
+    answer::Rewriter,
+    metering::{GrantedTokens, StreamEnd, StreamMeter},
+};
 use end::End;
 use extension::{Extending, in_flight};
 

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     client::Client,
-    domain::{
-        answer::{Completion, Reported},
-        routing::AttemptOutcome,
-    },
     hold::OpenHold,
     upstream::{Failure, Running, next_bytes},
+};
+use domain::{
+    answer::{Completion, Reported},
+    routing::AttemptOutcome,
 };
 
 /// Longest time of a whole answer in all, in times of that to begin a stream. Its client was answered 504 after one of them, and

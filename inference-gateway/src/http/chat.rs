@@ -23,9 +23,9 @@ use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observ
 use crate::{
     byte_budget::BytePermit,
     client::{Client, RunToEnd},
-    domain::chat::{Chat, Forward},
     generation::{AnswerBody, Job, Started},
 };
+use domain::chat::{Chat, Forward};
 
 /// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// those of unknown size, and those for which strangers have left no room, are read of authenticated callers only.

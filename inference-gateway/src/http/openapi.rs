@@ -11,8 +11,8 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
     error::Code,
+    error::ErrorBody,
     ids::KeyId,
-    process::http::ErrorBody,
     wire::{KEYS, KeyFields, KeyList, KeyObject, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
@@ -21,7 +21,7 @@ mod operation;
 use super::describe::{About, Health, ModelObject, Models};
 use operation::Operation;
 
-use crate::domain::{
+use domain::{
     answer::schema::{ChunkSchema, CompletionSchema},
     chat::ChatRequest,
 };

@@ -3,7 +3,7 @@
 
 use shared::catalog::UpstreamKind;
 
-use crate::domain::{chat::ProgressReports, metering::UsageScope};
+use domain::{chat::ProgressReports, metering::UsageScope};
 
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use shared::{
     text::{cut, shown},
 };
 
-use crate::domain::{
+use domain::{
     routing::AttemptOutcome,
     upstream_error::{MAX_ERROR_BYTES, UpstreamError, Verdict},
 };

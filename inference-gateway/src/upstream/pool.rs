@@ -17,7 +17,7 @@ use shared::{
 use tokio::time::{Duration, Instant};
 
 use super::Upstream;
-use crate::domain::{
+use domain::{
     routing::{self, AttemptOutcome, Candidate, Health},
     template::TemplateReports,
 };

@@ -18,10 +18,10 @@ use shared::{
 
 use super::{books::EXPORTED_AT_ONCE, write_json_object};
 use crate::{
-    domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span},
     management::Management,
     store::{AccountSummary, JournalEntry},
 };
+use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
 
 /// A line of the upstream's record.
 #[derive(Deserialize)]

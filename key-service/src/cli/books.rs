@@ -17,13 +17,13 @@ use shared::{
 
 use super::{against, operator_error, table, write_json};
 use crate::{
-    domain::{
-        audit::{Audit, Figure, Wrong},
-        ledger::{Ending, Entry, Settlement},
-        usage::{Counts, Day},
-    },
     management::Management,
     store::{JournalEntry, UsageLine},
+};
+use domain::{
+    audit::{Audit, Figure, Wrong},
+    ledger::{Ending, Entry, Settlement},
+    usage::{Counts, Day},
 };
 
 /// Entries kept in memory at a time while a journal is exported: some 200 KiB.

@@ -8,13 +8,13 @@ use shared::secret::ExposeSecret;
 
 use super::{name, operator_error, table};
 use crate::{
-    domain::member::{LinkMaker, Role},
     management::{
         Error, Management,
         members::{MemberRefused, OWNER, Token},
     },
     store::Unavailable,
 };
+use domain::member::{LinkMaker, Role};
 
 /// Commands on members.
 #[derive(Debug, Subcommand)]

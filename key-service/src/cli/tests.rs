@@ -8,7 +8,6 @@ use shared::{
 
 use super::*;
 use crate::{
-    domain::ledger::{Command as Ledger, Progress},
     management::{
         Created, KeyDraft,
         members::Token,
@@ -16,6 +15,7 @@ use crate::{
     },
     store::{Ledger as _, suite::Fault},
 };
+use domain::ledger::{Command as Ledger, Progress};
 
 /// The address that links begin with.
 const PUBLIC: &str = "http://127.0.0.1:8080";

@@ -26,13 +26,13 @@ use super::{
     show::{count, or_unnamed, time, usd},
 };
 use crate::{
-    domain::{key::ApiKey, ledger::Ending, usage::Day},
     management::{
         Management,
         reading::{EntrySearch, Outcome},
     },
     store::{JournalEntry, Unavailable},
 };
+use domain::{key::ApiKey, ledger::Ending, usage::Day};
 
 mod export;
 

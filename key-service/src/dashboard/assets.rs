@@ -3,11 +3,11 @@
 
 use std::sync::LazyLock;
 
-use crate::digest::Digest;
 use axum::{
     extract::Path,
     response::{IntoResponse, Response},
 };
+use domain::digest::Digest;
 use http::{StatusCode, header};
 
 /// A file of the dashboard.

@@ -6,10 +6,8 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::show::usd;
-use crate::{
-    domain::usage::Day,
-    management::spend::{DAYS, Spend},
-};
+use crate::management::spend::{DAYS, Spend};
+use domain::usage::Day;
 
 /// Parts with separate colours; all further parts share the last colour.
 const COLOURS: usize = 6;

@@ -17,10 +17,8 @@ use super::{
     session::Viewer,
     show::{status, time, time_or, usd},
 };
-use crate::{
-    domain::key::{ApiKey, Status},
-    management::reading::EntrySearch,
-};
+use crate::management::reading::EntrySearch;
+use domain::key::{ApiKey, Status};
 
 /// Latest generations shown.
 const GENERATIONS: usize = 10;

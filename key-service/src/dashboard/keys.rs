@@ -18,13 +18,11 @@ use super::{
     session::{Act, OwnerAct, Viewer},
     show::{count, new_key, or_unnamed, status, time, time_or, usd},
 };
-use crate::{
-    domain::key::{ApiKey, KeyPatch, Status},
-    management::{
-        Created, KeyDraft,
-        reading::{Found, KeyCursor, KeyOrder, KeySearch},
-    },
+use crate::management::{
+    Created, KeyDraft,
+    reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
+use domain::key::{ApiKey, KeyPatch, Status};
 
 /// Path of the list.
 pub(super) const PATH: &str = "/dashboard/keys";

@@ -12,7 +12,7 @@ use super::{
     form::Fields,
     layout::{hinted, problem},
 };
-use crate::domain::key::ApiKey;
+use domain::key::ApiKey;
 
 /// The fields, checked.
 pub(super) struct KeyForm {

@@ -29,12 +29,6 @@ use tower::ServiceExt;
 use super::{Desk, router};
 use crate::{
     credentials::Credentials,
-    digest::{Digest, Pepper, Peppers},
-    domain::{
-        key::{ApiKey, NewKey},
-        ledger::{self, Command, Progress},
-        member::{LinkMaker, Role},
-    },
     management::Management,
     store::{
         Store,
@@ -42,6 +36,12 @@ use crate::{
         sqlite::Sqlite,
         suite::{in_redis::settings, servers::RedisServer},
     },
+};
+use domain::{
+    digest::{Digest, Pepper, Peppers},
+    key::{ApiKey, NewKey},
+    ledger::{self, Command, Progress},
+    member::{LinkMaker, Role},
 };
 
 /// The account's size; `MEASURE_SMALLER=10` makes it a tenth of it.
@@ -213,7 +213,7 @@ fn compressed(page: &str) -> usize {
 async fn measure(name: &'static str, store: Arc<dyn Store>) {
     let (pages, _, end) = Pages::of(name, store).await;
     let key = |n| format!("/dashboard/keys/{}", key_id(n, end));
-    let day = |before: u64| crate::domain::usage::Day::of(end.minus(Duration::from_hours(24 * before)));
+    let day = |before: u64| domain::usage::Day::of(end.minus(Duration::from_hours(24 * before)));
     let of_key = |n| format!("/dashboard/activity?key={}", key_id(n, end));
     for path in [
         "/dashboard".into(),

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{
     cli::link,
-    domain::member::{LinkMaker, Member, Role},
     management::{
         Error,
         members::{MAX_MEMBER_NAME_CHARS, MemberRefused, Token},
     },
 };
+use domain::member::{LinkMaker, Member, Role};
 
 /// Path of this page.
 const PATH: &str = "/dashboard/members";

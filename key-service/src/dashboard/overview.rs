@@ -18,13 +18,11 @@ use super::{
     session::Viewer,
     show::{or_unnamed, usd},
 };
-use crate::{
-    domain::{key::ApiKey, usage::Day},
-    management::{
-        reading::{KeyOrder, KeySearch},
-        spend::{Spend, TopKeys},
-    },
+use crate::management::{
+    reading::{KeyOrder, KeySearch},
+    spend::{Spend, TopKeys},
 };
+use domain::{key::ApiKey, usage::Day};
 
 /// Keys in the chart, and in the list of top-spending keys.
 const TOP_KEYS: usize = 5;

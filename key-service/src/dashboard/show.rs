@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::domain::key::Status;
+use domain::key::Status;
 
 /// An exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
 pub(super) fn usd(amount: NanoUsd) -> String {

@@ -15,13 +15,11 @@ use super::{
     session::{Act, Viewer},
     show::time,
 };
-use crate::{
-    domain::member::{LinkMaker, PasswordCondition, Session, SignInWay},
-    management::{
-        Error,
-        members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
-    },
+use crate::management::{
+    Error,
+    members::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, MemberRefused},
 };
+use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
 
 /// Path of this page.
 pub(super) const PATH: &str = "/dashboard/you";

@@ -14,7 +14,8 @@ use shared::{
     wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},
 };
 
-use crate::{domain::key::KeyPatch, management::KeyDraft};
+use crate::management::KeyDraft;
+use domain::key::KeyPatch;
 
 /// Largest body in bytes. The largest sensible body, a label of 80 escaped code points, takes about 1 KiB.
 const MAX_BODY: usize = 64 << 10;

@@ -14,10 +14,8 @@ use shared::{
 use tracing::Span;
 
 use super::{Api, object::shown, query::ListQuery};
-use crate::{
-    domain::key::ApiKey,
-    management::{KeyPage, Listing, Management},
-};
+use crate::management::{KeyPage, Listing, Management};
+use domain::key::ApiKey;
 
 /// Keys kept in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;

@@ -6,7 +6,7 @@ use shared::{
     wire::KeyObject,
 };
 
-use crate::domain::key::ApiKey;
+use domain::key::ApiKey;
 
 /// The key with the current status.
 pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {

@@ -8,7 +8,8 @@ use shared::{
     wire::MAX_PAGE,
 };
 
-use crate::{domain::key::Status, management::KeyRefused, store::Order};
+use crate::{management::KeyRefused, store::Order};
+use domain::key::Status;
 
 /// The parameters of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

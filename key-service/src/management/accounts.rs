@@ -12,10 +12,10 @@ use shared::{
 };
 
 use super::{Error, IDEMPOTENCY_TTL, Management};
-use crate::{
-    domain::ledger::{Command, Outcome, Refused},
-    store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable},
+use crate::store::{
+    AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable,
 };
+use domain::ledger::{Command, Outcome, Refused};
 
 /// Management keys that an account may have, revoked ones included: a page of them stays a page, and a key a month lasts for
 /// eight years.

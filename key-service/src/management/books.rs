@@ -5,10 +5,8 @@ use std::ops::RangeInclusive;
 use shared::ids::{AccountId, KeyId};
 
 use super::Management;
-use crate::{
-    domain::{audit::Audit, usage::Day},
-    store::{JournalEntry, JournalPage, Unavailable, UsageLine},
-};
+use crate::store::{JournalEntry, JournalPage, Unavailable, UsageLine};
+use domain::{audit::Audit, usage::Day};
 
 impl Management {
     /// Entries of the account's journal after this number, at most `limit`.

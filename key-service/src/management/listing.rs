@@ -3,10 +3,8 @@
 use shared::ids::{AccountId, KeyId};
 
 use super::{Error, KeyRefused, Management};
-use crate::{
-    domain::key::{ApiKey, Status},
-    store::{Order, Page},
-};
+use crate::store::{Order, Page};
+use domain::key::{ApiKey, Status};
 
 /// The keys to list.
 #[derive(Clone, Copy, Debug)]

@@ -12,10 +12,10 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::{
+use crate::store::{MemberCreated, Unavailable};
+use domain::{
     digest::Digest,
-    domain::member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
-    store::{MemberCreated, Unavailable},
+    member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
 };
 
 mod attempts;

@@ -15,11 +15,9 @@ use shared::{
 };
 
 use super::Management;
-pub use crate::domain::search::{EntrySearch, Outcome};
-use crate::{
-    domain::key::{ApiKey, Status},
-    store::{FoundEntries, JournalEntry, Order, Page, Unavailable},
-};
+use crate::store::{FoundEntries, JournalEntry, Order, Page, Unavailable};
+use domain::key::{ApiKey, Status};
+pub use domain::search::{EntrySearch, Outcome};
 
 /// Keys or entries that a page reads at most while it looks for those that match: some 20 ms of work.
 const MAX_READ: usize = 4_000;

@@ -20,7 +20,8 @@ use shared::{
 use tokio::{sync::watch, time::timeout};
 
 use super::Management;
-use crate::{domain::usage::Day, store::Unavailable};
+use crate::store::Unavailable;
+use domain::usage::Day;
 
 /// Days that are added up.
 pub const DAYS: i64 = 30;

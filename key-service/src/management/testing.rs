@@ -10,11 +10,8 @@ use shared::{
 };
 
 use super::Management;
-use crate::{
-    credentials::Credentials,
-    digest::{Pepper, Peppers},
-    store::memory::Memory,
-};
+use crate::{credentials::Credentials, store::memory::Memory};
+use domain::digest::{Pepper, Peppers};
 
 /// Start of every test; not a whole second.
 pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";

@@ -46,7 +46,7 @@ mod tests {
     use futures_util::poll;
 
     use super::*;
-    use crate::domain::ledger::histories::account;
+    use domain::ledger::histories::account;
 
     #[tokio::test(start_paused = true)]
     async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {

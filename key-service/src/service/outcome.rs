@@ -10,12 +10,10 @@ use shared::{
 };
 use tonic::Code;
 
-use crate::{
-    domain::{
-        ledger::{Outcome, Refused, Settlement},
-        pricing,
-    },
-    store::Unavailable,
+use crate::store::Unavailable;
+use domain::{
+    ledger::{Outcome, Refused, Settlement},
+    pricing,
 };
 
 /// The call behind a command, with everything that the answer needs.

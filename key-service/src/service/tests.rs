@@ -12,10 +12,10 @@ use shared::{
 
 use super::*;
 use crate::{
-    domain::ledger::Refused,
     management::{Created, KeyDraft, testing::Office},
     store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
+use domain::ledger::Refused;
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
@@ -217,7 +217,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
 }
 
 /// A ledger with the same answer to every command.
-struct Answering(Result<Result<crate::domain::ledger::Outcome, Refused>, Unavailable>);
+struct Answering(Result<Result<domain::ledger::Outcome, Refused>, Unavailable>);
 
 #[async_trait]
 impl Ledger for Answering {

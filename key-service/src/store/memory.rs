@@ -19,14 +19,12 @@ use super::{
     Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
-use crate::{
+use domain::{
+    audit::Audit,
     digest::Digest,
-    domain::{
-        audit::Audit,
-        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
-        ledger::{Command, Record, RecordId, Refused},
-        usage::Day,
-    },
+    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+    ledger::{Command, Record, RecordId, Refused},
+    usage::Day,
 };
 
 /// Number of due holds on a page.

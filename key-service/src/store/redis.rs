@@ -70,14 +70,12 @@ use super::{
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
 };
-use crate::{
+use domain::{
+    audit::Audit,
     digest::Digest,
-    domain::{
-        audit::Audit,
-        key::{ApiKey, KeyPatch, NewKey},
-        ledger::Command,
-        usage::Day,
-    },
+    key::{ApiKey, KeyPatch, NewKey},
+    ledger::Command,
+    usage::Day,
 };
 
 /// Interval at which the store is marked as seen. A store that lost a minute of writes is noticed this much later at

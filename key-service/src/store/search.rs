@@ -3,7 +3,7 @@
 use shared::ids::AccountId;
 
 use super::{Books, FoundEntries, Unavailable};
-use crate::domain::{search::EntrySearch, usage::Day};
+use domain::{search::EntrySearch, usage::Day};
 
 /// Entries that a page reads at most: some ten milliseconds of work.
 const MAX_READ: usize = 4_000;

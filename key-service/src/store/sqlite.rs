@@ -43,15 +43,13 @@ use super::{
     Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine, search::numbers,
 };
-use crate::{
+use domain::{
+    audit::Audit,
     digest::Digest,
-    domain::{
-        audit::Audit,
-        key::{ApiKey, KeyPatch, NewKey},
-        ledger::Command,
-        search::EntrySearch,
-        usage::Day,
-    },
+    key::{ApiKey, KeyPatch, NewKey},
+    ledger::Command,
+    search::EntrySearch,
+    usage::Day,
 };
 
 /// Accounts whose keys are counted in memory; some 50 bytes each.

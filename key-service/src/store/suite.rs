@@ -26,14 +26,12 @@ use shared::{
 use tempfile::TempDir;
 
 use super::{DueHold, NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
-use crate::{
+use domain::{
     digest::Digest,
-    domain::{
-        key::{ApiKey, NewKey},
-        ledger::{
-            self, Command, Outcome, Progress, Refused,
-            histories::{START, deposit},
-        },
+    key::{ApiKey, NewKey},
+    ledger::{
+        self, Command, Outcome, Progress, Refused,
+        histories::{START, deposit},
     },
 };
 

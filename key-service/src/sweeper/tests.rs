@@ -7,18 +7,18 @@ use shared::{ids::KeyId, time::Timestamp};
 
 use super::*;
 use crate::{
-    domain::{
-        lease_clock::LEASE_TICKS,
-        ledger::{
-            Progress,
-            histories::{START, generation},
-        },
-    },
     management::testing::Office,
     store::{
         Keys, Outcomes, Skew,
         memory::Memory,
         suite::{hold, make_key, nanos, open_account_with, spend},
+    },
+};
+use domain::{
+    lease_clock::LEASE_TICKS,
+    ledger::{
+        Progress,
+        histories::{START, generation},
     },
 };
 

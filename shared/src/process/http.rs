@@ -8,14 +8,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use schemars::JsonSchema;
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     error::{ApiError, Code},
     key::without_keys,
-    text::{cut, shown},
+    text::shown,
 };
 
 mod body;
@@ -42,46 +41,6 @@ pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry")
 const MAX_SHOWN_PATH: usize = 200;
 /// Characters of a method that an error or a log line repeats; clients may make up their own.
 const MAX_SHOWN_METHOD: usize = 20;
-/// Characters of an error's message: a longer one repeats its input.
-const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Characters of the place that an error names.
-const MAX_PARAM_CHARS: usize = 300;
-
-/// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Error")]
-pub struct ErrorBody<'a> {
-    error: ErrorFields<'a>,
-}
-
-#[derive(JsonSchema, Serialize)]
-#[schemars(inline)]
-struct ErrorFields<'a> {
-    message: &'a str,
-    r#type: &'a str,
-    param: Option<&'a str>,
-    code: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    valid_models: &'a [String],
-}
-
-impl ApiError {
-    /// The error's JSON, as a body or as an event of a stream. What it repeats of a request has an end.
-    pub fn to_json(&self) -> String {
-        let error = ErrorFields {
-            message: cut(&self.message, MAX_MESSAGE_CHARS),
-            r#type: self.code.kind(),
-            param: self.param.as_deref().map(|param| cut(param, MAX_PARAM_CHARS)),
-            code: self.code.as_str(),
-            valid_models: &self.valid_models,
-        };
-        serde_json::to_string(&ErrorBody { error }).unwrap_or_else(|e| {
-            tracing::error!(error = %e, "an error could not be written as JSON");
-            r#"{"error":{"message":"","type":"server_error","param":null,"code":"internal_error"}}"#.into()
-        })
-    }
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.code.status(), self.to_json()).into_response();

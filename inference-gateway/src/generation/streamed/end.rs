@@ -3,10 +3,8 @@
 use shared::error::{ApiError, Code};
 
 use super::{super::model_metrics::OK, Stream};
-use crate::{
-    domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError},
-    upstream::{Failure, of_event},
-};
+use crate::upstream::{Failure, of_event};
+use domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::UpstreamError};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";

@@ -9,7 +9,8 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{domain::ledger::Ending, store::JournalEntry};
+use crate::store::JournalEntry;
+use domain::ledger::Ending;
 
 /// The first line of a table.
 pub(super) const CSV_HEAD: &str = "number,time,generation_id,key_id,label,model,prompt_tokens,cached_tokens,\

@@ -7,10 +7,8 @@ use shared::{
 };
 
 use super::*;
-use crate::{
-    domain::ledger::{Command, Progress},
-    store::Ledger as _,
-};
+use crate::store::Ledger as _;
+use domain::ledger::{Command, Progress};
 
 impl Desk {
     /// Bills this amount to the key.

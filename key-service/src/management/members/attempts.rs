@@ -9,10 +9,10 @@ use shared::ids::{AccountId, MemberId};
 
 use super::MemberRefused;
 use crate::{
-    digest::Digest,
     management::{Error, Management},
     store::Unavailable,
 };
+use domain::digest::Digest;
 
 /// Time over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);

@@ -1,14 +1,12 @@
 //! Tests of how much one account may have.
 
 use super::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
-use crate::{
-    domain::member::{LinkMaker, Role},
-    management::{
-        Error,
-        accounts::{AccountRefused, MAX_MANAGEMENT_KEYS},
-        testing::Office,
-    },
+use crate::management::{
+    Error,
+    accounts::{AccountRefused, MAX_MANAGEMENT_KEYS},
+    testing::Office,
 };
+use domain::member::{LinkMaker, Role};
 
 #[tokio::test]
 async fn an_account_has_a_hundred_members_and_management_keys_at_most() {

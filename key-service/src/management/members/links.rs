@@ -5,10 +5,8 @@ use std::time::Duration;
 use shared::{clock::random_bytes, ids::AccountId};
 
 use super::{MemberRefused, NewSession, Token};
-use crate::{
-    domain::member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
-    management::{Error, Management},
-};
+use crate::management::{Error, Management};
+use domain::member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay};
 
 /// Time within which a sign-in link works.
 const LINK_TTL: Duration = Duration::from_mins(15);
@@ -105,7 +103,8 @@ mod tests {
     use shared::secret::SecretString;
 
     use super::*;
-    use crate::{domain::member::PasswordCondition, management::testing::Office};
+    use crate::management::testing::Office;
+    use domain::member::PasswordCondition;
 
     const LATER: &str = "2026-11-23T02:11:00Z";
 

@@ -8,7 +8,8 @@ use shared::secret::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
-use crate::{domain::member::PasswordHash, store::Unavailable};
+use crate::store::Unavailable;
+use domain::member::PasswordHash;
 
 /// Fewest characters of a password, as NIST SP 800-63B-4 asks of a password without a second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;

@@ -6,10 +6,10 @@ use shared::{ids::AccountId, secret::SecretString};
 
 use super::{KnownBrowser, MemberRefused, SignedIn, Token, attempts::CountedAttempt};
 use crate::{
-    domain::member::{Member, SignInWay},
     management::{Error, Management, accounts::AccountRefused},
     store::Unavailable,
 };
+use domain::member::{Member, SignInWay};
 
 /// The attempt of a member to sign in.
 #[derive(Debug)]

@@ -14,19 +14,16 @@ use shared::{
 
 #[cfg(test)]
 use crate::store::suite::Fault;
-use crate::{
+use crate::store::{
+    Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, Unavailable, UsageLine,
+};
+use domain::{
+    audit::{Audit, Auditor},
     digest::Digest,
-    domain::{
-        audit::{Audit, Auditor},
-        key::{ApiKey, NewKey},
-        ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
-        member::{Link, Member, Session},
-        usage::{self, Counts, Day},
-    },
-    store::{
-        Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, Unavailable,
-        UsageLine,
-    },
+    key::{ApiKey, NewKey},
+    ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
+    member::{Link, Member, Session},
+    usage::{self, Counts, Day},
 };
 
 #[derive(Debug, Default)]

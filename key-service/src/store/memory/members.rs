@@ -7,10 +7,10 @@ use shared::{
 };
 
 use super::{Memory, book::AccountBook};
-use crate::{
+use crate::store::{MemberCreated, Members, Unavailable};
+use domain::{
     digest::Digest,
-    domain::member::{Link, Member, MemberChange, Session},
-    store::{MemberCreated, Members, Unavailable},
+    member::{Link, Member, MemberChange, Session},
 };
 
 #[async_trait]

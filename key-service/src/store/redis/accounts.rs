@@ -9,10 +9,8 @@ use super::{
     records::{FUNDS, Fields, FundsRecord, damaged},
     script::Arguments,
 };
-use crate::{
-    digest::Digest,
-    store::{self, AccountSummary, NewAccount},
-};
+use crate::store::{self, AccountSummary, NewAccount};
+use domain::digest::Digest;
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;

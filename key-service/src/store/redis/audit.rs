@@ -19,10 +19,8 @@ use super::{
     records::{self, FundsRecord, damaged},
     script::Arguments,
 };
-use crate::{
-    domain::audit::{Audit, Auditor},
-    store::{Order, Page},
-};
+use crate::store::{Order, Page};
+use domain::audit::{Audit, Auditor};
 
 /// Keys in a read. Each read adds up the open holds again, about a microsecond a hold.
 const KEYS_AT_ONCE: usize = 500;

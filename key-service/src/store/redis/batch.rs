@@ -16,12 +16,10 @@ use super::{
     records::{self, FUNDS, Reader, amount, double},
     script::{Arguments, Lua},
 };
-use crate::{
-    domain::{
-        ledger::{Command, Ending, Outcome, Progress, RecordId, Refused},
-        usage::{COUNTED_PER_REQUEST, Day},
-    },
-    store::Outcomes,
+use crate::store::Outcomes;
+use domain::{
+    ledger::{Command, Ending, Outcome, Progress, RecordId, Refused},
+    usage::{COUNTED_PER_REQUEST, Day},
 };
 
 /// Commands per run of the script, each of which blocks Redis for some 3 µs. Longer batches are split.

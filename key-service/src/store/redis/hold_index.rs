@@ -22,10 +22,8 @@ use super::{
     records::{FUNDS, FundsRecord, Scanned, read_hold},
     script::{Arguments, Lua},
 };
-use crate::{
-    domain::ledger::Command,
-    store::{Cursor, DueHold, DueHolds, HoldIndex, Unavailable},
-};
+use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, Unavailable};
+use domain::ledger::Command;
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);

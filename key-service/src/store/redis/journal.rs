@@ -12,10 +12,8 @@ use super::{
     Redis,
     records::{self, Reader, Scanned, damaged},
 };
-use crate::{
-    domain::usage::{Counts, Day},
-    store::{Deposit, JournalEntry, JournalPage, UsageLine},
-};
+use crate::store::{Deposit, JournalEntry, JournalPage, UsageLine};
+use domain::usage::{Counts, Day};
 
 /// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;

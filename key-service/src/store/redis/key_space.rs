@@ -7,10 +7,7 @@ use std::fmt::Write;
 
 use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
-use crate::{
-    digest::Digest,
-    domain::{key::Status, usage::Day},
-};
+use domain::{digest::Digest, key::Status, usage::Day};
 
 /// Number of parts of the index of accounts with holds, so that a cluster shares its load.
 pub(super) const PARTS: usize = 16;

@@ -8,10 +8,8 @@ use redis::RedisResult;
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{Redis, script::Arguments};
-use crate::{
-    domain::key::Status,
-    store::{Order, Page},
-};
+use crate::store::{Order, Page};
+use domain::key::Status;
 
 /// Most keys that a run of `expire_keys.lua` moves.
 const MOVED_AT_ONCE: usize = 1000;

@@ -12,10 +12,8 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, amount, damaged, double},
     script::Arguments,
 };
-use crate::{
-    domain::key::{ApiKey, KeyPatch, NewKey, Status},
-    store::{Created, Idempotency, Order, Page, Updated},
-};
+use crate::store::{Created, Idempotency, Order, Page, Updated};
+use domain::key::{ApiKey, KeyPatch, NewKey, Status};
 
 /// A key in Redis: its balances, then its texts.
 type Found = (Option<Vec<u8>>, KeyTexts);

@@ -17,10 +17,10 @@ use super::{
     records::{self, Fields, damaged},
     script::Arguments,
 };
-use crate::{
+use crate::store::{MemberCreated, Members, Unavailable};
+use domain::{
     digest::Digest,
-    domain::member::{Link, LinkMaker, Member, MemberChange, PasswordHash, Session},
-    store::{MemberCreated, Members, Unavailable},
+    member::{Link, LinkMaker, Member, MemberChange, PasswordHash, Session},
 };
 
 /// Life of a member's list of sessions since the last one was added: longer than any session may live.

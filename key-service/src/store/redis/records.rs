@@ -14,15 +14,13 @@ use shared::{
 };
 
 use super::script::Arguments;
-use crate::{
+use crate::store::{JournalEntry, ManagementKey};
+use domain::{
     digest::Digest,
-    domain::{
-        key::ApiKey,
-        ledger::{self, Ending, Entry, Progress, Settlement},
-        member::{LinkMaker, MadeLink, Member, PasswordHash, Role, Session, SignInWay},
-        usage::Counts,
-    },
-    store::{JournalEntry, ManagementKey},
+    key::ApiKey,
+    ledger::{self, Ending, Entry, Progress, Settlement},
+    member::{LinkMaker, MadeLink, Member, PasswordHash, Role, Session, SignInWay},
+    usage::Counts,
 };
 
 /// A hash of texts.

@@ -12,10 +12,8 @@ use super::{
     Redis,
     records::{self, damaged},
 };
-use crate::{
-    domain::usage::{Counts, Day},
-    store::{SpendLine, UsageLine},
-};
+use crate::store::{SpendLine, UsageLine};
+use domain::usage::{Counts, Day};
 
 /// The field of a day's spend that marks the spend of a whole day.
 const WHOLE: &str = "";

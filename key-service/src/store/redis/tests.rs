@@ -23,23 +23,21 @@ use super::{Redis, Settings, failover::Losses};
 mod bounds;
 mod holds;
 mod secured;
-use crate::{
-    domain::{
-        audit::Audit,
-        key::Status,
-        ledger::{Command, Outcome, Refused, histories::START},
-        usage::Day,
+use crate::store::{
+    Accounts, Books, DueHold, Keys, Ledger, Order, Page,
+    suite::{
+        Fault, after, capture, hold,
+        in_redis::settings,
+        make_key, open_account_with,
+        servers::{RedisServer, Watched, copy},
+        spend, tick,
     },
-    store::{
-        Accounts, Books, DueHold, Keys, Ledger, Order, Page,
-        suite::{
-            Fault, after, capture, hold,
-            in_redis::settings,
-            make_key, open_account_with,
-            servers::{RedisServer, Watched, copy},
-            spend, tick,
-        },
-    },
+};
+use domain::{
+    audit::Audit,
+    key::Status,
+    ledger::{Command, Outcome, Refused, histories::START},
+    usage::Day,
 };
 
 impl Redis {
@@ -180,7 +178,7 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
     server.kill();
     let asked = Instant::now();
     let deposit =
-        Command::Deposit { id: crate::domain::ledger::histories::deposit(1), amount: NanoUsd::from_nanos(1) };
+        Command::Deposit { id: domain::ledger::histories::deposit(1), amount: NanoUsd::from_nanos(1) };
     store.execute(account, vec![deposit.clone()], START).await.unwrap_err();
     // Gateways wait for 3 s.
     assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());

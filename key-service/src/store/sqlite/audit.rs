@@ -10,10 +10,8 @@ use super::{
     tables::{accounts, journal, keys, records},
     unavailable,
 };
-use crate::{
-    domain::audit::{Audit, Auditor},
-    store::{Order, Page, Unavailable},
-};
+use crate::store::{Order, Page, Unavailable};
+use domain::audit::{Audit, Auditor};
 
 /// Keys read at a time.
 const KEYS_AT_ONCE: usize = 500;

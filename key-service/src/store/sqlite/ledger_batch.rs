@@ -10,12 +10,10 @@ use shared::{
 };
 
 use super::tables::{accounts, journal, keys, records, spend, usage as counters};
-use crate::{
-    domain::{
-        ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
-        usage::{self, Added, Counts, Day},
-    },
-    store::Outcomes,
+use crate::store::Outcomes;
+use domain::{
+    ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
+    usage::{self, Added, Counts, Day},
 };
 
 /// The commands of a caller.

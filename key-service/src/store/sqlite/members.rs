@@ -11,12 +11,10 @@ use super::{
     Sqlite,
     tables::{damaged, id as column_id, time},
 };
-use crate::{
+use crate::store::{MemberCreated, Members, Unavailable};
+use domain::{
     digest::Digest,
-    domain::member::{
-        Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay,
-    },
-    store::{MemberCreated, Members, Unavailable},
+    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
 };
 
 #[async_trait]

@@ -22,16 +22,14 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::{OpenError, Sqlite};
-use crate::{
+use crate::store::{Accounts, Keys, Ledger, NewAccount, suite};
+use domain::{
     digest::Digest,
-    domain::{
-        key::{ApiKey, NewKey},
-        ledger::{
-            self, Command, Outcome, Progress,
-            histories::{START, account, deposit, generation, key},
-        },
+    key::{ApiKey, NewKey},
+    ledger::{
+        self, Command, Outcome, Progress,
+        histories::{START, account, deposit, generation, key},
     },
-    store::{Accounts, Keys, Ledger, NewAccount, suite},
 };
 
 /// First credit of every account.

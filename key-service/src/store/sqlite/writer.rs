@@ -11,10 +11,8 @@ use super::{
     queue::{Calls, Queue, Reply, queue},
     unavailable,
 };
-use crate::{
-    domain::ledger::Command,
-    store::{Outcomes, Unavailable},
-};
+use crate::store::{Outcomes, Unavailable};
+use domain::ledger::Command;
 
 /// Largest number of calls in a transaction. It bounds the time that the first call waits for the last, and the work
 /// that one failed sync undoes.

@@ -8,10 +8,8 @@ use shared::{
 use super::{
     Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
 };
-use crate::{
-    domain::ledger::histories::{START, account, generation, key},
-    store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey},
-};
+use crate::store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey};
+use domain::ledger::histories::{START, account, generation, key};
 
 fn management_key(n: u8) -> ManagementKey {
     ManagementKey {

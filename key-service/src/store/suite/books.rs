@@ -9,17 +9,15 @@ use shared::{
 };
 
 use super::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick};
-use crate::{
-    domain::{
-        audit::{Audit, Figure, Wrong},
-        ledger::{
-            Command, Ending, Entry, Outcome, Progress,
-            histories::{self, START, account, generation, key},
-        },
-        search::{EntrySearch, Outcome as Wanted},
-        usage::{Counts, Day},
+use crate::store::{Deposit, Funds, JournalPage, Store};
+use domain::{
+    audit::{Audit, Figure, Wrong},
+    ledger::{
+        Command, Ending, Entry, Outcome, Progress,
+        histories::{self, START, account, generation, key},
     },
-    store::{Deposit, Funds, JournalPage, Store},
+    search::{EntrySearch, Outcome as Wanted},
+    usage::{Counts, Day},
 };
 
 /// Number of rounds of each spender while audits run.

@@ -8,15 +8,13 @@ use shared::{
 };
 
 use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
-use crate::{
-    domain::{
-        key::{ApiKey, KeyPatch, NewKey, Status},
-        ledger::{
-            self,
-            histories::{START, account, generation, key},
-        },
+use crate::store::{Created, Idempotency, Order, Page, Store, Updated};
+use domain::{
+    key::{ApiKey, KeyPatch, NewKey, Status},
+    ledger::{
+        self,
+        histories::{START, account, generation, key},
     },
-    store::{Created, Idempotency, Order, Page, Store, Updated},
 };
 
 /// An idempotency key that lives for 24 hours.

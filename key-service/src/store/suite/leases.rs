@@ -8,12 +8,10 @@ use super::{
     Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, open_account, open_account_with,
     tick,
 };
-use crate::{
-    domain::ledger::{
-        Command, Outcome, Progress,
-        histories::{self, START, account, generation},
-    },
-    store::DueHold,
+use crate::store::DueHold;
+use domain::ledger::{
+    Command, Outcome, Progress,
+    histories::{self, START, account, generation},
 };
 
 /// Number of holds that takes several pages.

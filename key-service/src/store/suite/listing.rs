@@ -11,10 +11,8 @@ use shared::{
 use super::{digest, new_key, open_account};
 use super::{in_redis::settings, servers::RedisServer};
 use crate::store::redis::{Redis, Settings};
-use crate::{
-    domain::ledger::histories::START,
-    store::{Order, Page, Store, memory::Memory, sqlite::Sqlite},
-};
+use crate::store::{Order, Page, Store, memory::Memory, sqlite::Sqlite};
+use domain::ledger::histories::START;
 
 /// Keys that exist when the listing begins.
 const KEYS: u64 = 100_000;

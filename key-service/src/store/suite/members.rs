@@ -10,12 +10,10 @@ use shared::{
 use tokio::time::sleep;
 
 use super::{Subject, after, digest, open_account};
-use crate::{
-    domain::{
-        ledger::histories::{START, account},
-        member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
-    },
-    store::{MemberCreated, Store},
+use crate::store::{MemberCreated, Store};
+use domain::{
+    ledger::histories::{START, account},
+    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
 };
 
 fn member(n: u8) -> Member {

@@ -10,17 +10,15 @@ use shared::{clock::System, ids::AccountId, money::NanoUsd, tokens::Usage};
 use tempfile::TempDir;
 
 use super::{Fault, Subject, in_redis::settings, servers::RedisServer, spending::live};
-use crate::{
-    domain::{
-        key::KeyPatch,
-        ledger::{
-            Command, Progress,
-            histories::{START, Step, account, deposit, generation, history, key},
-        },
-    },
-    store::{
-        Store,
-        redis::{LEDGER, Redis},
+use crate::store::{
+    Store,
+    redis::{LEDGER, Redis},
+};
+use domain::{
+    key::KeyPatch,
+    ledger::{
+        Command, Progress,
+        histories::{START, Step, account, deposit, generation, history, key},
     },
 };
 

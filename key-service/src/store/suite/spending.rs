@@ -14,20 +14,17 @@ use super::{
     Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_key, open_account,
     open_account_with, spend, tick,
 };
-use crate::{
-    domain::{
-        audit::Audit,
-        key::KeyPatch,
-        ledger::{
-            Command, Outcome, Progress, Record, RecordId, Refused,
-            histories::{
-                ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key,
-                of_history,
-            },
+use crate::store::{DueHold, JournalEntry, Store, UsageLine};
+use domain::{
+    audit::Audit,
+    key::KeyPatch,
+    ledger::{
+        Command, Outcome, Progress, Record, RecordId, Refused,
+        histories::{
+            ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key, of_history,
         },
-        usage::{COUNTED, Day},
     },
-    store::{DueHold, JournalEntry, Store, UsageLine},
+    usage::{COUNTED, Day},
 };
 
 /// Number of random histories per store; each is a few hundred commands.

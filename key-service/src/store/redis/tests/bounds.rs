@@ -6,18 +6,16 @@ use ::redis::cmd;
 use tokio::time::{Instant, sleep};
 
 use super::{Redis, open, place};
-use crate::{
+use crate::store::{
+    Accounts, Capacity, Created, Idempotency, Keys, Ledger, Members, NewAccount,
+    suite::{capture, hold, make_key, open_account_with, servers::RedisServer},
+};
+use domain::{
     digest::Digest,
-    domain::{
-        key::{ApiKey, NewKey},
-        ledger::{
-            self, Outcome,
-            histories::{START, account, generation},
-        },
-    },
-    store::{
-        Accounts, Capacity, Created, Idempotency, Keys, Ledger, Members, NewAccount,
-        suite::{capture, hold, make_key, open_account_with, servers::RedisServer},
+    key::{ApiKey, NewKey},
+    ledger::{
+        self, Outcome,
+        histories::{START, account, generation},
     },
 };
 

@@ -4,19 +4,17 @@ use ::redis::{Value, cmd};
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 use super::{open, place};
-use crate::{
-    domain::ledger::{Command, Outcome, Progress, Refused, histories::START},
-    store::{
-        Books, DueHold, Ledger,
-        suite::{
-            after, capture, hold,
-            in_redis::settings,
-            make_key, open_account_with,
-            servers::{Cluster, RedisServer},
-            spend, tick,
-        },
+use crate::store::{
+    Books, DueHold, Ledger,
+    suite::{
+        after, capture, hold,
+        in_redis::settings,
+        make_key, open_account_with,
+        servers::{Cluster, RedisServer},
+        spend, tick,
     },
 };
+use domain::ledger::{Command, Outcome, Progress, Refused, histories::START};
 
 #[tokio::test]
 async fn a_settled_generation_is_remembered_for_hours_and_never_billed_again_after_them() {

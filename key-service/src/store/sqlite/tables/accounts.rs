@@ -7,11 +7,8 @@ use shared::{
 };
 
 use super::{damaged, id, money as nano_usd, time};
-use crate::{
-    digest::Digest,
-    domain::ledger::Account,
-    store::{AccountSummary, Funds, NewAccount},
-};
+use crate::store::{AccountSummary, Funds, NewAccount};
+use domain::{digest::Digest, ledger::Account};
 
 /// Makes an account. Returns true if it exists now, made by this call or by an earlier attempt of the same caller.
 pub(crate) fn create(connection: &Connection, account: &NewAccount) -> rusqlite::Result<bool> {

@@ -4,14 +4,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::ids::{AccountId, GenerationId, KeyId};
 
 use super::{damaged, id as column_id, money, time, usage_from};
-use crate::{
-    domain::{
-        audit::Auditor,
-        ledger::{Ending, Entry, Settlement},
-        search::{EntrySearch, Outcome},
-        usage::Day,
-    },
-    store::{FoundEntries, JournalEntry},
+use crate::store::{FoundEntries, JournalEntry};
+use domain::{
+    audit::Auditor,
+    ledger::{Ending, Entry, Settlement},
+    search::{EntrySearch, Outcome},
+    usage::Day,
 };
 
 /// Entries after a number, in ascending order.
@@ -208,7 +206,7 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::{super::super::file, *};
-    use crate::domain::ledger::histories::{account, generation};
+    use domain::ledger::histories::{account, generation};
 
     #[test]
     fn a_statement_is_not_prepared_again_for_other_values() {

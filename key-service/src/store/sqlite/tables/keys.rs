@@ -10,13 +10,11 @@ use shared::{
 };
 
 use super::{accounts, damaged, id as column_id, money, time, time_if_any};
-use crate::{
+use crate::store::{Created, Idempotency, Order, Page, Updated};
+use domain::{
     digest::Digest,
-    domain::{
-        key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
-        ledger,
-    },
-    store::{Created, Idempotency, Order, Page, Updated},
+    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
+    ledger,
 };
 
 /// API keys of accounts, as this process counted them.

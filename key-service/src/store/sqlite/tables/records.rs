@@ -10,10 +10,8 @@ use shared::{
 };
 
 use super::{id as column_id, journal, money, usage_from};
-use crate::{
-    domain::ledger::{Hold, Progress, Record, RecordId},
-    store::{Deposit, DueHold},
-};
+use crate::store::{Deposit, DueHold};
+use domain::ledger::{Hold, Progress, Record, RecordId};
 
 /// The record under the id.
 pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) -> rusqlite::Result<Record> {

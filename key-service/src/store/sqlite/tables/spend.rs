@@ -6,10 +6,8 @@ use rusqlite::{Connection, Row, params};
 use shared::{ids::AccountId, money::NanoUsd};
 
 use super::money;
-use crate::{
-    domain::usage::{COUNTED, Day},
-    store::SpendLine,
-};
+use crate::store::SpendLine;
+use domain::usage::{COUNTED, Day};
 
 /// Adds to the charges of a day and a model.
 pub(crate) fn add(

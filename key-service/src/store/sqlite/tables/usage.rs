@@ -6,10 +6,8 @@ use rusqlite::{Connection, Row, params};
 use shared::ids::{AccountId, KeyId};
 
 use super::{id as column_id, money, usage_from};
-use crate::{
-    domain::usage::{Added, COUNTED, Counts, Day},
-    store::UsageLine,
-};
+use crate::store::UsageLine;
+use domain::usage::{Added, COUNTED, Counts, Day};
 
 /// Adds to a counter.
 pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) -> rusqlite::Result<()> {

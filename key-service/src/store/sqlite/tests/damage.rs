@@ -6,12 +6,10 @@ use rusqlite::{Connection, params};
 use shared::money::NanoUsd;
 
 use super::{Folder, audit, capture, hold, hold_up, numbered, used};
-use crate::{
-    domain::ledger::{
-        Outcome, Refused,
-        histories::{START, account, generation},
-    },
-    store::{Accounts, Ledger, NewAccount, Unavailable},
+use crate::store::{Accounts, Ledger, NewAccount, Unavailable};
+use domain::ledger::{
+    Outcome, Refused,
+    histories::{START, account, generation},
 };
 
 #[tokio::test]

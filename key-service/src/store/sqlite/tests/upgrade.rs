@@ -4,19 +4,17 @@ use rusqlite::Connection;
 use shared::ids::GenerationId;
 
 use super::{Folder, capture, used};
-use crate::{
-    domain::{
-        audit::Audit,
-        ledger::{
-            Outcome,
-            histories::{START, account, generation, key},
-        },
-        usage::Day,
+use crate::store::{
+    Books, Ledger,
+    sqlite::{Sqlite, file::APPLICATION_ID},
+};
+use domain::{
+    audit::Audit,
+    ledger::{
+        Outcome,
+        histories::{START, account, generation, key},
     },
-    store::{
-        Books, Ledger,
-        sqlite::{Sqlite, file::APPLICATION_ID},
-    },
+    usage::Day,
 };
 
 /// Makes a file of version 2: an account with deposits of 1,000 and one key. Generation 1 was captured with 30,

@@ -1,0 +1,89 @@
+//! Answers of upstreams, rewritten for our clients.
+//!
+//! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
+//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types that hold them have no
+//! `Debug`, so that no log can show them.
+
+mod calls;
+mod finish;
+mod logprobs;
+mod parts;
+mod rewriter;
+pub mod schema;
+mod stream;
+mod usage;
+mod whole;
+
+use bytes::BytesMut;
+use shared::ids::GenerationId;
+
+pub use finish::FinishReason;
+pub use rewriter::Rewriter;
+pub use stream::{Chunk, Event};
+pub use usage::{AnswerUsage, MOST_TOKENS, Reported};
+pub use whole::Completion;
+
+/// Members that every object of one answer has in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation<'a> {
+    /// Our id, which is also the billing id.
+    pub id: GenerationId,
+    /// Time of creation, in seconds since 1970.
+    pub created: i64,
+    /// The model, as the request named it.
+    pub model: &'a str,
+}
+
+/// Error of an upstream's answer that cannot be used. The message is for the log, and repeats nothing that was
+/// generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonsense {
+    /// The answer is not JSON, or its members have other types than in the API.
+    #[error("not the JSON that was expected, at line {line}, column {column}")]
+    Malformed {
+        /// Line of the payload, from 1.
+        line: usize,
+        /// Column of the line, from 1.
+        column: usize,
+    },
+    /// The answer is an error, though the status was 200.
+    #[error("an error with the status 200")]
+    Error,
+    /// The answer has no choice, or more than can be requested.
+    #[error("no choices, or too many")]
+    Choices,
+    /// A choice ended without a finish reason, or with one that means failure.
+    #[error("a choice ended without a finish reason, or with one that is a failure")]
+    Unfinished,
+}
+
+impl From<serde_json::Error> for Nonsense {
+    fn from(error: serde_json::Error) -> Self {
+        // The error's text is left out, since it may quote generated text.
+        Self::Malformed { line: error.line(), column: error.column() }
+    }
+}
+
+impl Generation<'_> {
+    /// Writes the members that begin every object, without the closing brace.
+    fn write(&self, object: &str, out: &mut BytesMut) {
+        let head = format!(
+            r#"{{"id":"{}","object":"{object}","created":{},"model":{}"#,
+            self.id,
+            self.created,
+            serde_json::Value::from(self.model)
+        );
+        put(out, &head);
+    }
+}
+
+fn put(out: &mut BytesMut, json: &str) {
+    out.extend_from_slice(json.as_bytes());
+}
+
+fn put_number(out: &mut BytesMut, number: u64) {
+    put(out, itoa::Buffer::new().format(number));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Events of an upstream's stream.
+
+use serde::Deserialize;
+use shared::json::RawValue;
+
+use super::{
+    FinishReason, Nonsense, Reported,
+    finish::FinishWord,
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
+};
+use crate::{chat::MAX_CHOICES, upstream_error::UpstreamError};
+
+/// One event of an upstream's stream.
+pub enum Event<'a> {
+    /// A piece of the answer.
+    Chunk(Chunk<'a>),
+    /// The upstream failed, with this error, in a chunk whose text is no answer. The chunk's usage counts.
+    Failed(UpstreamError, Chunk<'a>),
+    /// The upstream has nothing more to say.
+    Done,
+}
+
+/// A piece of the answer, borrowed from its event.
+pub struct Chunk<'a> {
+    /// Usage so far, or in all, as far as the upstream reports it.
+    pub usage: Reported,
+    /// Usage of one choice so far, as far as the upstream reports it.
+    pub timings: Reported,
+    /// Place of the only choice that the chunk adds to.
+    pub choice: Option<usize>,
+    /// A finish reason that no known server uses.
+    pub unknown_finish: Option<&'a str>,
+    /// Bytes of the generated text, as JSON spells it. An estimate of its tokens starts from them.
+    pub text_bytes: u64,
+    /// Choices that something was generated for: at least as many tokens.
+    pub outputs: u64,
+    pub(super) choices: Vec<ChunkChoice<'a>>,
+}
+
+/// Part of an answer that a chunk adds to one choice.
+pub(super) struct ChunkChoice<'a> {
+    pub(super) index: usize,
+    pub(super) delta: Delta<'a>,
+    pub(super) logprobs: Option<&'a RawValue>,
+    pub(super) finish: Option<FinishReason>,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timings: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawChoice<'a> {
+    index: Option<usize>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<RawString<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the payload of an event.
+    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
+        if payload.trim_ascii() == b"[DONE]" {
+            return Ok(Self::Done);
+        }
+        let raw: Raw<'_> = serde_json::from_slice(payload)?;
+        let (usage, timings) = (raw.usage, raw.timings);
+        // Not all errors are wrapped: SGLang's are objects of their own.
+        if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
+            return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
+        }
+        let mut choices = Vec::with_capacity(1);
+        let (mut failed, mut unknown_finish) = (false, None);
+        for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
+            let index = choice.index.unwrap_or(place);
+            if index >= usize::from(MAX_CHOICES) {
+                return Err(Nonsense::Choices);
+            }
+            let reason = choice.finish_reason.map(RawString::inner).filter(|reason| !reason.is_empty());
+            let word = reason.map(FinishWord::read);
+            failed |= word == Some(FinishWord::Failure);
+            unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
+            choices.push(ChunkChoice {
+                index,
+                delta: choice.delta.unwrap_or_default(),
+                logprobs: choice.logprobs,
+                finish: word.and_then(FinishWord::reason),
+            });
+        }
+        let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
+        // After a reason like `abort` the generated text is no answer.
+        Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
+    }
+}
+
+impl<'a> Chunk<'a> {
+    fn new(choices: Vec<ChunkChoice<'a>>, usage: Option<&RawValue>, timings: Option<&RawValue>) -> Self {
+        let (mut text_bytes, mut outputs) = (0, 0);
+        for choice in &choices {
+            let bytes = choice.delta.added_bytes();
+            text_bytes += bytes;
+            outputs += u64::from(bytes > 0);
+        }
+        let first = choices.first().map(|choice| choice.index);
+        Self {
+            usage: usage.map(Reported::read).unwrap_or_default(),
+            timings: timings.map(Reported::read_timings).unwrap_or_default(),
+            choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
+            unknown_finish: None,
+            text_bytes,
+            outputs,
+            choices,
+        }
+    }
+
+    /// Returns whether something was generated.
+    pub const fn has_output(&self) -> bool {
+        self.outputs > 0
+    }
+
+    /// Why choices end with this chunk, if any do.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = FinishReason> {
+        self.choices.iter().filter_map(|choice| choice.finish)
+    }
+}

@@ -1,0 +1,136 @@
+//! Whole answers.
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
+
+use super::{
+    AnswerUsage, FinishReason, Generation, Nonsense, Reported,
+    calls::MadeIds,
+    finish::FinishWord,
+    logprobs::put_logprobs,
+    parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
+    put, put_number,
+};
+use crate::chat::MAX_CHOICES;
+
+/// Room for all of an answer but its texts.
+const ENVELOPE_BYTES: usize = 512;
+
+/// An upstream's whole answer, borrowed from its body.
+pub struct Completion<'a> {
+    /// Usage of the answer, as far as the upstream reports it.
+    pub usage: Reported,
+    /// A finish reason that no known server uses.
+    pub unknown_finish: Option<&'a str>,
+    choices: Vec<(Choice<'a>, FinishReason)>,
+    length: usize,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    choices: Option<AtMost<Choice<'a>, MAX_LISTED_CHOICES>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    message: Delta<'a>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<RawString<'a>>,
+}
+
+impl<'a> Completion<'a> {
+    /// Reads a `chat.completion`; blanks in front of it, which some upstreams send to keep connections alive, are
+    /// passed over.
+    pub fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
+        let raw: Raw<'_> = serde_json::from_slice(body)?;
+        if raw.error.is_some() {
+            return Err(Nonsense::Error);
+        }
+        let choices = raw.choices.unwrap_or_default().0;
+        if choices.is_empty() || choices.len() > usize::from(MAX_CHOICES) {
+            return Err(Nonsense::Choices);
+        }
+        let mut unknown_finish = None;
+        let finished = |choice: Choice<'a>| {
+            let word = choice.finish_reason.map(RawString::inner).filter(|word| !word.is_empty());
+            let read = word.map(FinishWord::read);
+            unknown_finish = unknown_finish.or(word.filter(|_| read == Some(FinishWord::Unknown)));
+            let reason = read.and_then(FinishWord::reason);
+            reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
+        };
+        let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
+        let usage = raw.usage.map(Reported::read).unwrap_or_default();
+        Ok(Self { usage, unknown_finish, choices, length: body.len() })
+    }
+
+    /// Bytes of all that was generated for each choice, as JSON spells it: the base of an estimate of its tokens.
+    pub fn text_bytes(&self) -> impl Iterator<Item = u64> {
+        self.choices.iter().map(|(choice, _)| choice.message.text_bytes())
+    }
+
+    /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
+    pub fn write(&self, generation: Generation<'_>, usage: AnswerUsage, cost: Option<NanoUsd>) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
+        generation.write("chat.completion", &mut out);
+        put(&mut out, r#","choices":["#);
+        for (place, (choice, reason)) in self.choices.iter().enumerate() {
+            if place > 0 {
+                put(&mut out, ",");
+            }
+            choice.write(place, *reason, generation.id, &mut out);
+        }
+        put(&mut out, r#"],"usage":"#);
+        usage.write(cost, &mut out);
+        put(&mut out, "}");
+        out.freeze()
+    }
+}
+
+fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
+    match text {
+        Some(text) => text.write(out),
+        None => put(out, "null"),
+    }
+}
+
+impl Choice<'_> {
+    fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
+        let message = &self.message;
+        let made = MadeIds { generation, choice: place };
+        put(out, r#"{"index":"#);
+        put_number(out, self.index.unwrap_or(place as u64));
+        put(out, r#","message":{"role":"assistant","content":"#);
+        put_or_null(message.content, out);
+        put(out, r#","refusal":"#);
+        put_or_null(message.refusal, out);
+        if let Some(reasoning) = message.reasoning() {
+            put(out, r#","reasoning_content":"#);
+            reasoning.write(out);
+        }
+        let calls = message.calls();
+        if !calls.is_empty() {
+            let mut before = r#","tool_calls":["#;
+            for (place, call) in calls.iter().enumerate() {
+                put(out, before);
+                before = ",";
+                call.write_whole(place, made, out);
+            }
+            put(out, "]");
+        }
+        put(out, r#"},"logprobs":"#);
+        put_logprobs(self.logprobs, out);
+        put(out, r#","finish_reason":""#);
+        put(out, reason.as_str());
+        put(out, "\"}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The scalar parameters: checks, bounds, and the passage to the upstream.
+
+use std::ops::RangeInclusive;
+
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+use super::{
+    forward::Draft,
+    read::{Members, Value},
+};
+
+/// Output tokens that no request may ask more of; a model's own bound may be lower.
+pub(super) const MAX_TOKENS: i64 = 131_072;
+/// Choices that a request may ask for.
+pub const MAX_CHOICES: u8 = 8;
+/// Sequences that may end an answer.
+pub(super) const MAX_STOPS: usize = 4;
+/// Between the likeliest word alone and mere chance.
+pub(super) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
+/// The share of likelihood that is drawn from.
+pub(super) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
+/// Bounds of the penalty on tokens that were used before.
+pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
+/// Bounds of the bias on a token.
+pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
+/// Alternatives that may be reported for each token.
+pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
+/// Amounts of thinking that a request may ask for.
+pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
+/// Characters of a sequence that ends an answer: about a paragraph.
+pub(super) const MAX_STOP_CHARS: usize = 1024;
+/// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
+const MAX_PASSED_ON_BYTES: usize = 128 << 10;
+/// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
+const FREE_BYTES: usize = 64;
+/// More kinds of output than anyone has named.
+const MAX_MODALITIES: usize = 16;
+
+/// Check of a value, with the fault as the error.
+type Check = fn(&Value<'_, '_>) -> Result<(), ApiError>;
+
+/// The checks of the parameters that are passed on unchanged.
+pub(super) const PASSED_ON: [(&str, Check); 11] = [
+    ("temperature", |value| value.decimal(TEMPERATURE)),
+    ("top_p", |value| value.decimal(TOP_P)),
+    ("frequency_penalty", |value| value.decimal(PENALTY)),
+    ("presence_penalty", |value| value.decimal(PENALTY)),
+    ("seed", |value| value.integer(i64::MIN..=i64::MAX).map(drop)),
+    ("n", |value| value.integer(1..=i64::from(MAX_CHOICES)).map(drop)),
+    ("logprobs", |value| value.boolean().map(drop)),
+    ("top_logprobs", |value| value.integer(TOP_LOGPROBS).map(drop)),
+    ("reasoning_effort", |value| value.one_of(&EFFORTS).map(drop)),
+    ("stop", stop),
+    ("logit_bias", logit_bias),
+];
+
+/// Limit that a request sets to the length of the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Output tokens of each choice.
+    pub(super) tokens: u64,
+    /// Name of the parameter that sets the limit.
+    pub(super) name: &'static str,
+}
+
+/// Returns whether the parameter is passed on to upstreams.
+pub(super) fn is_passed_on(name: &str) -> bool {
+    PASSED_ON.iter().any(|(known, _)| *known == name)
+}
+
+/// Checks and writes the parameters that are passed on.
+pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, check) in PASSED_ON {
+        if let Some(value) = body.get(name) {
+            check(&value)?;
+            if value.raw().len() > MAX_PASSED_ON_BYTES {
+                let problem = format!("has more than {MAX_PASSED_ON_BYTES} bytes");
+                return Err(value.error(Code::InvalidValue, &problem));
+            }
+            if value.raw().len() > FREE_BYTES {
+                draft.shown.passed_on(value.raw());
+            }
+            draft.member(name, value.raw());
+        }
+    }
+    let logprobs = body.get("logprobs").is_some_and(|value| value.raw() == "true");
+    match body.get("top_logprobs") {
+        Some(value) if !logprobs => {
+            Err(value.error(Code::InvalidValue, "is only allowed with 'logprobs' set to true"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// `max_tokens`, or the alias `max_completion_tokens`.
+pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
+    let read = |name| -> Result<Option<Limit>, ApiError> {
+        let Some(value) = body.get(name) else { return Ok::<_, ApiError>(None) };
+        Ok(Some(Limit { tokens: value.integer(1..=MAX_TOKENS)?.unsigned_abs(), name }))
+    };
+    let (limit, alias) = (read("max_tokens")?, read("max_completion_tokens")?);
+    match (limit, alias) {
+        (Some(limit), Some(alias)) if limit.tokens != alias.tokens => {
+            let message = "'max_tokens' and 'max_completion_tokens' are the same parameter, and differ.";
+            Err(ApiError::at(Code::InvalidValue, alias.name, message))
+        }
+        (limit, alias) => Ok(limit.or(alias)),
+    }
+}
+
+/// `n`, checked again with all that are passed on.
+pub(super) fn choices(body: &Members<'_, '_>) -> Result<u64, ApiError> {
+    body.get("n").map_or(Ok(1), |n| n.integer(1..=i64::from(MAX_CHOICES)).map(i64::unsigned_abs))
+}
+
+/// `stream`, and `include_usage` of the stream's options.
+pub(super) fn stream(body: &Members<'_, '_>) -> Result<(bool, bool), ApiError> {
+    let stream = body.get("stream").map_or(Ok(false), |value| value.boolean())?;
+    let Some(options) = body.get("stream_options") else { return Ok((stream, false)) };
+    let include_usage = options.object()?.get("include_usage").map_or(Ok(false), |value| value.boolean())?;
+    if !stream {
+        return Err(options.error(Code::InvalidValue, "is only allowed with 'stream' set to true"));
+    }
+    Ok((stream, include_usage))
+}
+
+/// Refuses known but unsupported parameters, rather than answering as if heeded.
+pub(super) fn refuse_unsupported(body: &Members<'_, '_>) -> Result<(), ApiError> {
+    let unsupported = [
+        ("functions", "is not supported; use 'tools'"),
+        ("function_call", "is not supported; use 'tools' and 'tool_choice'"),
+        ("audio", "audio is not supported"),
+    ];
+    for (name, problem) in unsupported {
+        if let Some(value) = body.get(name) {
+            return Err(value.error(Code::UnsupportedParameter, problem));
+        }
+    }
+    let Some(modalities) = body.get("modalities") else { return Ok(()) };
+    modalities.each(MAX_MODALITIES, |modality| match &*modality.string()? {
+        "text" => Ok(()),
+        _ => Err(modality.error(Code::UnsupportedValue, "the only output there is is 'text'")),
+    })
+}
+
+fn stop(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    match value.kind() {
+        Kind::String => stop_sequence(value),
+        Kind::Array => value.each(MAX_STOPS, |stop| stop_sequence(&stop)),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+            Err(value.wrong_type("a string or an array of strings"))
+        }
+    }
+}
+
+fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    value.filled_string_token()?;
+    if value.string()?.chars().count() > MAX_STOP_CHARS {
+        let problem = format!("must have at most {MAX_STOP_CHARS} characters");
+        return Err(value.error(Code::StringAboveMaxLength, &problem));
+    }
+    Ok(())
+}
+
+fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {
+    // Token ids have at most ten digits, and names of digits alone are safe to repeat in an error.
+    let is_token_id = |name: &str| (1..=10).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_digit());
+    for (name, bias) in value.object()?.iter() {
+        if !is_token_id(name) {
+            return Err(value.error(Code::InvalidValue, "its names must be the integer ids of tokens"));
+        }
+        bias.decimal(BIAS)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! Chat requests and answers, metering and routing: pure functions of bytes and numbers.
+
+pub mod affinity;
+pub mod answer;
+pub mod chat;
+pub mod metering;
+pub mod routing;
+pub mod sse;
+pub mod template;
+pub mod upstream_error;

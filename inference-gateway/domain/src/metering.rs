@@ -1,0 +1,369 @@
+//! Metering of a stream: takes bytes of an upstream, and yields bytes for the client, requests for more tokens, and the
+//! end.
+//!
+//! No event leaves unless the granted tokens cover it. The bill does not depend on the boundaries between pieces.
+
+mod granted;
+mod usage;
+
+use bytes::{Bytes, BytesMut};
+use shared::{money::NanoUsd, tokens::Usage};
+
+pub use granted::{GRANT_TOKENS, GrantedTokens};
+pub use usage::{UsageBounds, UsageCounter, UsageScope};
+
+use super::{
+    answer::{Chunk, Event, Rewriter},
+    sse::Decoder,
+    upstream_error::UpstreamError,
+};
+
+/// Largest memory for output that is kept for the next one.
+const KEPT_OUTPUT_BYTES: usize = 32 << 10;
+/// Largest output that is given out as one piece. More goes in pieces, so that a client that reads slowly is seen to take some.
+const PIECE_BYTES: usize = 64 << 10;
+/// Part of a larger output that is one piece: the rest is copied each time, eight times its length in all.
+const PIECES: usize = 8;
+
+/// The meter of one stream.
+pub struct StreamMeter {
+    decoder: Decoder,
+    rewriter: Rewriter,
+    counter: UsageCounter,
+    granted: GrantedTokens,
+    /// Number of choices that were asked for.
+    choices: u64,
+    /// An event that the granted tokens do not cover, and the total of tokens that would.
+    blocked: Option<(Bytes, u64)>,
+    /// Tokens that were counted before the first event that was not delivered.
+    delivered: Option<u64>,
+    /// Some output was delivered.
+    begun: bool,
+    /// The first finish reason that no known server uses.
+    unknown_finish: Option<String>,
+    /// Output came after the last finish reason.
+    goes_on: bool,
+    /// Events with data that came.
+    events: u64,
+    out: BytesMut,
+}
+
+/// The end of a stream.
+pub enum StreamEnd {
+    /// The upstream completed it.
+    Complete,
+    /// No more tokens are granted.
+    GrantUsedUp,
+    /// The upstream reported an error.
+    Complained(UpstreamError),
+    /// The upstream broke off, or sent an invalid answer; the reason is for the log.
+    Broken(String),
+}
+
+/// The outcome of one event.
+enum Step {
+    Delivered,
+    Blocked,
+    Ended(StreamEnd),
+}
+
+impl StreamMeter {
+    /// Metering of a stream of `choices` that has not begun.
+    pub fn new(rewriter: Rewriter, counter: UsageCounter, granted: GrantedTokens, choices: u64) -> Self {
+        Self {
+            decoder: Decoder::default(),
+            rewriter,
+            counter,
+            granted,
+            choices,
+            blocked: None,
+            delivered: None,
+            begun: false,
+            unknown_finish: None,
+            goes_on: false,
+            events: 0,
+            out: BytesMut::new(),
+        }
+    }
+
+    /// Takes the next bytes of the upstream. Must not be called while the stream is blocked.
+    pub fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
+        self.decoder.push(piece);
+        self.rewrite()
+    }
+
+    /// Counts the tokens of events that were received and not delivered, which the grant may not cover: the stream ends. Returns
+    /// whether more bytes can be counted.
+    pub fn count_received(&mut self) -> bool {
+        if let Some((data, _)) = self.blocked.take() {
+            self.count_event(&data);
+        }
+        loop {
+            match self.decoder.next_data() {
+                Some(Ok(data)) => self.count_event(&data),
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
+    }
+
+    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more can be
+    /// counted.
+    pub fn count_only(&mut self, piece: Bytes) -> bool {
+        self.decoder.push(piece);
+        self.count_received()
+    }
+
+    fn count_event(&mut self, data: &[u8]) {
+        match Event::read(data) {
+            Ok(Event::Chunk(chunk)) => {
+                self.delivered.get_or_insert(self.counter.completion());
+                self.counted(&chunk, self.counter.clone().with_chunk(&chunk));
+            }
+            Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
+            Ok(Event::Done) | Err(_) => {}
+        }
+    }
+
+    /// Ends the stream with the upstream's body, or with the error that broke it.
+    pub fn upstream_ended(&self, error: Option<String>) -> StreamEnd {
+        self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
+    }
+
+    /// Records the total of granted tokens, and the total that was requested. Delivers a blocked event if it is covered
+    /// now, or ends the stream if a partial extension does not cover it.
+    pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
+        self.granted.extended(granted, asked);
+        let (data, _) = self.blocked.take()?;
+        match self.event(data, self.granted.is_short()) {
+            Step::Delivered => self.rewrite(),
+            Step::Blocked => None,
+            Step::Ended(end) => Some(end),
+        }
+    }
+
+    /// Total of output tokens to request, if an extension is due.
+    pub fn ask(&self) -> Option<u64> {
+        self.granted.ask(self.counter.completion(), self.blocked.as_ref().map(|(_, needed)| *needed))
+    }
+
+    /// Returns whether an event waits for more tokens to be granted.
+    pub const fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// Returns whether every choice that was asked for has its finish reason and none goes on, so that only usage and `[DONE]`
+    /// are missing.
+    pub fn is_finished(&self) -> bool {
+        self.rewriter.finished_choices() >= self.choices && !self.goes_on
+    }
+
+    /// Returns whether every choice that began has its finish reason. Others may follow.
+    pub fn is_complete(&self) -> bool {
+        self.rewriter.is_finished()
+    }
+
+    /// Returns whether nothing but usage may be missing: an upstream may have made fewer choices than it was asked for.
+    pub fn may_be_finished(&self) -> bool {
+        self.is_complete() && !self.goes_on
+    }
+
+    /// Returns whether the usage of everything delivered has been reported.
+    pub const fn is_reported(&self) -> bool {
+        !self.counter.is_estimate()
+    }
+
+    /// Returns whether any output was generated: it came, or was reported. Before that, a stream costs nothing.
+    pub fn has_begun(&self) -> bool {
+        self.begun || self.counter.completion() > 0
+    }
+
+    /// The prompt's tokens, if the upstream has reported them.
+    pub fn reported_prompt(&self) -> Option<u64> {
+        self.counter.reported().prompt
+    }
+
+    /// Replaces the estimate of the prompt by an exact count.
+    pub fn set_prompt(&mut self, exact: u64) {
+        self.counter = self.counter.clone().with_prompt(exact);
+    }
+
+    /// The count of its tokens.
+    pub const fn counter(&self) -> &UsageCounter {
+        &self.counter
+    }
+
+    /// A finish reason that no known server uses, if one came.
+    pub fn unknown_finish(&self) -> Option<&str> {
+        self.unknown_finish.as_deref()
+    }
+
+    /// The usage so far, and whether it is an estimate.
+    pub fn usage(&self) -> (Usage, bool) {
+        (self.counter.usage(), self.counter.is_estimate())
+    }
+
+    /// Events with data that came so far: comments, which keep a connection alive, are none.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Bytes in memory of events that are incomplete, that wait for tokens, or that wait for the client.
+    pub fn held_bytes(&self) -> usize {
+        let blocked = self.blocked.as_ref().map_or(0, |(data, _)| data.len());
+        self.decoder.held_bytes() + blocked + self.out.len()
+    }
+
+    /// Returns whether there are bytes for the client.
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Number of bytes for the client.
+    pub fn output_bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// The bytes for the client so far. The memory of small ones is used again.
+    pub fn take_output(&mut self) -> Bytes {
+        let large = self.out.capacity() > KEPT_OUTPUT_BYTES;
+        if large { std::mem::take(&mut self.out).freeze() } else { self.out.split().freeze() }
+    }
+
+    /// The next bytes for the client: all of a small output, and a part of a large one.
+    pub fn take_piece(&mut self) -> Bytes {
+        let length = PIECE_BYTES.max(self.out.len() / PIECES);
+        if self.out.len() <= length {
+            return self.take_output();
+        }
+        // Copied, both of them: slices would keep the whole in memory.
+        let piece = Bytes::copy_from_slice(&self.out[..length]);
+        self.out = BytesMut::from(&self.out[length..]);
+        piece
+    }
+
+    /// Drops the bytes for a client that left.
+    pub fn discard_output(&mut self) {
+        self.out.clear();
+        if self.out.capacity() > KEPT_OUTPUT_BYTES {
+            self.out = BytesMut::new();
+        }
+    }
+
+    /// Lets events go that are incomplete or wait for tokens: the stream ends.
+    pub fn forget_incomplete(&mut self) {
+        self.decoder = Decoder::default();
+        self.blocked = None;
+    }
+
+    /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
+    pub fn keep_alive(&mut self) {
+        self.out.extend_from_slice(b": keep-alive\n\n");
+    }
+
+    /// Writes the finish reason `length` for every unfinished choice.
+    pub fn cut(&mut self) {
+        self.rewriter.cut(&mut self.out);
+    }
+
+    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known. Tokens beyond the
+    /// grant that were not delivered are not in it.
+    pub fn finish(&mut self, cost: Option<NanoUsd>) {
+        let mut usage = self.counter.answer_usage();
+        if let Some(delivered) = self.delivered {
+            let completion = usage.tokens.completion.min(delivered.max(self.granted.granted()));
+            (usage.tokens.completion, usage.reasoning) = (completion, usage.reasoning.min(completion));
+        }
+        self.rewriter.done(usage, cost, &mut self.out);
+    }
+
+    /// Writes an error as the stream's last event.
+    pub fn fail(&mut self, error: &shared::error::ApiError) {
+        Rewriter::error(error, &mut self.out);
+    }
+
+    /// Rewrites every received event that is covered.
+    fn rewrite(&mut self) -> Option<StreamEnd> {
+        loop {
+            let data = match self.decoder.next_data()? {
+                Ok(data) => data,
+                Err(e) => return Some(StreamEnd::Broken(e.to_string())),
+            };
+            self.events += 1;
+            match self.event(data, false) {
+                Step::Delivered => {}
+                Step::Blocked => return None,
+                Step::Ended(end) => return Some(end),
+            }
+        }
+    }
+
+    /// Rewrites one event. `exhausted` means that no more tokens can be granted.
+    fn event(&mut self, data: Bytes, exhausted: bool) -> Step {
+        let chunk = match Event::read(&data) {
+            Ok(Event::Chunk(chunk)) => chunk,
+            Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
+            Ok(Event::Failed(error, chunk)) => {
+                self.counter = self.counter.clone().with_report_of(&chunk);
+                return Step::Ended(StreamEnd::Complained(error));
+            }
+            Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
+        };
+        let counter = self.counter.clone().with_chunk(&chunk);
+        if self.covers(&counter) || self.ends_generation(&chunk) {
+            self.deliver(&chunk, counter);
+            return Step::Delivered;
+        }
+        if !chunk.has_output() && (exhausted || self.granted.is_complete()) {
+            // Tokens without visible text were generated all the same.
+            self.deliver(&chunk, counter);
+            return Step::Ended(StreamEnd::GrantUsedUp);
+        }
+        let needed = counter.completion();
+        drop(chunk);
+        self.blocked = Some((data, needed));
+        if exhausted || self.granted.is_complete() {
+            return Step::Ended(StreamEnd::GrantUsedUp);
+        }
+        Step::Blocked
+    }
+
+    /// Returns whether generation ends with this chunk: it has the finish reason, or follows it.
+    fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
+        !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
+    }
+
+    fn deliver(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
+        self.rewriter.chunk(chunk, &mut self.out);
+        if chunk.finish_reasons().next().is_some() {
+            self.goes_on = false;
+        } else if chunk.has_output() {
+            self.goes_on = true;
+        }
+        self.counted(chunk, counter);
+    }
+
+    fn counted(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
+        self.counter = counter;
+        self.begun |= chunk.has_output();
+        if let Some(unknown) = chunk.unknown_finish {
+            self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
+        }
+    }
+
+    /// Returns whether the granted tokens cover this count. An estimate alone does not end a stream whose upstream was
+    /// limited to the granted tokens.
+    fn covers(&self, counter: &UsageCounter) -> bool {
+        self.granted.covers(counter.completion())
+            || (self.granted.is_complete() && counter.completion_is_estimate())
+    }
+
+    /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;
+    /// otherwise a failure.
+    fn ended(&self, reason: &str) -> StreamEnd {
+        if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

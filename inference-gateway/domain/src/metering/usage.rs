@@ -1,0 +1,284 @@
+//! Tokens that an answer has used so far: reported by its upstream, as far as that can be believed, or else counted as they
+//! pass.
+
+use shared::tokens::Usage;
+
+use crate::{
+    answer::{AnswerUsage, Chunk, Completion, MOST_TOKENS, Reported},
+    chat::{BYTES_PER_TOKEN, MAX_CHOICES},
+};
+
+/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts exceed
+/// them by less.
+const BELIEVED_TIMES: u64 = 4;
+/// Number of tokens that is believed of any request: a catalogue may name a window that is too small.
+const BELIEVED_TOKENS: u64 = 1_000_000;
+
+/// Output that a report of usage counts, where an answer has several choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageScope {
+    /// The output of all choices.
+    Answer,
+    /// In a chunk of one choice, that choice's output; elsewhere that of all.
+    ChunkChoice,
+    /// The output of one choice: that of its chunk, or of the chunk before, or the first of a whole answer.
+    Choice,
+}
+
+/// Bounds of the usage of one answer.
+#[derive(Clone, Copy, Debug)]
+pub struct UsageBounds {
+    /// Tokens of the prompt to assume until they are reported.
+    pub prompt_estimate: u64,
+    /// Output tokens that the upstream was limited to, for each choice.
+    pub max_tokens: u64,
+    /// Choices requested.
+    pub choices: u64,
+    /// Most tokens that the catalogue allows the request.
+    pub catalogue: Usage,
+}
+
+impl UsageBounds {
+    /// Output tokens that the upstream was limited to, over all choices.
+    const fn most_completion(&self) -> u64 {
+        self.max_tokens.saturating_mul(self.choices)
+    }
+
+    /// The largest counts that are believed. Each member of a report is judged by itself: one that is false says nothing
+    /// against the others, which come from other counters of the upstream.
+    fn believable(&self) -> Reported {
+        let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
+        let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
+        Reported {
+            prompt: Some(prompt),
+            cached: Some(prompt),
+            completion: Some(completion),
+            reasoning: Some(completion),
+            total: Some(prompt + completion),
+        }
+    }
+}
+
+/// Counts the tokens of one answer.
+#[derive(Clone, Debug)]
+pub struct UsageCounter {
+    bounds: UsageBounds,
+    scope: UsageScope,
+    /// Output tokens that passed after the last report.
+    counted: u64,
+    /// The largest of each member that was reported and believed; the completion is that of all choices.
+    reported: Reported,
+    /// The largest of each member that was reported and not believed.
+    disbelieved: Reported,
+    /// Output tokens of each choice, where the upstream reports them separately.
+    by_choice: [u64; MAX_CHOICES as usize],
+    /// The choice of the last chunk that had a single one.
+    last_choice: Option<usize>,
+    /// The prompt was neither reported nor counted exactly, or the last report of it was false.
+    prompt_is_estimate: bool,
+    /// Output came after the last report, or the last report of it was false.
+    completion_is_estimate: bool,
+}
+
+impl UsageCounter {
+    /// Starts before the first token.
+    pub fn new(bounds: UsageBounds, scope: UsageScope) -> Self {
+        Self {
+            bounds,
+            scope,
+            counted: 0,
+            reported: Reported::default(),
+            disbelieved: Reported::default(),
+            by_choice: [0; MAX_CHOICES as usize],
+            last_choice: None,
+            prompt_is_estimate: true,
+            completion_is_estimate: true,
+        }
+    }
+
+    /// The count after this chunk is delivered.
+    #[must_use]
+    pub fn with_chunk(self, chunk: &Chunk<'_>) -> Self {
+        self.with_output(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
+    }
+
+    /// The count with the usage that this chunk reports, but without its text.
+    #[must_use]
+    pub fn with_report_of(mut self, chunk: &Chunk<'_>) -> Self {
+        self.last_choice = chunk.choice.or(self.last_choice);
+        let counts = match self.scope {
+            UsageScope::Answer => None,
+            UsageScope::ChunkChoice => chunk.choice,
+            UsageScope::Choice => self.last_choice,
+        };
+        self.learn(chunk.usage, counts);
+        self.learn(chunk.timings, self.last_choice);
+        self
+    }
+
+    /// The count of a whole answer.
+    #[must_use]
+    pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
+        if self.counts_all_choices() {
+            let (bytes, outputs) = answer.text_bytes().fold((0, 0), |(sum, n), bytes| (sum + bytes, n + 1));
+            self = self.with_output(bytes, outputs);
+            self.learn(answer.usage, None);
+            return self;
+        }
+        self.learn(answer.usage, Some(0));
+        // The choices without a report are estimated, each within the upstream's limit.
+        let first = usize::from(self.reported.completion.is_some());
+        for (choice, bytes) in answer.text_bytes().enumerate().skip(first) {
+            let completion = Some(estimated(bytes, 1).min(self.bounds.max_tokens));
+            self.learn(Reported { completion, ..Reported::default() }, Some(choice));
+            self.completion_is_estimate = true;
+        }
+        self
+    }
+
+    /// The count of a whole answer that was not kept: of this many bytes, with the usage found at their end.
+    #[must_use]
+    pub fn with_end_of_answer(self, bytes: u64, mut usage: Reported) -> Self {
+        let mut counter = self.with_output(bytes, 1);
+        if !counter.counts_all_choices() {
+            usage = Reported { completion: None, total: None, ..usage };
+        }
+        counter.learn(usage, None);
+        counter
+    }
+
+    /// The count after this many bytes of output, for this many choices: at least a token each.
+    #[must_use]
+    fn with_output(mut self, bytes: u64, outputs: u64) -> Self {
+        if outputs > 0 {
+            self.counted += estimated(bytes, outputs);
+            self.completion_is_estimate = true;
+        }
+        self
+    }
+
+    /// The count with the exact tokens of the prompt.
+    #[must_use]
+    pub const fn with_prompt(mut self, exact: u64) -> Self {
+        self.bounds.prompt_estimate = exact;
+        self.prompt_is_estimate = false;
+        self
+    }
+
+    /// Output tokens so far, over all choices.
+    pub fn completion(&self) -> u64 {
+        let reported = self.reported.completion.unwrap_or(0);
+        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond the upstream's limit.
+        reported + self.counted.min(self.bounds.most_completion().saturating_sub(reported))
+    }
+
+    /// The members that were reported and believed: the largest of each.
+    pub const fn reported(&self) -> &Reported {
+        &self.reported
+    }
+
+    /// The members that were reported and not believed: the largest of each.
+    pub const fn disbelieved(&self) -> &Reported {
+        &self.disbelieved
+    }
+
+    /// The usage to bill if the answer ended now.
+    pub fn usage(&self) -> Usage {
+        let prompt = self.reported.prompt.unwrap_or(self.bounds.prompt_estimate);
+        let cached = self.reported.cached.unwrap_or(0).min(prompt);
+        Usage { prompt, cached, completion: self.completion() }
+    }
+
+    /// The usage to bill, as a client reads it.
+    pub fn answer_usage(&self) -> AnswerUsage {
+        let tokens = self.usage();
+        AnswerUsage { tokens, reasoning: self.reported.reasoning.unwrap_or(0).min(tokens.completion) }
+    }
+
+    /// Returns whether the usage to bill is an estimate.
+    pub const fn is_estimate(&self) -> bool {
+        self.prompt_is_estimate || self.completion_is_estimate
+    }
+
+    /// Returns whether the output to bill is an estimate.
+    pub const fn completion_is_estimate(&self) -> bool {
+        self.completion_is_estimate
+    }
+
+    /// Returns whether the usage of a whole answer counts all of its choices.
+    fn counts_all_choices(&self) -> bool {
+        self.scope != UsageScope::Choice || self.bounds.choices == 1
+    }
+
+    /// Takes in a report of usage, with the output of this choice, or of all.
+    fn learn(&mut self, report: Reported, choice: Option<usize>) {
+        if report == Reported::default() {
+            return;
+        }
+        let believable = self.bounds.believable();
+        let mut beyond = report.beyond(believable);
+        let mut report = self.resolve_total(report.within(believable));
+        beyond.total = beyond.total.max(report.total.take());
+        if beyond.prompt.or(beyond.cached).is_some() {
+            self.prompt_is_estimate = true;
+        } else if report.prompt.is_some() {
+            self.prompt_is_estimate = false;
+        }
+        if let Some(output) = report.completion.take() {
+            let of_all = self.output_of_all(output, choice);
+            if Some(of_all) > believable.completion {
+                beyond.completion = beyond.completion.max(Some(of_all));
+            } else if output > 0 || self.counted == 0 {
+                // A server that reports none after some was delivered has not counted.
+                self.output_reported(output, choice, of_all);
+            }
+        }
+        self.completion_is_estimate |= beyond.completion.is_some();
+        self.reported = self.reported.max(report);
+        self.disbelieved = self.disbelieved.max(beyond);
+    }
+
+    /// Adds to the completion the output that a report shows in its total alone: some servers count reasoning apart. A total
+    /// that shows more than the upstream was allowed to generate is false. Only a false one is left in the report.
+    fn resolve_total(&self, mut report: Reported) -> Reported {
+        let total = report.total.take();
+        let prompt = report.prompt.or(self.reported.prompt);
+        let rest = total.zip(prompt).and_then(|(total, prompt)| total.checked_sub(prompt));
+        match rest.filter(|rest| *rest > 0 && Some(*rest) > report.completion) {
+            Some(rest) if rest <= self.bounds.most_completion() => {
+                let beside = rest - report.completion.unwrap_or(rest);
+                report.reasoning = report.reasoning.max(Some(beside));
+                report.completion = Some(rest);
+            }
+            Some(_) => report.total = total,
+            None => {}
+        }
+        report
+    }
+
+    /// Output over all choices, after this report for one of them, or for all.
+    fn output_of_all(&self, output: u64, choice: Option<usize>) -> u64 {
+        let Some(choice) = choice else { return output };
+        let own = self.by_choice[choice];
+        self.by_choice.iter().sum::<u64>() - own + own.max(output)
+    }
+
+    /// Records a report that is believed.
+    fn output_reported(&mut self, output: u64, choice: Option<usize>, of_all: u64) {
+        if let Some(choice) = choice {
+            self.by_choice[choice] = self.by_choice[choice].max(output);
+        }
+        self.reported.completion = self.reported.completion.max(Some(of_all));
+        self.counted = 0;
+        self.completion_is_estimate = false;
+    }
+}
+
+/// Tokens of this many bytes of output, for this many choices: at least one each.
+const fn estimated(bytes: u64, outputs: u64) -> u64 {
+    let tokens = bytes / BYTES_PER_TOKEN;
+    if tokens > outputs { tokens } else { outputs }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::answer::Event;
+
+/// Most tokens that the catalogue of these tests allows: four times the prompt is more than is always believed.
+const CATALOGUE: Usage = Usage { prompt: 300_000, cached: 300_000, completion: 1_000 };
+const BELIEVED_PROMPT: u64 = 1_200_000;
+
+fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
+    let bounds = UsageBounds { prompt_estimate: 100, max_tokens: 1_000, choices, catalogue: CATALOGUE };
+    UsageCounter::new(bounds, scope)
+}
+
+fn reported(prompt: u64, completion: u64) -> Reported {
+    Reported { prompt: Some(prompt), completion: Some(completion), ..Reported::default() }
+}
+
+fn usage(prompt: u64, cached: u64, completion: u64) -> Usage {
+    Usage { prompt, cached, completion }
+}
+
+/// Eight bytes of text for a choice.
+fn text(choice: u64) -> Value {
+    json!({"choices": [{"index": choice, "delta": {"content": "12345678"}}]})
+}
+
+/// A chunk with this usage; `timings` is the name that llama.cpp's server gives it.
+fn with(mut chunk: Value, name: &str, usage: Value) -> Value {
+    chunk[name] = usage;
+    chunk
+}
+
+fn tokens(prompt: u64, completion: u64) -> Value {
+    json!({"prompt_tokens": prompt, "completion_tokens": completion})
+}
+
+fn timings(prompt: u64, completion: u64) -> Value {
+    json!({"cache_n": 4, "prompt_n": prompt - 4, "predicted_n": completion})
+}
+
+fn last(usage: Value) -> Value {
+    with(json!({"choices": []}), "usage", usage)
+}
+
+fn finish(choice: u64) -> Value {
+    json!({"choices": [{"index": choice, "delta": {}, "finish_reason": "stop"}]})
+}
+
+fn after(mut counter: UsageCounter, chunks: &[Value]) -> UsageCounter {
+    for chunk in chunks {
+        let chunk = chunk.to_string();
+        let Ok(Event::Chunk(chunk)) = Event::read(chunk.as_bytes()) else { panic!("{chunk}") };
+        counter = counter.with_chunk(&chunk);
+    }
+    counter
+}
+
+fn whole(counter: UsageCounter, answer: &Value) -> UsageCounter {
+    counter.with_answer(&Completion::read(answer.to_string().as_bytes()).unwrap())
+}
+
+/// A whole answer whose choices have texts of these lengths.
+fn answer(lengths: &[usize], usage: &Value) -> Value {
+    let choice =
+        |length: &usize| json!({"message": {"content": "x".repeat(*length)}, "finish_reason": "stop"});
+    json!({"choices": lengths.iter().map(choice).collect::<Vec<_>>(), "usage": usage})
+}
+
+/// Asserts the usage of streams of two choices, and whether it is an estimate.
+fn assert_counted<const N: usize>(scope: UsageScope, streams: [(&str, Vec<Value>, Usage, bool); N]) {
+    for (case, chunks, expected, estimate) in streams {
+        let counted = after(counter(scope, 2), &chunks);
+        assert_eq!((counted.usage(), counted.is_estimate()), (expected, estimate), "{case}");
+        assert_eq!(counted.disbelieved, Reported::default(), "{case}");
+    }
+}
+
+#[test]
+fn reports_of_the_whole_answer_count_as_they_are() {
+    assert_counted(
+        UsageScope::Answer,
+        [
+            ("openai: nothing before the end", vec![text(0), text(1)], usage(100, 0, 4), true),
+            ("openai: at the end", vec![text(0), text(1), last(tokens(12, 9))], usage(12, 0, 9), false),
+            (
+                "openai, in every chunk: of all",
+                vec![with(text(0), "usage", tokens(12, 3)), with(text(1), "usage", tokens(12, 7))],
+                usage(12, 0, 7),
+                false,
+            ),
+            (
+                "ollama: with the finish reason",
+                vec![text(0), with(finish(0), "usage", tokens(12, 9))],
+                usage(12, 0, 9),
+                false,
+            ),
+            (
+                "input and output tokens, in chunks of their own",
+                vec![
+                    last(json!({"input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}})),
+                    text(0),
+                    last(json!({"output_tokens": "9.0"})),
+                ],
+                usage(12, 8, 9),
+                false,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn reports_of_a_chunks_choice_are_added_up() {
+    let both = json!({"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]});
+    assert_counted(
+        UsageScope::ChunkChoice,
+        [
+            (
+                "vllm: by choice",
+                vec![
+                    with(text(0), "usage", tokens(12, 2)),
+                    with(text(1), "usage", tokens(12, 2)),
+                    with(text(0), "usage", tokens(12, 4)),
+                ],
+                usage(12, 0, 6),
+                false,
+            ),
+            (
+                "vllm: by choice, then of all",
+                vec![
+                    with(text(0), "usage", tokens(12, 2)),
+                    with(text(1), "usage", tokens(12, 2)),
+                    last(tokens(12, 5)),
+                ],
+                usage(12, 0, 5),
+                false,
+            ),
+            (
+                "vllm: a last report of less takes nothing back",
+                vec![
+                    with(text(0), "usage", tokens(12, 3)),
+                    with(text(1), "usage", tokens(12, 3)),
+                    last(tokens(12, 3)),
+                ],
+                usage(12, 0, 6),
+                false,
+            ),
+            (
+                "vllm: a chunk of several choices counts all",
+                vec![with(both, "usage", tokens(12, 7))],
+                usage(12, 0, 7),
+                false,
+            ),
+            (
+                "vllm: behind its text",
+                vec![with(text(0), "usage", tokens(12, 3)), text(1)],
+                usage(12, 0, 5),
+                true,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn reports_that_are_always_of_one_choice_are_added_up() {
+    assert_counted(
+        UsageScope::Choice,
+        [
+            (
+                "llama_cpp: timings by choice",
+                vec![with(text(0), "timings", timings(12, 3)), with(text(1), "timings", timings(12, 2))],
+                usage(12, 4, 5),
+                false,
+            ),
+            (
+                "llama_cpp: each choice's usage follows its end",
+                vec![
+                    with(text(0), "timings", timings(12, 3)),
+                    with(text(1), "timings", timings(12, 2)),
+                    finish(0),
+                    with(last(tokens(12, 4)), "timings", timings(12, 4)),
+                    finish(1),
+                    with(last(tokens(12, 3)), "timings", timings(12, 3)),
+                ],
+                usage(12, 4, 7),
+                false,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn with_one_choice_all_kinds_count_alike() {
+    for scope in [UsageScope::Answer, UsageScope::ChunkChoice, UsageScope::Choice] {
+        let chunks = [
+            with(text(0), "usage", tokens(12, 2)),
+            with(text(0), "usage", tokens(12, 4)),
+            finish(0),
+            last(tokens(12, 5)),
+        ];
+        let counted = after(counter(scope, 1), &chunks);
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), false), "{scope:?}");
+        let counted = whole(counter(scope, 1), &answer(&[8_000], &tokens(12, 5)));
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), false), "{scope:?}");
+    }
+}
+
+#[test]
+fn a_member_that_is_missing_is_estimated_alone() {
+    let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(json!({"completion_tokens": 9}))]);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 9), true));
+    assert!(!counted.completion_is_estimate());
+    let counted = counted.with_prompt(40);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(40, 0, 9), false), "counted exactly");
+    let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(json!({"prompt_tokens": 12}))]);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 2), true));
+}
+
+#[test]
+fn a_report_of_no_output_after_some_came_is_none() {
+    let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(tokens(12, 0))]);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 2), true));
+    let begun = json!({"choices": [{"index": 0, "delta": {"role": "assistant"}}], "usage": tokens(12, 0)});
+    let counted = after(counter(UsageScope::Answer, 1), &[begun]);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 0), false));
+}
+
+#[test]
+fn output_that_the_total_shows_alone_counts_as_far_as_the_request_allows() {
+    let with_total = |completion: u64, total: u64| {
+        let usage = json!({"prompt_tokens": 12, "completion_tokens": completion, "total_tokens": total});
+        let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(usage)]);
+        let AnswerUsage { tokens, reasoning } = counted.answer_usage();
+        assert_eq!((tokens.prompt, counted.is_estimate()), (12, false));
+        (tokens.completion, reasoning, counted.disbelieved().total)
+    };
+    assert_eq!(with_total(1, 399), (387, 386, None), "reasoning beside the completion");
+    assert_eq!(with_total(5, 17), (5, 0, None));
+    assert_eq!(with_total(5, 7), (5, 0, None));
+    assert_eq!(with_total(5, 1_012), (1_000, 995, None));
+    assert_eq!(with_total(5, 1_013), (5, 0, Some(1_013)), "more than was allowed");
+    assert_eq!(with_total(5, 2_147_483_647), (5, 0, Some(2_147_483_647)));
+    assert_eq!(with_total(1_500, 1_512), (1_500, 0, None), "stated as well, it is no total alone");
+}
+
+#[test]
+fn a_false_report_is_ignored_until_a_true_one_comes() {
+    for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX), 1_200_001] {
+        let lie = Reported { cached: Some(tokens), total: Some(tokens), ..reported(tokens, tokens) };
+        let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+        counted.learn(lie, None);
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 2), true), "{tokens}");
+        assert_ne!(*counted.disbelieved(), Reported::default());
+        counted.learn(reported(12, 5), None);
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), false), "{tokens}");
+        counted.learn(lie, None);
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), true), "{tokens} at the end");
+    }
+}
+
+#[test]
+fn a_false_member_says_nothing_against_the_others() {
+    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    counted.learn(reported(u64::MAX, 5), None);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 5), true));
+    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    counted.learn(Reported { cached: Some(u64::MAX), ..reported(12, 5) }, None);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), true), "nothing is cached");
+}
+
+#[test]
+fn a_report_beyond_the_catalogue_and_within_belief_is_billed_as_reported() {
+    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    counted.learn(reported(BELIEVED_PROMPT, 1_000_000), None);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(BELIEVED_PROMPT, 0, 1_000_000), false));
+    counted.learn(reported(BELIEVED_PROMPT + 1, 1_000_001), None);
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(BELIEVED_PROMPT, 0, 1_000_000), true));
+}
+
+#[test]
+fn choices_are_not_believed_together_what_is_not_believed_of_one() {
+    let mut counted = counter(UsageScope::ChunkChoice, 8);
+    counted.learn(reported(12, 900_000), Some(0));
+    counted.learn(reported(12, 900_000), Some(1));
+    assert_eq!((counted.completion(), counted.is_estimate()), (900_000, true));
+    counted.learn(reported(12, 7), Some(1));
+    assert_eq!((counted.completion(), counted.is_estimate()), (900_007, false));
+}
+
+#[test]
+fn an_estimate_never_exceeds_the_upstreams_limit() {
+    let counted = counter(UsageScope::Answer, 1).with_output(40_000, 1);
+    assert_eq!(counted.completion(), 1_000);
+    let mut counted = counted;
+    counted.learn(reported(12, 1_070), None);
+    assert_eq!(counted.with_output(4, 1).completion(), 1_070);
+}
+
+#[test]
+fn choices_of_a_whole_answer_without_a_report_count_by_their_own_bytes() {
+    let of_first = |lengths: &[usize], completion: u64| {
+        let usage = tokens(12, completion);
+        let counted = whole(counter(UsageScope::Choice, 8), &answer(lengths, &usage));
+        assert_eq!((counted.usage().prompt, counted.is_estimate()), (12, true));
+        counted.completion()
+    };
+    assert_eq!(of_first(&[40, 80, 0], 7), 7 + 20 + 1);
+    assert_eq!(of_first(&[1, 400_000], 900), 900 + 1_000, "no more than the upstream was allowed");
+    assert_eq!(of_first(&[400_000, 4], 3), 3 + 1);
+    assert_eq!(of_first(&[4, 400], 1_200), 1_200 + 100, "the first broke its limit, not the other");
+    let silent = whole(counter(UsageScope::Choice, 8), &answer(&[40, 80], &Value::Null));
+    assert_eq!((silent.usage(), silent.is_estimate()), (usage(100, 0, 30), true));
+    let of_all = whole(counter(UsageScope::ChunkChoice, 8), &answer(&[40, 80], &tokens(12, 9)));
+    assert_eq!((of_all.usage(), of_all.is_estimate()), (usage(12, 0, 9), false));
+}
+
+#[test]
+fn an_answer_that_was_not_kept_counts_by_its_end_or_else_by_its_length() {
+    let end = |scope, usage| counter(scope, 2).with_end_of_answer(4_000_000, usage);
+    let counted = end(UsageScope::Answer, reported(12, 9));
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 9), false));
+    let counted = end(UsageScope::Choice, reported(12, 9));
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 2_000), true), "of one choice alone");
+    let counted = end(UsageScope::Answer, Reported::default());
+    assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 2_000), true));
+}
+
+/// Counts as servers report them, and as they never should.
+fn any_count() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![
+        Just(None),
+        (0..2_000_u64).prop_map(Some),
+        (0..3_000_000_u64).prop_map(Some),
+        any::<u64>().prop_map(Some)
+    ]
+}
+
+fn any_report() -> impl Strategy<Value = Reported> {
+    [any_count(), any_count(), any_count(), any_count(), any_count()].prop_map(
+        |[prompt, cached, completion, reasoning, total]| Reported {
+            prompt,
+            cached,
+            completion,
+            reasoning,
+            total,
+        },
+    )
+}
+
+fn any_scope() -> impl Strategy<Value = UsageScope> {
+    prop::sample::select(vec![UsageScope::Answer, UsageScope::ChunkChoice, UsageScope::Choice])
+}
+
+proptest! {
+    #[test]
+    fn reports_take_nothing_back_and_nothing_is_billed_beyond_belief(
+        scope in any_scope(),
+        reports in prop::collection::vec((any_report(), prop::option::of(0..8_usize), 0..3_u64), 1..12),
+    ) {
+        let mut counted = counter(scope, 8);
+        for (report, choice, outputs) in reports {
+            let before = *counted.reported();
+            counted = counted.with_output(outputs * 8, outputs);
+            counted.learn(report, choice);
+            prop_assert_eq!(counted.reported().max(before), *counted.reported());
+            let AnswerUsage { tokens, reasoning } = counted.answer_usage();
+            prop_assert!(tokens.prompt <= BELIEVED_PROMPT && tokens.completion <= BELIEVED_TOKENS, "{:?}", tokens);
+            prop_assert!(tokens.cached <= tokens.prompt && reasoning <= tokens.completion);
+            prop_assert!(tokens.completion >= counted.reported().completion.unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn members_that_come_one_by_one_count_as_those_that_come_together(
+        report in any_report(),
+        choice in prop::option::of(0..8_usize),
+        order in Just([0, 1, 2, 3]).prop_shuffle(),
+    ) {
+        let report = Reported { total: None, ..report };
+        let none = Reported::default();
+        let members = [
+            Reported { prompt: report.prompt, ..none },
+            Reported { cached: report.cached, ..none },
+            Reported { completion: report.completion, ..none },
+            Reported { reasoning: report.reasoning, ..none },
+        ];
+        let (mut together, mut apart) = (counter(UsageScope::ChunkChoice, 8), counter(UsageScope::ChunkChoice, 8));
+        together.learn(report, choice);
+        for place in order {
+            apart.learn(members[place], choice);
+        }
+        prop_assert_eq!(apart.answer_usage(), together.answer_usage());
+        prop_assert_eq!(apart.disbelieved(), together.disbelieved());
+    }
+}

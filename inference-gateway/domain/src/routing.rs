@@ -1,0 +1,184 @@
+//! Choice of the upstream that serves a request. Pure: decides from a snapshot of a model's upstreams.
+//!
+//! An upstream caches recent prompts, and does not process a cached prefix again. So requests with the same prefix go
+//! to the same upstream, chosen by rendezvous hashing: every gateway chooses the same one, and an added or removed
+//! upstream moves no requests but its own. The choice holds until the load of that upstream is far above its share;
+//! then the request goes to its second choice, and so on.
+
+use std::{cmp::Ordering, time::Duration};
+
+/// Consecutive failures that set an upstream aside: a first may be the request's fault, a second a coincidence.
+const FAILURES: u32 = 3;
+/// Time for which an upstream is set aside at first, until a trial request: about the shortest restart of a server.
+/// Every failed trial doubles the time.
+const FIRST_ASIDE: Duration = Duration::from_secs(2);
+/// Longest time until a recovered upstream is noticed, however long the outage was.
+const LONGEST_ASIDE: Duration = Duration::from_secs(30);
+/// Time for which an upstream that reports overload, or is draining, gets no new requests.
+const BREATHER: Duration = Duration::from_secs(1);
+/// Load of an upstream, in percent of a fair share, above which requests leave the upstream that caches their prefix.
+/// A quarter more costs less time than processing a long prompt again.
+const MOST_OF_SHARE: u64 = 125;
+
+/// Outcome of an attempt, with regard to the upstream's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// A complete answer.
+    Served,
+    /// The beginning of an answer.
+    Answered,
+    /// A report of overload, or of a stop that is near.
+    Overloaded,
+    /// A failure before or during the answer.
+    Failed,
+    /// The connection was refused or could not be made.
+    Unreachable,
+}
+
+/// Health of an upstream by its last requests. Times count from an arbitrary common instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    failures: u32,
+    aside: Option<Aside>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Aside {
+    until: Duration,
+    length: Duration,
+}
+
+impl Health {
+    /// The health after this outcome of a request.
+    #[must_use]
+    pub fn after(self, outcome: AttemptOutcome, now: Duration) -> Self {
+        let set_aside = |length: Duration| Some(Aside { until: now + length, length });
+        let failures = self.failures.saturating_add(1);
+        match (outcome, self.aside) {
+            (AttemptOutcome::Served, _) => Self::default(),
+            // The failure count stays: an upstream whose answers all break is not healthy, although answers begin.
+            (AttemptOutcome::Answered, _) => Self { aside: None, ..self },
+            // The trial failed, or an earlier request did. The time of the next trial is set already.
+            (AttemptOutcome::Overloaded | AttemptOutcome::Failed | AttemptOutcome::Unreachable, Some(_)) => {
+                self
+            }
+            (AttemptOutcome::Overloaded, None) => Self { aside: set_aside(BREATHER), ..self },
+            (AttemptOutcome::Failed, None) if failures < FAILURES => Self { failures, aside: None },
+            (AttemptOutcome::Failed | AttemptOutcome::Unreachable, None) => {
+                Self { failures, aside: set_aside(FIRST_ASIDE) }
+            }
+        }
+    }
+
+    /// The health when a request is sent. If the upstream was set aside for long enough, this request is a trial:
+    /// unless an answer comes, the upstream is set aside for twice as long.
+    #[must_use]
+    pub fn tried(self, now: Duration) -> Self {
+        let again = |Aside { until, length }: Aside| {
+            if now < until {
+                return Aside { until, length };
+            }
+            let length = (length * 2).min(LONGEST_ASIDE);
+            Aside { until: now + length, length }
+        };
+        Self { aside: self.aside.map(again), ..self }
+    }
+
+    /// Returns whether the upstream was set aside and has not answered since.
+    pub const fn is_set_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// Returns whether the upstream gets no requests at this time.
+    pub fn rests(&self, now: Duration) -> bool {
+        self.aside.is_some_and(|aside| now < aside.until)
+    }
+}
+
+/// An upstream to choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// Identity, independent of the gateway and of the order in the catalogue.
+    pub identity: u64,
+    /// Share of the requests, relative to the model's other upstreams; at least 1.
+    pub weight: u32,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// True if the upstream gets no requests now.
+    pub aside: bool,
+}
+
+/// Index of the upstream for a request; `None` if there is no upstream but the `tried` one.
+///
+/// A request with an `affinity`, common to all requests of a prefix, goes to the prefix's own upstream unless that is
+/// overloaded; a request without, to the upstream with the fewest requests for its weight. `turn`, a different number
+/// each time, decides between equals. If all are set aside, all are eligible: trying is better than refusing.
+pub fn choose(
+    candidates: &[Candidate],
+    affinity: Option<u64>,
+    turn: u64,
+    tried: Option<usize>,
+) -> Option<usize> {
+    let others = || candidates.iter().enumerate().filter(|(place, _)| Some(*place) != tried);
+    let any_well = others().any(|(_, candidate)| !candidate.aside);
+    let eligible = || others().filter(move |(_, candidate)| !(any_well && candidate.aside));
+    let home = affinity.and_then(|affinity| {
+        let share = Share::of(eligible().map(|(_, candidate)| candidate));
+        let with_room = eligible().filter(|(_, candidate)| share.has_room(candidate));
+        with_room.min_by(|(_, a), (_, b)| distance(a, affinity).total_cmp(&distance(b, affinity)))
+    });
+    let idlest = || eligible().min_by(|(_, a), (_, b)| by_load(a, b).then_with(|| by_turn(a, b, turn)));
+    home.or_else(idlest).map(|(place, _)| place)
+}
+
+/// Total load and total weight of the candidates.
+struct Share {
+    requests: u64,
+    weights: u64,
+}
+
+impl Share {
+    fn of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Self {
+        // The request to be placed counts as well.
+        candidates.fold(Self { requests: 1, weights: 0 }, |share, candidate| Self {
+            requests: share.requests + candidate.in_flight,
+            weights: share.weights + u64::from(candidate.weight),
+        })
+    }
+
+    /// Returns whether another request keeps the candidate's load close to a fair share. At least one candidate has
+    /// room, since not all can be above the mean.
+    fn has_room(&self, candidate: &Candidate) -> bool {
+        let most = (self.requests * u64::from(candidate.weight) * MOST_OF_SHARE).div_ceil(self.weights * 100);
+        candidate.in_flight < most
+    }
+}
+
+/// Compares the loads per weight after another request, without division.
+fn by_load(a: &Candidate, b: &Candidate) -> Ordering {
+    let load = |of: &Candidate, other: &Candidate| (of.in_flight + 1) * u64::from(other.weight);
+    load(a, b).cmp(&load(b, a))
+}
+
+fn by_turn(a: &Candidate, b: &Candidate, turn: u64) -> Ordering {
+    distance(a, turn).total_cmp(&distance(b, turn))
+}
+
+/// Distance of a key from an upstream; the nearest upstream owns the key. By weighted rendezvous hashing, an
+/// upstream's part of all keys is proportional to its weight.
+fn distance(candidate: &Candidate, key: u64) -> f64 {
+    // 53 bits, which a float holds exactly, mapped to a number between 0 and 1, both excluded.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let unit = ((mix(candidate.identity ^ mix(key)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    -unit.ln() / f64::from(candidate.weight)
+}
+
+/// Mixes every bit of a number into all bits of the result (the finalizer of SplitMix64).
+const fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests;

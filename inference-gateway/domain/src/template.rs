@@ -1,0 +1,79 @@
+//! Tokens that an upstream's template adds to a prompt beyond its bound, learned from reports.
+//!
+//! A report may be odd, so that one or two of them teach nothing: what counts is the excess that the last three have in common.
+//! What was learned is forgotten with time, since the template may have changed.
+
+use std::time::Duration;
+
+/// Number of reports that have to show an excess.
+const REPORTS: usize = 3;
+/// Age at which a report is forgotten.
+const REMEMBERED: Duration = Duration::from_hours(1);
+/// Largest excess of one report, in tokens: more than any known template adds.
+const MOST_EXCESS: u64 = 8_192;
+
+/// The last reports of plain prompts. Times are since an arbitrary common instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TemplateReports([Option<Report>; REPORTS]);
+
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    excess: u64,
+    at: Duration,
+}
+
+impl TemplateReports {
+    /// The reports after one more, of a prompt with images or tools excepted.
+    #[must_use]
+    pub fn after(self, reported: u64, bound: u64, at: Duration) -> Self {
+        let [_, second, third] = self.0;
+        let excess = reported.saturating_sub(bound).min(MOST_EXCESS);
+        Self([second, third, Some(Report { excess, at })])
+    }
+
+    /// Tokens that every prompt has to be expected to have beyond its bound.
+    pub fn excess(&self, now: Duration) -> u64 {
+        let recent = |report: &Report| now.saturating_sub(report.at) < REMEMBERED;
+        let excess = |report: &Option<Report>| report.filter(recent).map_or(0, |report| report.excess);
+        self.0.iter().map(excess).min().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: u64 = 100;
+
+    fn after(reported: &[u64]) -> TemplateReports {
+        reported.iter().fold(TemplateReports::default(), |reports, reported| {
+            reports.after(*reported, BOUND, Duration::ZERO)
+        })
+    }
+
+    #[test]
+    fn the_least_excess_of_the_last_three_reports_is_learned() {
+        for (reported, learned) in [
+            (&[][..], 0),
+            (&[900], 0),
+            (&[900, 900], 0),
+            (&[900, 700, 800], 600),
+            (&[900, 700, 800, 850, 801], 700),
+            (&[700, 700, 99], 0),
+            (&[700, 99, 700, 700], 0),
+            (&[u64::MAX, 160, u64::MAX], 60),
+            (&[u64::MAX; 3], MOST_EXCESS),
+        ] {
+            assert_eq!(after(reported).excess(Duration::ZERO), learned, "{reported:?}");
+        }
+    }
+
+    #[test]
+    fn the_lesson_is_forgotten_within_an_hour() {
+        let second = Duration::from_secs(1);
+        let reports = after(&[500; 3]).after(500, BOUND, second).after(500, BOUND, second);
+        assert_eq!(reports.excess(second), 400);
+        assert_eq!(reports.excess(REMEMBERED), 0, "one of the three is too old");
+        assert_eq!(reports.after(500, BOUND, REMEMBERED).excess(REMEMBERED), 400);
+    }
+}

@@ -1,0 +1,284 @@
+//! Comparison of the journal with an upstream's record of requests.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
+
+/// Tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tokens {
+    /// Tokens of the prompt, cached tokens included.
+    pub prompt: u64,
+    /// Generated.
+    pub completion: u64,
+}
+
+/// A request in the upstream's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The generation, or a time at which the upstream worked on the request.
+    pub identity: Identity,
+    /// Tokens by the upstream's count.
+    pub tokens: Tokens,
+}
+
+/// Means to find a request in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The request's generation.
+    Generation(GenerationId),
+    /// A time between the generation's start and the bill. The tokens must be equal.
+    Time(Timestamp),
+}
+
+/// A billed generation, by the last entry in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Billed {
+    /// The generation.
+    pub generation: GenerationId,
+    /// Time of the last bill.
+    pub at: Timestamp,
+    /// Tokens that were billed.
+    pub tokens: Tokens,
+    /// Money that was billed.
+    pub charged: NanoUsd,
+    /// The tokens are an estimate.
+    pub estimated: bool,
+}
+
+/// A difference between the two records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// A request without a bill in the journal.
+    NotBilled(Served),
+    /// A request that was billed with other tokens.
+    BilledDifferently(Tokens, Billed),
+    /// A bill without a request in the upstream's record.
+    NotServed(Billed),
+}
+
+/// Sums over a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests.
+    pub requests: u64,
+    /// Tokens of prompts.
+    pub prompt: u64,
+    /// Generated tokens.
+    pub completion: u64,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// By the upstream's record.
+    pub served: Totals,
+    /// By the journal.
+    pub billed: Totals,
+    /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
+    pub differences: Vec<Difference>,
+}
+
+impl Totals {
+    fn add(&mut self, tokens: Tokens) {
+        self.requests += 1;
+        self.prompt = self.prompt.saturating_add(tokens.prompt);
+        self.completion = self.completion.saturating_add(tokens.completion);
+    }
+}
+
+impl Billed {
+    /// Time during which the upstream may have worked on the generation, widened on both sides.
+    fn interval(&self, tolerance: Duration) -> (Timestamp, Timestamp) {
+        (self.generation.created_at().minus(tolerance), self.at.plus(tolerance))
+    }
+}
+
+/// The first and the last time in an upstream's record; `None` for an empty record.
+pub fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
+    let time = |served: &Served| match served.identity {
+        Identity::Generation(generation) => generation.created_at(),
+        Identity::Time(time) => time,
+    };
+    Some((served.iter().map(time).min()?, served.iter().map(time).max()?))
+}
+
+/// Compares the upstream's requests with the bills. Each generation is in `billed` once.
+pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
+    let mut comparison = Comparison::default();
+    let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
+    let mut matched = vec![false; billed.len()];
+    // Requests that name a generation come first, so that no other request takes the bill.
+    for request in served {
+        comparison.served.add(request.tokens);
+        if let Identity::Generation(generation) = request.identity
+            && let Some(at) = by_id.get(&generation)
+        {
+            matched[*at] = true;
+        }
+    }
+    let found = match_by_time(served, billed, tolerance, &mut matched);
+    for (request, found) in served.iter().zip(found) {
+        match request.identity {
+            Identity::Generation(generation) => match by_id.get(&generation) {
+                None => comparison.differences.push(Difference::NotBilled(*request)),
+                Some(at) if billed[*at].tokens != request.tokens => {
+                    let difference = Difference::BilledDifferently(request.tokens, billed[*at]);
+                    comparison.differences.push(difference);
+                }
+                Some(_) => {}
+            },
+            Identity::Time(_) if found => {}
+            Identity::Time(_) => comparison.differences.push(Difference::NotBilled(*request)),
+        }
+    }
+    let mut rest: Vec<_> =
+        billed.iter().zip(matched).filter(|(_, matched)| !matched).map(|(b, _)| *b).collect();
+    // A bill of no tokens needs no request.
+    rest.retain(|billed| billed.tokens != Tokens::default());
+    rest.sort_by_key(|billed| (billed.at, billed.generation));
+    for billed in billed {
+        comparison.billed.add(billed.tokens);
+    }
+    comparison.differences.extend(rest.into_iter().map(Difference::NotServed));
+    comparison
+}
+
+/// Bills and requests of equal tokens, as indices.
+#[derive(Default)]
+struct Group {
+    bills: Vec<usize>,
+    requests: Vec<(Timestamp, usize)>,
+}
+
+/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the
+/// bill that ends first. Returns for each request whether a bill was found.
+fn match_by_time(
+    served: &[Served],
+    billed: &[Billed],
+    tolerance: Duration,
+    matched: &mut [bool],
+) -> Vec<bool> {
+    let mut groups: HashMap<Tokens, Group> = HashMap::new();
+    for (at, bill) in billed.iter().enumerate().filter(|(at, _)| !matched[*at]) {
+        groups.entry(bill.tokens).or_default().bills.push(at);
+    }
+    for (at, request) in served.iter().enumerate() {
+        if let (Identity::Time(time), Some(group)) = (request.identity, groups.get_mut(&request.tokens)) {
+            group.requests.push((time, at));
+        }
+    }
+    let mut found = vec![false; served.len()];
+    for Group { mut bills, mut requests } in groups.into_values() {
+        bills.sort_by_key(|at| billed[*at].interval(tolerance).0);
+        requests.sort_unstable();
+        let (mut coming, mut open) = (bills.into_iter().peekable(), BTreeSet::new());
+        for (time, request) in requests {
+            while let Some(at) = coming.next_if(|at| billed[*at].interval(tolerance).0 <= time) {
+                open.insert((billed[at].interval(tolerance).1, at));
+            }
+            while open.first().is_some_and(|(end, _)| *end < time) {
+                open.pop_first();
+            }
+            if let Some((_, at)) = open.pop_first() {
+                (found[request], matched[at]) = (true, true);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const SECOND: i64 = 1_000;
+    const TOLERANCE: Duration = Duration::from_secs(2);
+
+    fn time(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_795_140_665_000 + seconds * SECOND)
+    }
+
+    fn generation(n: u8, began: i64) -> GenerationId {
+        GenerationId::new(time(began), [n; 10])
+    }
+
+    fn tokens(prompt: u64, completion: u64) -> Tokens {
+        Tokens { prompt, completion }
+    }
+
+    fn billed(n: u8, began: i64, ended: i64, tokens: Tokens) -> Billed {
+        let (generation, at) = (generation(n, began), time(ended));
+        Billed { generation, at, tokens, charged: NanoUsd::from_usd(1), estimated: false }
+    }
+
+    fn by_id(n: u8, began: i64, tokens: Tokens) -> Served {
+        Served { identity: Identity::Generation(generation(n, began)), tokens }
+    }
+
+    fn by_time(seconds: i64, tokens: Tokens) -> Served {
+        Served { identity: Identity::Time(time(seconds)), tokens }
+    }
+
+    #[test]
+    fn equal_records_have_no_differences() {
+        let served = [by_id(1, 0, tokens(5, 7)), by_time(12, tokens(5, 7)), by_time(19, tokens(1, 1))];
+        let bills = [
+            billed(3, 10, 17, tokens(1, 1)),
+            billed(1, 0, 30, tokens(5, 7)),
+            billed(2, 10, 11, tokens(5, 7)),
+            // A bill of nothing: a stream whose client left before the head.
+            billed(4, 10, 11, tokens(0, 0)),
+        ];
+        let comparison = compare(&served, &bills, TOLERANCE);
+        assert_eq!(comparison.differences, []);
+        assert_eq!(comparison.served, Totals { requests: 3, prompt: 11, completion: 15 });
+        assert_eq!(comparison.billed, Totals { requests: 4, prompt: 11, completion: 15 });
+        assert_eq!(span(&served), Some((time(0), time(19))));
+        assert_eq!(span(&[]), None);
+    }
+
+    #[test]
+    fn every_difference_is_listed() {
+        let lost = by_id(9, 0, tokens(3, 3));
+        let too_late = by_time(14, tokens(2, 2));
+        let served = [lost, by_id(1, 0, tokens(5, 8)), too_late, by_time(10, tokens(2, 2))];
+        let (other, unknown) = (billed(1, 0, 3, tokens(5, 7)), billed(3, 5, 6, tokens(4, 4)));
+        let bills = [unknown, other, billed(2, 10, 11, tokens(2, 2))];
+        let expected = [
+            Difference::NotBilled(lost),
+            Difference::BilledDifferently(tokens(5, 8), other),
+            Difference::NotBilled(too_late),
+            Difference::NotServed(unknown),
+        ];
+        assert_eq!(compare(&served, &bills, TOLERANCE).differences, expected);
+    }
+
+    #[test]
+    fn a_bill_is_matched_once() {
+        let served = [by_time(0, tokens(5, 7)), by_id(1, 0, tokens(5, 7)), by_time(1, tokens(5, 7))];
+        let bills = [billed(1, 0, 0, tokens(5, 7)), billed(2, 0, 0, tokens(5, 7))];
+        let differences = compare(&served, &bills, TOLERANCE).differences;
+        assert_eq!(differences, [Difference::NotBilled(served[2])]);
+    }
+
+    proptest! {
+        /// Requests at times within their bills are all matched, in any order and with any overlap of bills.
+        #[test]
+        fn what_fits_is_matched(bills in vec((0..60_i64, 0..30_i64, 0..=30_i64, 0..3_u64), 0..40)) {
+            let (mut served, mut journal) = (Vec::new(), Vec::new());
+            for (n, (began, length, at, count)) in (0..).zip(bills) {
+                let tokens = tokens(count + 1, 1);
+                journal.push(billed(n, began, began + length, tokens));
+                served.push(by_time(began + at.min(length), tokens));
+            }
+            served.reverse();
+            prop_assert_eq!(compare(&served, &journal, Duration::ZERO).differences, []);
+        }
+    }
+}

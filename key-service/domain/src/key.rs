@@ -1,0 +1,116 @@
+//! Life of an API key: created, updated, expired, revived, revoked.
+
+use shared::{
+    ids::{AccountId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use crate::digest::Digest;
+
+use super::ledger;
+
+/// An API key as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Identifier; the order of identifiers is the order of creation.
+    pub id: KeyId,
+    /// Name chosen by the owner.
+    pub label: String,
+    /// Part of the plaintext that may be shown.
+    pub hint: String,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Money and expiry.
+    pub spend: ledger::Key,
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Account that owns the key.
+    pub account: AccountId,
+    /// The key, not used yet.
+    pub key: ApiKey,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Bound on the number of the account's keys, revoked keys and the new key included.
+    pub most: u64,
+}
+
+/// State of a key, computed on read and never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// May be used.
+    Active,
+    /// Past the expiry; a later expiry revives the key.
+    Expired,
+    /// Revoked for good.
+    Revoked,
+}
+
+impl Status {
+    /// Name of the status in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        }
+    }
+
+    /// The status of this name, if there is such a status.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Active, Self::Expired, Self::Revoked].into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// A change to a key: outer `None` leaves the field, inner `None` clears the field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPatch {
+    /// A new label.
+    pub label: Option<String>,
+    /// A new limit, or none.
+    pub limit: Option<Option<NanoUsd>>,
+    /// A new expiry, or none.
+    pub expires_at: Option<Option<Timestamp>>,
+}
+
+/// A revoked key cannot be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlreadyRevoked;
+
+impl ApiKey {
+    /// The status at this time. Revoked takes precedence over expired.
+    pub fn status(&self, now: Timestamp) -> Status {
+        match self.spend {
+            ledger::Key { revoked_at: Some(_), .. } => Status::Revoked,
+            ledger::Key { expires_at: Some(at), .. } if at <= now => Status::Expired,
+            ledger::Key { .. } => Status::Active,
+        }
+    }
+
+    /// The key with the patch applied; a revoked key is refused.
+    pub fn updated(mut self, patch: &KeyPatch) -> Result<Self, AlreadyRevoked> {
+        if self.spend.revoked_at.is_some() {
+            return Err(AlreadyRevoked);
+        }
+        if let Some(label) = &patch.label {
+            self.label.clone_from(label);
+        }
+        if let Some(limit) = patch.limit {
+            self.spend.limit = limit;
+        }
+        if let Some(expires_at) = patch.expires_at {
+            self.spend.expires_at = expires_at;
+        }
+        Ok(self)
+    }
+
+    /// The key, revoked at this time unless revoked before.
+    #[must_use]
+    pub fn revoked(mut self, now: Timestamp) -> Self {
+        self.spend.revoked_at.get_or_insert(now);
+        self
+    }
+}

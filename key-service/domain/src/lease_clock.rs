@@ -1,0 +1,181 @@
+//! Decides when a key-service advances the lease time of an account.
+//!
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick a quantum after the last tick that it
+//! saw, by its own monotonic time, and counts only time in which the ledger answered: a lease runs only while
+//! renewals are possible. Of several key-services, the first whose quantum is over advances the tick; the others see
+//! the new tick, and wait again. So ticks never come closer together than a quantum, whatever the clocks of machines
+//! say.
+
+use std::time::Duration;
+
+/// Number of quanta in a lease.
+const QUANTA: u32 = 6;
+
+/// Ticks of a lease: the quanta and another tick, since the first quantum may be almost over when the lease begins.
+pub const LEASE_TICKS: u64 = 7;
+
+/// Longest gap between two answers of the ledger. Time in a longer gap does not count.
+pub const LONGEST_GAP: Duration = Duration::from_secs(2);
+
+/// The time between two ticks, for leases of this length.
+pub fn quantum(lease: Duration) -> Duration {
+    lease / QUANTA
+}
+
+/// The lease time of an account, as observed by a key-service. Instants are durations on the key-service's monotonic
+/// clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeaseClock {
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    tick: u64,
+    /// Beginning of the time that counts towards the next tick.
+    since: Duration,
+    /// The last answer of the ledger.
+    last: Duration,
+}
+
+impl LeaseClock {
+    /// Records that the ledger answered with this tick at this instant. Returns whether the tick is new.
+    pub fn observe(&mut self, tick: u64, at: Duration) -> bool {
+        let before = self.seen;
+        let since = before
+            .filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)
+            .map_or(at, |seen| seen.since);
+        self.seen = Some(Seen { tick, since, last: at });
+        before.is_none_or(|seen| seen.tick != tick)
+    }
+
+    /// The tick to advance from, if a quantum has passed between the first and the last answer with that tick.
+    pub fn due(&self, quantum: Duration) -> Option<u64> {
+        let seen = self.seen?;
+        (seen.last.saturating_sub(seen.since) >= quantum).then_some(seen.tick)
+    }
+
+    /// The instant at which the next tick may be due; `None` before the first answer.
+    pub fn next(&self, quantum: Duration) -> Option<Duration> {
+        self.seen.map(|seen| seen.since.saturating_add(quantum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const QUANTUM: Duration = Duration::from_secs(5);
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Observes a ledger that stays at one tick, at these instants.
+    fn looked(clock: &mut LeaseClock, tick: u64, instants: &[u64]) {
+        for millis in instants {
+            clock.observe(tick, at(*millis));
+        }
+    }
+
+    #[test]
+    fn a_tick_is_due_one_quantum_after_it_was_seen() {
+        let mut clock = LeaseClock::default();
+        assert_eq!((clock.due(QUANTUM), clock.next(QUANTUM)), (None, None));
+        assert!(clock.observe(3, at(1_000)));
+        assert!(!clock.observe(3, at(3_000)));
+        looked(&mut clock, 3, &[5_000, 5_999]);
+        assert_eq!((clock.due(QUANTUM), clock.next(QUANTUM)), (None, Some(at(6_000))));
+        looked(&mut clock, 3, &[6_000]);
+        assert_eq!(clock.due(QUANTUM), Some(3));
+        assert!(clock.observe(4, at(6_001)));
+        assert_eq!(clock.due(QUANTUM), None);
+    }
+
+    #[test]
+    fn the_tick_of_another_key_service_begins_the_wait_again() {
+        let mut clock = LeaseClock::default();
+        looked(&mut clock, 3, &[0, 2_000, 4_000]);
+        looked(&mut clock, 4, &[4_500, 6_000, 8_000, 9_499]);
+        assert_eq!(clock.due(QUANTUM), None);
+        looked(&mut clock, 4, &[9_500]);
+        assert_eq!(clock.due(QUANTUM), Some(4));
+    }
+
+    #[test]
+    fn time_without_the_ledger_does_not_count() {
+        let mut clock = LeaseClock::default();
+        looked(&mut clock, 3, &[0, 2_000, 4_000, 60_000, 62_000, 64_000]);
+        assert_eq!(clock.due(QUANTUM), None);
+        looked(&mut clock, 3, &[65_000]);
+        assert_eq!(clock.due(QUANTUM), Some(3));
+    }
+
+    #[test]
+    fn a_hold_lives_a_whole_lease_and_little_more() {
+        let lease = Duration::from_secs(30);
+        assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS - 1).unwrap(), lease);
+        assert_eq!(quantum(lease) * u32::try_from(LEASE_TICKS).unwrap(), lease + lease / 6);
+    }
+
+    /// A key-service: its pauses between polls, and whether each poll is answered.
+    fn looks() -> impl Strategy<Value = Vec<(u64, bool)>> {
+        vec((prop_oneof![9 => 1..1_500_u64, 1 => 1_500..30_000_u64], prop::bool::weighted(0.9)), 1..200)
+    }
+
+    proptest! {
+        /// Ticks are at least a quantum apart, regardless of the number of key-services and the times of their polls. A
+        /// quantum counts only if each pause within it ended with an answer.
+        #[test]
+        fn ticks_are_a_quantum_of_answered_time_apart(services in vec(looks(), 1..4)) {
+            let mut events: Vec<(u64, usize, bool)> = Vec::new();
+            for (service, looks) in services.iter().enumerate() {
+                let mut now = 0;
+                for (pause, answered) in looks {
+                    now += pause;
+                    events.push((now, service, *answered));
+                }
+            }
+            events.sort_unstable();
+            let mut clocks = vec![LeaseClock::default(); services.len()];
+            let (mut tick, mut ticked_at) = (0_u64, None::<u64>);
+            let mut answers: Vec<Vec<u64>> = vec![Vec::new(); services.len()];
+            for (now, service, _) in events.into_iter().filter(|(_, _, answered)| *answered) {
+                answers[service].push(now);
+                let clock = &mut clocks[service];
+                clock.observe(tick, at(now));
+                if let Some(seen) = clock.due(QUANTUM) {
+                    prop_assert_eq!(seen, tick);
+                    if let Some(before) = ticked_at {
+                        prop_assert!(now - before >= 5_000, "{} after {}", now, before);
+                    }
+                    let counted: Vec<_> =
+                        answers[service].iter().copied().filter(|answer| now - answer < 5_000).collect();
+                    prop_assert!(counted.windows(2).all(|pair| pair[1] - pair[0] <= 2_000), "{:?}", counted);
+                    (tick, ticked_at) = (tick + 1, Some(now));
+                    clock.observe(tick, at(now));
+                }
+            }
+        }
+
+        /// A key-service whose polls are all answered advances lease time at least once per quantum and pause.
+        #[test]
+        fn answered_looks_never_hold_lease_time_up(pauses in vec(1..1_000_u64, 1..200)) {
+            let (mut clock, mut tick, mut now, mut ticked_at) = (LeaseClock::default(), 0, 0, None);
+            for pause in pauses {
+                now += pause;
+                clock.observe(tick, at(now));
+                let began = *ticked_at.get_or_insert(now);
+                if clock.due(QUANTUM).is_some() {
+                    tick += 1;
+                    clock.observe(tick, at(now));
+                    ticked_at = Some(now);
+                } else {
+                    prop_assert!(now - began < 5_000);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Records under an idempotency id: open holds, settlements and deposits; and the entries of the journal.
+
+use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
+
+use super::{Progress, State, funds::plus};
+
+/// An open hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The key that pays.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Amount set aside.
+    pub amount: NanoUsd,
+    /// Billed if the hold expires.
+    pub reported: Progress,
+    /// The tick of the account at which the hold expires without an extension.
+    pub lease_until: u64,
+}
+
+/// The bill of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The key that paid.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// Tokens used.
+    pub usage: Usage,
+    /// Cost of the usage.
+    pub cost: NanoUsd,
+    /// Amount billed: the cost, or less where the money was used up.
+    pub charged: NanoUsd,
+    /// The way in which the generation ended.
+    pub ending: Ending,
+    /// The usage is an estimate.
+    pub estimated: bool,
+    /// Time of the last bill.
+    pub at: Timestamp,
+}
+
+impl Settlement {
+    /// Unbilled part of the cost.
+    pub fn shortfall(&self) -> NanoUsd {
+        self.cost.left_after(self.charged)
+    }
+}
+
+/// The way in which a billed generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The gateway reported the final usage. Final.
+    Captured,
+    /// The lease ran out and the last report was billed. A late capture replaces this bill.
+    Expired,
+}
+
+/// The record under a command's idempotency id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Record {
+    /// No record.
+    #[default]
+    None,
+    /// An open hold.
+    Open(Hold),
+    /// A billed generation.
+    Closed(Settlement),
+    /// A deposit of this amount.
+    Deposited(NanoUsd),
+}
+
+impl Record {
+    /// The key that pays.
+    pub(super) const fn key(&self) -> Option<KeyId> {
+        match self {
+            Self::None | Self::Deposited(_) => None,
+            Self::Open(hold) => Some(hold.key),
+            Self::Closed(settlement) => Some(settlement.key),
+        }
+    }
+}
+
+/// An entry of the journal, which is append-only. A late capture is a separate entry, which corrects that of the
+/// expiry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bill of the generation after this entry.
+    pub settlement: Settlement,
+    /// Change of the amount billed for the generation; below zero where money was given back.
+    pub delta: NanoUsd,
+    /// The key's `used` after this entry: a running balance, as on a bank statement.
+    pub used_after: NanoUsd,
+}
+
+/// The journal entry for a change of a generation's record, if the change billed something.
+pub fn entry(before: &Record, after: &State) -> Option<Entry> {
+    let Record::Closed(settlement) = &after.record else { return None };
+    let charged_before = match before {
+        Record::Closed(earlier) if earlier == settlement => return None,
+        Record::Closed(earlier) => earlier.charged,
+        Record::None | Record::Open(_) | Record::Deposited(_) => NanoUsd::ZERO,
+    };
+    let given_back = NanoUsd::from_nanos(-charged_before.nanos());
+    let delta = plus(settlement.charged, given_back);
+    Some(Entry { settlement: settlement.clone(), delta, used_after: after.key?.used })
+}

@@ -1,0 +1,12 @@
+//! Pure rules of the key-service: no clock, no randomness, no I/O.
+
+pub mod audit;
+pub mod comparison;
+pub mod digest;
+pub mod key;
+pub mod lease_clock;
+pub mod ledger;
+pub mod member;
+pub mod pricing;
+pub mod search;
+pub mod usage;

@@ -1,0 +1,317 @@
+//! The people of an account, and what they sign in with.
+
+use std::{fmt, time::Duration};
+
+use shared::{
+    ids::{MemberId, SessionId},
+    time::Timestamp,
+};
+
+use crate::digest::Digest;
+
+/// Time after a sign-in with a link within which it stands for the member's password.
+pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
+
+/// A person who signs in to the dashboard of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its identifier.
+    pub id: MemberId,
+    /// An e-mail address or any handle, unique in the account.
+    pub name: String,
+    /// The rights of the member.
+    pub role: Role,
+    /// The hash of a password, where the member has set one.
+    pub password: Option<PasswordHash>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The last sign-in link that someone else made for the member, after it was invited.
+    pub last_link: Option<MadeLink>,
+}
+
+/// The maker of a sign-in link, and when it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeLink {
+    /// The maker.
+    pub by: LinkMaker,
+    /// When it was made.
+    pub at: Timestamp,
+}
+
+/// The maker of a sign-in link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkMaker {
+    /// An operator, with a command.
+    Operator,
+    /// The member, in the dashboard.
+    Member,
+    /// Another owner of the account, by name.
+    Owner(String),
+}
+
+/// The rights of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Reads and changes everything.
+    Owner,
+    /// Reads everything, changes nothing.
+    Viewer,
+}
+
+impl Role {
+    /// The role as it is stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Viewer => "viewer",
+        }
+    }
+
+    /// The role of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Owner, Self::Viewer].into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// The hash of a password, with its algorithm, parameters and salt, in the PHC string format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PasswordHash(pub String);
+
+/// A change of a member. Fields that are `None` stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberChange {
+    /// Another role.
+    pub role: Option<Role>,
+    /// Another password.
+    pub password: Option<PasswordHash>,
+    /// Another last link.
+    pub last_link: Option<MadeLink>,
+}
+
+/// A sign-in link that was not used yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The digest of its token.
+    pub digest: Digest,
+    /// The member that it signs in.
+    pub member: MemberId,
+    /// From this instant on it is worth nothing.
+    pub expires_at: Timestamp,
+    /// The digest of the password that the member had when it was made. With another password it is worth nothing.
+    pub password: Option<Digest>,
+    /// Its maker.
+    pub maker: LinkMaker,
+}
+
+/// The way in which a session began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignInWay {
+    /// With the member's password.
+    Password,
+    /// With a link.
+    Link(LinkMaker),
+}
+
+/// The condition on which a session may set the member's password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasswordCondition {
+    /// None: a fresh sign-in with a link stands for it.
+    None,
+    /// The password that the member has.
+    PresentPassword,
+    /// A fresh sign-in.
+    FreshSignIn,
+}
+
+/// A browser in which a member is signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The digest of the token in its cookie.
+    pub digest: Digest,
+    /// Its name in lists.
+    pub id: SessionId,
+    /// The member.
+    pub member: MemberId,
+    /// The browser, as it describes itself.
+    pub agent: String,
+    /// When the member signed in.
+    pub created_at: Timestamp,
+    /// When it was last used, to the minute.
+    pub seen_at: Timestamp,
+    /// When it ends unless it is used before.
+    pub expires_at: Timestamp,
+    /// The way in which it began.
+    pub way: SignInWay,
+}
+
+impl PasswordHash {
+    /// A digest by which a link knows the password again.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.0.as_bytes())
+    }
+}
+
+impl Link {
+    /// Returns true if the member has the password that it had when the link was made.
+    pub fn is_of_password(&self, member: &Member) -> bool {
+        self.password == member.password.as_ref().map(PasswordHash::digest)
+    }
+}
+
+impl Session {
+    /// The condition on which this session may set a password of its member at this time.
+    ///
+    /// A link is made by an operator for a member who forgot the password. One that the member or another owner made proves
+    /// less than the password, and replaces none.
+    pub fn password_condition(&self, member: &Member, now: Timestamp) -> PasswordCondition {
+        let is_fresh = now < self.created_at.plus(FRESH_SIGN_IN);
+        match (&self.way, member.password.is_some()) {
+            (SignInWay::Link(_), false) | (SignInWay::Link(LinkMaker::Operator), true) if is_fresh => {
+                PasswordCondition::None
+            }
+            (SignInWay::Link(_) | SignInWay::Password, true) => PasswordCondition::PresentPassword,
+            (SignInWay::Link(_) | SignInWay::Password, false) => PasswordCondition::FreshSignIn,
+        }
+    }
+}
+
+/// Prefix of the text of a link that an owner made.
+const OWNER: &str = "owner ";
+/// Prefix of the text of a session that began with a link.
+const LINK: &str = "link ";
+
+/// The maker as it is stored.
+impl fmt::Display for LinkMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operator => f.write_str("operator"),
+            Self::Member => f.write_str("member"),
+            Self::Owner(name) => write!(f, "{OWNER}{name}"),
+        }
+    }
+}
+
+impl LinkMaker {
+    /// Reads a maker as it is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "operator" => Some(Self::Operator),
+            "member" => Some(Self::Member),
+            _ => text.strip_prefix(OWNER).map(|name| Self::Owner(name.to_owned())),
+        }
+    }
+}
+
+/// The way as it is stored.
+impl fmt::Display for SignInWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password => f.write_str("password"),
+            Self::Link(maker) => write!(f, "{LINK}{maker}"),
+        }
+    }
+}
+
+impl SignInWay {
+    /// Reads a way as it is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "password" => Some(Self::Password),
+            _ => text.strip_prefix(LINK).and_then(LinkMaker::parse).map(Self::Link),
+        }
+    }
+}
+
+impl Member {
+    /// The member with the change applied.
+    #[must_use]
+    pub fn changed(mut self, change: MemberChange) -> Self {
+        self.role = change.role.unwrap_or(self.role);
+        self.password = change.password.or(self.password);
+        self.last_link = change.last_link.or(self.last_link);
+        self
+    }
+
+    /// Returns true if the member may change what belongs to the account.
+    pub fn is_owner(&self) -> bool {
+        self.role == Role::Owner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::histories::START;
+
+    fn member(password: Option<&str>) -> Member {
+        Member {
+            id: MemberId::new(START, [1; 10]),
+            name: "ann".into(),
+            role: Role::Owner,
+            password: password.map(|hash| PasswordHash(hash.into())),
+            created_at: START,
+            last_link: None,
+        }
+    }
+
+    fn session(way: SignInWay) -> Session {
+        Session {
+            digest: Digest::of(b""),
+            id: SessionId::new(START, [1; 10]),
+            member: member(None).id,
+            agent: String::new(),
+            created_at: START,
+            seen_at: START,
+            expires_at: START,
+            way,
+        }
+    }
+
+    #[test]
+    fn a_fresh_sign_in_with_an_operators_link_stands_for_a_password_and_others_for_none_yet() {
+        use PasswordCondition::{FreshSignIn, None, PresentPassword};
+        let link = SignInWay::Link;
+        for (way, without, with) in [
+            (SignInWay::Password, FreshSignIn, PresentPassword),
+            (link(LinkMaker::Operator), None, None),
+            (link(LinkMaker::Member), None, PresentPassword),
+            (link(LinkMaker::Owner("bob".into())), None, PresentPassword),
+        ] {
+            let (session, last) = (session(way), START.plus(FRESH_SIGN_IN));
+            assert_eq!(session.password_condition(&member(Option::None), START), without, "{session:?}");
+            assert_eq!(session.password_condition(&member(Some("x")), START), with, "{session:?}");
+            assert_eq!(session.password_condition(&member(Option::None), last), FreshSignIn, "{session:?}");
+            assert_eq!(session.password_condition(&member(Some("x")), last), PresentPassword, "{session:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_worth_nothing_with_another_password_than_the_one_it_was_made_beside() {
+        let link = |password: Option<&str>| Link {
+            digest: Digest::of(b""),
+            member: member(None).id,
+            expires_at: START,
+            password: member(password).password.as_ref().map(PasswordHash::digest),
+            maker: LinkMaker::Operator,
+        };
+        for (made, now, is_worth) in [
+            (None, None, true),
+            (Some("x"), Some("x"), true),
+            (None, Some("x"), false),
+            (Some("x"), Some("y"), false),
+        ] {
+            assert_eq!(link(made).is_of_password(&member(now)), is_worth, "{made:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn makers_and_ways_are_read_as_they_are_written() {
+        for maker in [LinkMaker::Operator, LinkMaker::Member, LinkMaker::Owner("member of x".into())] {
+            assert_eq!(LinkMaker::parse(&maker.to_string()), Some(maker.clone()));
+            let way = SignInWay::Link(maker);
+            assert_eq!(SignInWay::parse(&way.to_string()), Some(way));
+        }
+        assert_eq!(SignInWay::parse("password"), Some(SignInWay::Password));
+        assert_eq!((SignInWay::parse("link"), LinkMaker::parse("owner")), (None, None));
+    }
+}

@@ -1,0 +1,215 @@
+//! Daily counters of usage by key and model, updated by every settlement.
+
+use std::{fmt, time::Duration};
+
+use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
+
+use super::ledger::{Entry, Record, Settlement};
+
+/// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
+/// error of the upstream, and would distort the counters.
+pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
+
+/// Bound of every counter: the largest integer that is exact in stores whose numbers are doubles (Lua inside Redis).
+pub const COUNTED: u64 = (1 << 53) - 1;
+
+/// Time after midnight in which counters of the day before may still change: clocks of key-services differ by seconds at most.
+const LATE: Duration = Duration::from_mins(10);
+
+/// Milliseconds of a day.
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// A day in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(i64);
+
+/// Counters. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    /// Tokens of the generations.
+    pub usage: Usage,
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    pub charged: NanoUsd,
+}
+
+/// An addition to the counters of a key, a model and a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The key that paid.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// The day of the bill.
+    pub day: Day,
+    /// The addition.
+    pub counts: Counts,
+}
+
+impl Day {
+    /// The day of an instant.
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(DAY))
+    }
+
+    /// The day this many days after 1970-01-01.
+    pub const fn from_number(number: i64) -> Self {
+        Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
+    }
+
+    /// Days since 1970-01-01.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The last day whose counters do not change any more.
+    pub fn closed(now: Timestamp) -> Self {
+        Self::of(now.minus(LATE)).plus(-1)
+    }
+
+    /// The first and the last millisecond of the day.
+    pub const fn millis(self) -> (i64, i64) {
+        let begins = self.0.saturating_mul(DAY);
+        (begins, begins.saturating_add(DAY - 1))
+    }
+
+    /// The day that is this many days later.
+    #[must_use]
+    pub const fn plus(self, days: i64) -> Self {
+        Self::from_number(self.0.saturating_add(days))
+    }
+
+    /// Reads a date: `2026-11-21`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 10 {
+            return None;
+        }
+        Timestamp::parse(&format!("{text}T00:00Z")).map(Self::of)
+    }
+}
+
+/// The date: `2026-11-21`.
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = Timestamp::from_millis(self.0.saturating_mul(DAY)).to_string();
+        f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
+impl Counts {
+    /// Sum of both counters.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            usage: Usage {
+                prompt: stopped(self.usage.prompt, other.usage.prompt),
+                cached: stopped(self.usage.cached, other.usage.cached),
+                completion: stopped(self.usage.completion, other.usage.completion),
+            },
+            charged: NanoUsd::from_nanos(
+                self.charged.nanos().saturating_add(other.charged.nanos()).min(COUNTED.cast_signed()),
+            ),
+        }
+    }
+}
+
+/// Change of the counters by an entry of the journal; `before` is the generation's record before the entry. A first
+/// settlement counts a request. The correction of an expiry counts on the day of the correction: the charge may be
+/// below zero, and tokens that the expiry overcounted stay counted.
+pub fn added(before: &Record, entry: &Entry) -> Added {
+    let usage = counted(&entry.settlement);
+    let (requests, usage) = match before {
+        Record::Closed(earlier) => {
+            let earlier = counted(earlier);
+            let more = Usage {
+                prompt: usage.prompt.saturating_sub(earlier.prompt),
+                cached: usage.cached.saturating_sub(earlier.cached),
+                completion: usage.completion.saturating_sub(earlier.completion),
+            };
+            (0, more)
+        }
+        Record::None | Record::Open(_) | Record::Deposited(_) => (1, usage),
+    };
+    let Settlement { key, ref model, at, .. } = entry.settlement;
+    let counts = Counts { requests, usage, charged: entry.delta };
+    Added { key, model: model.clone(), day: Day::of(at), counts }
+}
+
+fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
+    Usage {
+        prompt: usage.prompt.min(COUNTED_PER_REQUEST),
+        cached: usage.cached.min(COUNTED_PER_REQUEST),
+        completion: usage.completion.min(COUNTED_PER_REQUEST),
+    }
+}
+
+fn stopped(a: u64, b: u64) -> u64 {
+    a.saturating_add(b).min(COUNTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{
+        Ending,
+        histories::{START, key},
+    };
+
+    fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
+        Settlement {
+            key: key(1),
+            model: "Model Flash".into(),
+            usage: Usage { prompt, cached: 0, completion },
+            cost: NanoUsd::from_nanos(charged),
+            charged: NanoUsd::from_nanos(charged),
+            ending,
+            estimated: false,
+            at: START,
+        }
+    }
+
+    fn counts(before: &Record, settlement: Settlement, delta: i64) -> (u64, u64, u64, i64) {
+        let delta = NanoUsd::from_nanos(delta);
+        let Counts { requests, usage, charged } =
+            added(before, &Entry { settlement, delta, used_after: NanoUsd::MAX }).counts;
+        (requests, usage.prompt, usage.completion, charged.nanos())
+    }
+
+    #[test]
+    fn a_settlement_counts_a_request() {
+        assert_eq!(counts(&Record::None, settled(10, 5, 7, Ending::Captured), 7), (1, 10, 5, 7));
+    }
+
+    #[test]
+    fn a_correction_counts_its_change() {
+        let expired = Record::Closed(settled(10, 5, 7, Ending::Expired));
+        assert_eq!(counts(&expired, settled(10, 9, 11, Ending::Captured), 4), (0, 0, 4, 4));
+        assert_eq!(counts(&expired, settled(8, 9, 2, Ending::Captured), -5), (0, 0, 4, -5));
+    }
+
+    #[test]
+    fn nonsense_is_counted_up_to_a_bound_and_counters_stop_at_theirs() {
+        let settlement = settled(u64::MAX, 1, NanoUsd::MAX.nanos(), Ending::Captured);
+        let entry = Entry { settlement, delta: NanoUsd::MAX, used_after: NanoUsd::MAX };
+        let absurd = added(&Record::None, &entry).counts;
+        assert_eq!(absurd.usage.prompt, COUNTED_PER_REQUEST);
+        let twice = absurd.plus(absurd);
+        assert_eq!((twice.requests, twice.charged.nanos()), (2, COUNTED.cast_signed()));
+        let full = Counts { requests: COUNTED, ..Counts::default() };
+        assert_eq!(full.plus(absurd).requests, COUNTED);
+    }
+
+    #[test]
+    fn a_day_is_written_as_it_is_read() {
+        for date in ["1970-01-01", "2024-02-29", "2026-11-21", "0001-01-01", "9999-12-31"] {
+            assert_eq!(Day::parse(date).unwrap().to_string(), date);
+        }
+        for nonsense in ["", "2026-2-1", "2026-02-30", "21-11-2026", "2026-11-2é", "2026-11-21T"] {
+            assert_eq!(Day::parse(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(Day::of(Timestamp::from_millis(-1)).to_string(), "1969-12-31");
+        assert_eq!(Day::of(START).to_string(), "2026-11-20");
+    }
+}
