@@ -53,7 +53,7 @@ pub enum CreatedManagementKey {
     New(SecretString),
     /// An earlier attempt made it. Its plaintext is gone.
     Replayed,
-    /// The form was shown too long ago, or is none of ours.
+    /// The form is none of ours.
     Stale,
 }
 
@@ -148,20 +148,22 @@ impl Management {
         // The id follows from the attempt, and no one can choose it.
         let of = format!("management key\0{account}\0{attempt}\0{name}");
         let digest = *self.credentials.keyed_digest(of).as_bytes();
-        let id = ManagementKeyId::new(shown, std::array::from_fn(|byte| digest[byte]));
-        if self.store.management_key(account, id).await?.is_some() {
+        let id = |at| ManagementKeyId::new(at, std::array::from_fn(|byte| digest[byte]));
+        let keys = self.store.management_keys(account).await?;
+        if keys.iter().any(|key| key.id == id(key.id.created_at())) {
             return Ok(CreatedManagementKey::Replayed);
         }
-        self.make_management_key(account, id, name).await.map(CreatedManagementKey::New)
+        self.make_management_key(account, id(shown), name).await.map(CreatedManagementKey::New)
     }
 
-    /// When the form of an attempt was shown, if that was not too long ago.
+    /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
     fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
         let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
         let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
         let shown = Timestamp::from_millis(shown);
         let now = self.clock.now();
-        (shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL)).then_some(shown)
+        let is_recent = shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL);
+        Some(if is_recent { shown } else { now })
     }
 
     async fn make_management_key(
@@ -239,7 +241,12 @@ mod tests {
         assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
         assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "x", &desk.management_key_attempt()).await, New(_)));
-        for made_up in ["", "x", &attempt[1..], &format!("{attempt}0"), &"f".repeat(64), &"0".repeat(64)] {
+        for old in ["f".repeat(64), "0".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", &old).await, New(_)));
+            office.clock.set("2026-11-20T03:00:00Z");
+            assert!(matches!(again(account, "Deployment", &old).await, Replayed));
+        }
+        for made_up in ["", "x", &attempt[1..], &format!("{attempt}0"), &"g".repeat(64)] {
             assert!(matches!(again(account, "Deployment", made_up).await, Stale), "{made_up}");
         }
     }
