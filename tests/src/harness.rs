@@ -37,7 +37,7 @@ pub use browser::{Browser, attribute};
 pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
-pub use deployment::Deployment;
+pub use deployment::{Deployment, Processes};
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
 pub use redis::{Form, Redis};
@@ -45,7 +45,6 @@ pub use server::{Server, Settings, binary};
 pub use wall_clock::WallClock;
 
 use book::Book;
-pub(crate) use deployment::Processes;
 
 /// Longest wait for anything, so that a test fails rather than hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);

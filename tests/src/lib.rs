@@ -1,5 +1,5 @@
-//! Foundation of the end-to-end tests and the benchmark: a scripted upstream, a harness around the real programs, a load
-//! generator, and attacks.
+//! Foundation of the end-to-end tests, the measurements and the attacks: a scripted upstream, and a harness around the
+//! real programs.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,5 @@
     reason = "this is all test code: what cannot be as expected fails the test that asked for it"
 )]
 
-pub mod attack;
-pub mod bench;
 pub mod harness;
 pub mod upstream;

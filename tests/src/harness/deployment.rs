@@ -48,26 +48,21 @@ impl Deployment {
 }
 
 /// Running processes of an installation.
-pub(crate) struct Processes {
+pub struct Processes {
     /// Processes that accept client connections.
-    pub(crate) gateways: Vec<Server>,
+    pub gateways: Vec<Server>,
     /// Key-services. Empty where the gateway's process contains the key-service.
-    pub(crate) key_services: Vec<Server>,
+    pub key_services: Vec<Server>,
     /// The Redis. `None` where the store is not a process.
-    pub(crate) redis: Option<Redis>,
+    pub redis: Option<Redis>,
     /// Clocks of the key-services, where each has one of its own.
-    pub(crate) clocks: Vec<WallClock>,
+    pub clocks: Vec<WallClock>,
 }
 
 impl Deployment {
     /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
     /// environment. Each key-service has the clock of its number, in seconds ahead of the machine's, if one is given.
-    pub(crate) async fn start(
-        self,
-        data: &Path,
-        env: Vec<(&'static str, String)>,
-        clocks: &[i64],
-    ) -> Processes {
+    pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, clocks: &[i64]) -> Processes {
         match self {
             Self::AllInOne => Processes {
                 gateways: vec![Server::start(&Settings::all_in_one(data, env)).await],
@@ -91,7 +86,7 @@ impl Deployment {
 
 impl Processes {
     /// Settings of a process that has access to the store, and so can run the operator's commands.
-    pub(crate) fn operator(&self) -> &Settings {
+    pub fn operator(&self) -> &Settings {
         self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
 }

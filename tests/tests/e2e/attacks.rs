@@ -4,18 +4,18 @@
 
 use std::time::{Duration, Instant};
 
+use bench::attack::{
+    bodies::{Body, StalledBodies, invented_key},
+    pages::{leave_pages, slowest_look},
+    silent::{Silence, address, flood, time_to_close},
+    strangers::{Stalling, connect_from},
+    unread::{leave_answers, open_streams},
+};
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use shared::key::Class;
 use tests::{
-    attack::{
-        bodies::{Body, StalledBodies, invented_key},
-        pages::{leave_pages, slowest_look},
-        silent::{Silence, address, flood, time_to_close},
-        strangers::{Stalling, connect_from},
-        unread::{leave_answers, open_streams},
-    },
     harness::{Deployment, Http, Options, PATIENCE, Server, Settings, Stack, raw, usd},
     upstream::Script,
 };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use bench::attack::unread::open_scripted_streams;
 use tests::{
-    attack::unread::open_scripted_streams,
     harness::{ApiKey, PATIENCE, Stack, cost_of},
     upstream::{Generation, Script},
 };

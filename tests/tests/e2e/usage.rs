@@ -24,8 +24,7 @@ async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
 async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     stack.released(PATIENCE).await;
     let journal = stack.journal(&key.account);
-    let entry =
-        journal.iter().find(|entry| entry["key_id"] == key.id.as_str()).expect("it is in the journal");
+    let entry = journal.iter().find(|entry| entry["key_id"] == key.id.as_str()).unwrap();
     (stack.used(key).await, entry["estimated"].as_bool().unwrap())
 }
 

@@ -39,6 +39,7 @@ pub struct UpstreamParams<'a> {
 
 /// A request that is checked against its model and ready to be sent.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
     /// True if the answer is wanted as a stream.
     pub stream: bool,

@@ -129,7 +129,7 @@ fn a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on() {
 #[test]
 fn output_of_any_size_is_given_out_in_pieces_and_in_order() {
     let mut meter = meter(1_000_000, 1_000_000);
-    let text: String = (0..200_000).map(|number| char::from(b'a' + (number % 26) as u8)).collect();
+    let text: String = ('a'..='z').cycle().take(200_000).collect();
     assert!(meter.push(chunk(&text, 0, false).into()).is_none());
     let (whole, mut pieces) = (meter.output_bytes(), Vec::new());
     while meter.has_output() {

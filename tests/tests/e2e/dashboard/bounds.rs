@@ -1,9 +1,9 @@
 //! What one owner may fill.
 
+use bench::attack::filling::{empty, fill, made};
 use http::Method;
 use serde_json::json;
 use tests::{
-    attack::filling::{empty, fill, made},
     harness::{Deployment, Form, Options, PATIENCE, Stack, attribute},
     upstream::Script,
 };

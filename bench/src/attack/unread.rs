@@ -15,7 +15,7 @@ use super::{
     silent::address,
     strangers::{connect_from, stranger},
 };
-use crate::{harness::FLASH, upstream::Script};
+use tests::{harness::FLASH, upstream::Script};
 
 /// Streams that were begun over one HTTP/2 connection whose window is closed.
 pub struct UnreadStreams {

@@ -6,7 +6,7 @@ use http::{Method, header};
 use serde_json::json;
 
 use super::plain;
-use crate::harness::{Answer, ApiKey, FLASH, Http, Stack};
+use tests::harness::{Answer, ApiKey, FLASH, Http, Stack};
 
 /// Requests at once of the paying load.
 const AT_ONCE: usize = 32;

@@ -13,7 +13,7 @@ use super::{
     strangers::{connect_from, stranger},
     unread::{UnreadStreams, leave_answers_of},
 };
-use crate::harness::Stack;
+use tests::harness::Stack;
 
 /// The page that anyone may ask for.
 const PAGE: &str = "/dashboard/sign-in";

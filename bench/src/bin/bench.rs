@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use bench::measure::{Plan, prompts, proxy, run};
 use clap::{Parser, Subcommand};
-use tests::bench::{Plan, prompts, proxy, run};
 use tokio::net::TcpListener;
 
 /// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.

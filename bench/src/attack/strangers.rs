@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{Row, bodies::invented_key, paying::slowest, plain, silent::address};
-use crate::harness::{Http, Stack};
+use tests::harness::{Http, Stack};
 
 /// Time that strangers may add to a paying caller's request.
 const DELAY: Duration = Duration::from_millis(100);

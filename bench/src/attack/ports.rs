@@ -13,7 +13,7 @@ use super::{
     Row,
     silent::{Silence, address, time_to_close},
 };
-use crate::harness::Server;
+use tests::harness::Server;
 
 /// Time within which every silent socket has to be closed.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Part, redis::Teller};
-use crate::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
+use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.
 const CREDIT: &str = "100000";

@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 use http::{Method, Request};
 use http_body_util::Full;
 
-use crate::harness::{Deployment, Options, Stack};
+use tests::harness::{Deployment, Options, Stack};
 
 pub mod bodies;
 mod customers;

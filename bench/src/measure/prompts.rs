@@ -12,7 +12,7 @@ use super::{
     process::{forget_peak, memory, peak_memory},
     upstream,
 };
-use crate::{
+use tests::{
     harness::{Answer, FLASH, Http},
     upstream::{Script, text},
 };

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::binary;
+use tests::harness::binary;
 
 /// Ticks per second in `/proc/PID/stat`: a constant of Linux's user interface, independent of the kernel's own timer.
 const TICKS_PER_SECOND: u64 = 100;

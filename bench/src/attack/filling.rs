@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::Row;
-use crate::{
+use tests::{
     harness::{Account, Answer, ApiKey, Browser, Deployment, Form, Options, Stack, usd},
     upstream::Script,
 };

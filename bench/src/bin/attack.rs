@@ -6,8 +6,8 @@ use std::{
     process::ExitCode,
 };
 
+use bench::attack::{Part, Plan, run, silent};
 use clap::{Parser, ValueEnum};
-use tests::attack::{Part, Plan, run, silent};
 
 /// Open files that a process needs beside the sockets of a flood.
 const OTHER_FILES: usize = 512;

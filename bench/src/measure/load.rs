@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::PACE;
-use crate::{harness::FLASH, upstream::Script};
+use tests::{harness::FLASH, upstream::Script};
 
 /// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;

@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Row, paying::pay, unread};
-use crate::{
-    bench::process::memory,
+use crate::measure::process::memory;
+use tests::{
     harness::{Options, Stack, usd},
     upstream::Script,
 };

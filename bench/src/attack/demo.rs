@@ -10,10 +10,8 @@ use super::{
     bodies::{Body, growth},
     ports,
 };
-use crate::{
-    bench::process::{Process, memory, peak_memory},
-    harness::Http,
-};
+use crate::measure::process::{Process, memory, peak_memory};
+use tests::harness::Http;
 
 /// Prompts that are sent at once, the bytes of each, and the memory that the model may take with all of them.
 const PROMPTS: usize = 12;

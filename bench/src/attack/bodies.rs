@@ -19,7 +19,8 @@ use super::{
     silent::address,
     strangers::{connect_from, stranger},
 };
-use crate::{bench::process::memory, harness::Server};
+use crate::measure::process::memory;
+use tests::harness::Server;
 
 /// The length that every body announces, and what is sent of it.
 const ANNOUNCED: usize = 64 << 10;

@@ -1,0 +1,11 @@
+//! Measurements of the real programs, and attacks on them, on the loopback.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "this is all test code: what cannot be as expected fails the test that asked for it"
+)]
+
+pub mod attack;
+pub mod measure;
