@@ -33,7 +33,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     requests: Arc<Semaphore>,
     completions: Arc<Semaphore>,
-    /// Turn to compute. It is handed on in the order in which it was asked for, so that all requests make progress.
+    /// Turn to compute, given in the order of asking, so that all requests make progress.
     turn: Mutex<()>,
 }
 
@@ -84,17 +84,17 @@ pub(crate) enum FinishReason {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) prompt: usize,
-    /// Tokens of all choices, with those that end an answer.
+    /// Tokens of all choices, the end of each answer included.
     pub(crate) completion: usize,
 }
 
-/// Events of one request, which the engine stops answering when they are dropped.
+/// Events of one request. The engine stops answering the request when its events are dropped.
 pub(crate) struct Events {
     received: mpsc::UnboundedReceiver<Result<Event, SchemaError>>,
     unfinished: u32,
 }
 
-/// Reason for which a request was not taken, or its events end before its answer does.
+/// Reason for which a request was not taken, or an answer not finished.
 pub(crate) enum EngineError {
     /// The engine has as many requests as it takes.
     Full,
@@ -151,6 +151,7 @@ impl Engine {
         self.0.clock.now().seconds()
     }
 
+    /// Random number, as a seed or as an id.
     pub(crate) fn random(&self) -> u64 {
         u64::from_le_bytes(random_bytes(&*self.0.clock))
     }

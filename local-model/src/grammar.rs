@@ -1,7 +1,7 @@
-//! Constrained decoding: a grammar of what an answer may be, which masks every token that would leave it.
+//! Constrained decoding: a grammar of the allowed answers, which masks every other token.
 //!
-//! Names of tools, argument names, types, and JSON that follows a schema are certain by it, however small the model is. An
-//! answer that reaches `max_tokens` or the end of the context is cut.
+//! The grammar makes names of tools and arguments, types, and JSON of a schema certain, however small the model is. An answer that
+//! reaches `max_tokens` or the end of the context is cut.
 
 mod schema;
 
@@ -22,7 +22,7 @@ const COMPILE_FUEL: u64 = 500_000;
 const TOKEN_FUEL: u64 = 50_000;
 /// Lexer states of one request, at 1 to 2 kB each.
 const MAX_STATES: usize = 10_000;
-/// Symbols of one grammar: a schema of [`MAX_SCHEMA_BYTES`] has fewer, unless it counts far.
+/// Symbols of one grammar. A schema of [`MAX_SCHEMA_BYTES`] has fewer, unless the schema counts far.
 const MAX_SYMBOLS: usize = 100_000;
 /// Bytes of all schemas of a request together. Larger schemas would not fit the prompt of a small model either.
 pub(crate) const MAX_SCHEMA_BYTES: usize = 128 << 10;
@@ -47,7 +47,7 @@ pub(crate) struct GrammarCompiler {
     call_end: u32,
 }
 
-/// Grammar of one answer, and how far the answer has come in it.
+/// Grammar of one answer, and the answer's place in the grammar.
 #[derive(Clone)]
 pub(crate) struct Constraint {
     matcher: Matcher,
@@ -155,7 +155,7 @@ impl Constraint {
     }
 }
 
-/// Bytes of a token in the library's spelling: a special one begins with a byte that no text has.
+/// Bytes of a token in the library's spelling. A special token begins with a byte that no text has.
 fn word(tokenizer: &Tokenizer, token: u32) -> Vec<u8> {
     let special: &[u8] = if tokenizer.is_special(token) { &[TokTrie::SPECIAL_TOKEN_MARKER] } else { &[] };
     [special, tokenizer.bytes(token)].concat()

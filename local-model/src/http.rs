@@ -46,7 +46,7 @@ const PREPARED_AT_ONCE: usize = 2;
 #[derive(Clone)]
 struct Server {
     engine: Engine,
-    /// Permits to prepare a request. The engine's permits bound those that wait for one.
+    /// Permits to prepare a request. The engine's permits bound the requests that wait for these.
     preparations: Arc<Semaphore>,
 }
 

@@ -1,7 +1,7 @@
 //! The demo model behind the OpenAI chat API, so that a first run answers from real weights.
 //!
 //! An [`Engine`] answers requests side by side, one token of each in turn; [`router`] speaks HTTP. The weights are part of the
-//! program. They are a demo: see [`about`].
+//! program, and a demo: see [`about`].
 
 mod engine;
 mod grammar;
@@ -25,7 +25,7 @@ pub struct About {
     pub name: &'static str,
     /// Tokens that prompt and answer together may have.
     pub context_tokens: usize,
-    /// Description of the model's abilities and limits, in one sentence.
+    /// Abilities and limits of the model, in one sentence.
     pub sentence: &'static str,
 }
 

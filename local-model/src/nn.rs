@@ -86,7 +86,7 @@ fn add_products(sums: &mut [f32; LANES], left: &[f32; LANES], right: &[f32; LANE
     }
 }
 
-/// Normalises each row to a root mean square of one and multiplies it by `weight`.
+/// Normalises each row to a root mean square of 1, times `weight`.
 pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
     let mut results = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(weight.len()) {
@@ -105,14 +105,14 @@ pub(crate) fn add(numbers: &mut [f32], other: &[f32]) {
     }
 }
 
-/// SwiGLU: passes `gates` through SiLU and multiplies them by `values`.
+/// Passes `gates` through SiLU, times `values` (SwiGLU).
 pub(crate) fn swiglu(gates: &mut [f32], values: &[f32]) {
     for (gate, value) in gates.iter_mut().zip(values) {
         *gate = *gate / (1.0 + (-*gate).exp()) * value;
     }
 }
 
-/// Dot product of two slices whose length is a multiple of [`LANES`].
+/// Dot product of two slices of a length that is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];
@@ -122,7 +122,7 @@ pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// Sum of `rows`, each multiplied by its weight, whose width is a multiple of [`LANES`].
+/// Writes the weighted sum of `rows`, of a width that is a multiple of [`LANES`].
 #[inline]
 pub(crate) fn weighted_sum<'a>(
     sums: &mut [f32],

@@ -15,7 +15,7 @@ use crate::tokenizer::Tokenizer;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),
-    /// Beginning of a tool call. `index` is its place in the answer, and by `id` the client gives the result.
+    /// Beginning of the tool call at place `index` of the answer. The client gives the result by `id`.
     ToolCall {
         index: usize,
         id: String,
@@ -30,22 +30,22 @@ pub(crate) enum Delta {
 
 /// Parser of one answer.
 ///
-/// It holds back what is not certain: half a character, the possible beginning of a stop string, half a tool's name.
+/// Text that is not certain is held back: half a character, the possible beginning of a stop string, half a tool's name.
 pub(crate) struct OutputParser {
     tokenizer: Arc<Tokenizer>,
     utf8: Utf8Decoder,
     stops: StopStrings,
-    /// Source of the ids of tool calls, which are parsed only where tools were offered; elsewhere they are text.
+    /// Source of the ids of tool calls. Where no tools were offered there is none, and calls are text.
     ids: Option<StdRng>,
     calls: usize,
     /// Tool call that is being written.
     call: Option<PartialToolCall>,
-    /// Blanks are skipped behind a tool call: the prompt's format has line ends around it.
+    /// True behind a tool call, where the prompt's format has a line end that is not shown.
     skips_blanks: bool,
 }
 
 impl OutputParser {
-    /// Parser of an answer that ends before any of `stops`. With `id_seed` it may hold tool calls.
+    /// Makes the parser of an answer that ends before any of `stops`. With `id_seed` the answer may hold tool calls.
     pub(crate) fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>, id_seed: Option<u64>) -> Self {
         Self {
             tokenizer,
@@ -58,7 +58,7 @@ impl OutputParser {
         }
     }
 
-    /// Adds a token and returns what became certain.
+    /// Adds a token and returns the deltas that are certain now.
     pub(crate) fn push(&mut self, token: u32) -> Vec<Delta> {
         if self.tokenizer.is_hidden(token) {
             return Vec::new();
@@ -90,7 +90,7 @@ impl OutputParser {
         self.calls > 0
     }
 
-    /// Returns what was held back where the answer ends. Half a character is never shown, nor half a tool's name.
+    /// Returns the text held back, as the answer ends. Half a character is never shown, nor half a tool's name.
     pub(crate) fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = text(self.stops.finish());
         deltas.extend(self.call.take().and_then(|call| call.finish(false)));

@@ -171,15 +171,14 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
     system
 }
 
-/// Spells the arguments of a call, which the API carries as a string of JSON, as in training. A string of anything else stays
-/// as it is.
+/// Spells the arguments of a call, a string of JSON, as in training. Any other string stays as sent.
 fn arguments(given: &Value) -> String {
     let Some(text) = given.as_str() else { return spaced(given) };
     let object = serde_json::from_str(text).ok().filter(Value::is_object);
     object.map_or_else(|| text.to_owned(), |object| spaced(&object))
 }
 
-/// JSON with a blank after every comma and colon, as Python's `json.dumps` spells it.
+/// JSON with a blank after every comma and colon, as of Python's `json.dumps`.
 fn spaced(value: &Value) -> String {
     let (mut spaced, mut in_string, mut escaped) = (String::new(), false, false);
     for character in value.to_string().chars() {

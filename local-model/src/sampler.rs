@@ -36,7 +36,7 @@ pub(crate) struct TokenLogprob {
     token: String,
     logprob: f32,
     bytes: Vec<u8>,
-    /// The same of the likeliest tokens, beside a chosen one.
+    /// Logprobs of the likeliest tokens, beside a chosen token.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_logprobs: Option<Vec<TokenLogprob>>,
 }
@@ -104,7 +104,7 @@ fn argmax(logits: &[f32]) -> u32 {
     best.map_or(0, |(token, _)| token)
 }
 
-/// Logprob of `token` with those of the `count` likeliest tokens, before any sampling parameter applies.
+/// Logprob of `token` and of the `count` likeliest tokens, before any sampling parameter applies.
 pub(crate) fn logprob(tokenizer: &Tokenizer, logits: &[f32], token: u32, count: usize) -> TokenLogprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total = highest + logits.iter().map(|logit| (logit - highest).exp()).sum::<f32>().ln();

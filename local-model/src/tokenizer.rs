@@ -10,7 +10,7 @@ pub(crate) struct Tokenizer {
     bpe: tokenizers::Tokenizer,
     /// Bytes that each token writes; of a special token, its name.
     bytes: Vec<Vec<u8>>,
-    /// Tokens below this one are special.
+    /// First token that is not special.
     first_text: u32,
     /// Bytes of the longest token.
     max_bytes: usize,
@@ -65,7 +65,7 @@ impl Tokenizer {
         tokens
     }
 
-    /// Tokens that a text of so many bytes has at least.
+    /// Least number of tokens of a text of `bytes` bytes.
     pub(crate) fn min_tokens(&self, bytes: usize) -> usize {
         bytes / self.max_bytes
     }
@@ -89,14 +89,14 @@ impl Tokenizer {
         [self.end_of_text, self.turn_end].contains(&token)
     }
 
-    /// Returns whether the token structures prompts alone, so that an answer never shows it.
+    /// Returns whether answers never show the token, which structures prompts alone.
     pub(crate) fn is_hidden(&self, token: u32) -> bool {
         self.is_special(token) && ![self.call_begin, self.call_end].contains(&token)
     }
 }
 
-/// Bytes behind a token's name. Byte-level BPE writes each byte as one printable character (the table of GPT-2); a name
-/// with any other character stands for itself.
+/// Bytes behind a token's name. Byte-level BPE writes each byte as one printable character (the table of GPT-2). A name with any
+/// other character stands for itself.
 fn bytes_of(name: &str) -> Vec<u8> {
     name.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(|| name.as_bytes().to_vec())
 }

@@ -5,7 +5,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::nn::{LANES, Linear};
 
-/// Tensors by name, widened from bf16 when they are read.
+/// Tensors by name, each widened from bf16 when it is read.
 pub(crate) struct Weights<'a>(SafeTensors<'a>);
 
 impl<'a> Weights<'a> {

@@ -1,4 +1,4 @@
-//! Clients' JSON schemas, prepared for the library that makes grammars of them.
+//! Clients' JSON schemas, prepared for the library that turns schemas into grammars.
 
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub(super) fn prepared(schema: &Value) -> Result<Value, SchemaError> {
     Ok(Value::Object(root))
 }
 
-/// Refuses schemas on which the library would work too long, which its own limits do not cover.
+/// Refuses schemas that would keep the library at work for too long, in ways that the library's own limits do not cover.
 fn check_bounds(schema: &Value) -> Result<(), String> {
     let parts = match schema {
         Value::Object(parts) => parts,

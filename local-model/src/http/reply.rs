@@ -1,4 +1,4 @@
-//! Whole answers as JSON, and the parts that they share with streamed ones.
+//! Whole answers as JSON, and the parts in common with streamed answers.
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     sampler::TokenLogprob,
 };
 
-/// Answer to a request, or the error of one that failed before it.
+/// Answer to a request, or the error of a request that failed.
 pub(super) type Reply = Result<Response, ApiError>;
 
 /// Fields that all objects of one reply repeat.
@@ -25,7 +25,7 @@ pub(super) struct Header {
 #[derive(Default)]
 struct Choice {
     text: String,
-    /// Tool calls, with their arguments beside them.
+    /// Tool calls, each with its arguments beside it.
     calls: Vec<(Value, String)>,
     logprobs: Vec<TokenLogprob>,
     finish_reason: Option<FinishReason>,

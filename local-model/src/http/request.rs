@@ -1,6 +1,6 @@
 //! Chat requests: the body, checked and turned into a request to the engine.
 //!
-//! The gateway has checked the ranges of all numbers. A number beyond its range is taken as the nearest within.
+//! The gateway has checked the bounds of all fields. A number out of bounds is taken as the nearest within.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,14 @@ use crate::{
 
 /// Temperature where a request has none: a model this small is right most often with its likeliest tokens.
 const DEFAULT_TEMPERATURE: f32 = 0.0;
+/// Stop strings of a request, as in the OpenAI API.
+const MAX_STOPS: usize = 4;
 /// Choices of a request: more would hold more memory than a demo should.
 const MAX_CHOICES: u32 = 8;
 /// Likeliest tokens beside each token, as in the OpenAI API.
 const MAX_TOP_LOGPROBS: usize = 20;
 
-/// Fields that are read. All others are ignored, `reasoning_effort` too: this model does not reason.
+/// Fields that are read. All others are ignored, as is `reasoning_effort`: this model does not reason.
 #[derive(Deserialize)]
 struct ChatBody {
     messages: Vec<Message>,
@@ -101,7 +103,7 @@ struct TokenizeBody {
     tools: Option<Vec<Tool>>,
 }
 
-/// Reads a chat request: the request to the engine, and the form of its answer.
+/// Reads a chat request: the request to the engine, and the form of the answer.
 pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiError> {
     let body: ChatBody = read(body)?;
     let sampling = body.sampling(engine)?;
@@ -136,13 +138,13 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
         stops: match body.stop {
             None => Vec::new(),
             Some(Stop::One(stop)) => vec![stop],
-            Some(Stop::Several(stops)) => stops,
+            Some(Stop::Several(stops)) => stops.into_iter().take(MAX_STOPS).collect(),
         },
     };
     Ok((request, form))
 }
 
-/// Reads a request to count tokens: those of the prompt that its messages and tools make.
+/// Reads a request to count tokens, and returns the tokens of its messages and tools.
 pub(super) fn tokenize(engine: &Engine, body: &[u8]) -> Result<Vec<u32>, ApiError> {
     let TokenizeBody { messages, tools } = read(body)?;
     encode(engine, &messages, &tools.unwrap_or_default())

@@ -54,7 +54,7 @@ pub(super) async fn reply(mut events: Events, header: Header, form: Form) -> Rep
 }
 
 impl Chunks {
-    /// Waits for an event and returns its chunks. None after the end.
+    /// Waits for an event and returns the event's chunks. None after the end.
     async fn next(&mut self) -> Option<String> {
         if self.is_ended {
             return None;

@@ -1,6 +1,6 @@
-//! Stop strings: an answer ends before the first of them, of which no part is shown.
+//! Stop strings. An answer ends before the first, and shows no part of it.
 
-/// Search for stop strings, which holds back the possible beginning of one.
+/// Search for stop strings. The possible beginning of a stop string is held back.
 pub(crate) struct StopStrings {
     strings: Vec<String>,
     held: String,
@@ -8,12 +8,12 @@ pub(crate) struct StopStrings {
 }
 
 impl StopStrings {
-    /// Searches for these strings, none of which is empty.
+    /// Searches for `strings`, of which none is empty.
     pub(crate) fn new(strings: Vec<String>) -> Self {
         Self { strings, held: String::new(), hit: false }
     }
 
-    /// Adds text and returns what is certainly shown.
+    /// Adds text and returns the text that is certainly shown.
     pub(crate) fn push(&mut self, text: &str) -> String {
         if self.hit {
             return String::new();
@@ -34,12 +34,12 @@ impl StopStrings {
         self.hit
     }
 
-    /// Returns what was held back, where the text ends.
+    /// Returns the text held back, as the text ends.
     pub(crate) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Place of the stop string that is complete first, so that it does not matter how the text is cut.
+    /// Place of the stop string that is complete first, which is the same however the text is cut.
     fn first_stop(&self) -> Option<usize> {
         let found = self.strings.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
         found.min_by_key(|(start, length)| (start + length, *start)).map(|(start, _)| start)

@@ -1,11 +1,11 @@
 //! A tool call, parsed while it is written.
 //!
-//! The grammar makes certain that it is `{"name": "…", "arguments": {…}}` on a line of its own, up to where it is cut off.
+//! By the grammar a call is `{"name": "…", "arguments": {…}}` on a line of its own, and may be cut off.
 
 use super::Delta;
 
 const BEFORE_NAME: &str = "{\"name\": ";
-/// Text between name and arguments. Quotes inside of the name are escaped, so that it cannot occur there.
+/// Text between name and arguments. No name holds this text, as quotes inside of a name are escaped.
 const BEFORE_ARGUMENTS: &str = "\", \"arguments\": ";
 /// Text behind the arguments.
 const END: &str = "}\n";
@@ -14,7 +14,7 @@ const END: &str = "}\n";
 pub(crate) struct PartialToolCall {
     index: usize,
     id: String,
-    /// True once the client was sent its beginning, which happens when the name is whole.
+    /// True once the beginning was sent, which waits for the whole name.
     is_begun: bool,
     /// Text that was not handed out.
     held: String,
@@ -25,7 +25,7 @@ impl PartialToolCall {
         Self { index, id, is_begun: false, held: String::new() }
     }
 
-    /// Adds text and returns what became certain.
+    /// Adds text and returns the deltas that are certain now.
     pub(crate) fn push(&mut self, text: &str) -> Vec<Delta> {
         self.held.push_str(text);
         let mut deltas = Vec::new();
@@ -54,7 +54,7 @@ impl PartialToolCall {
     }
 }
 
-/// Name, and the text of the arguments behind it.
+/// Splits the name from the text of the arguments.
 fn split(head: &str) -> Option<(String, String)> {
     let (quoted, rest) = head.split_once(BEFORE_ARGUMENTS)?;
     let (_, quoted) = quoted.split_once(BEFORE_NAME)?;

@@ -1,11 +1,11 @@
-//! Bytes as characters, of which none is shown before it is whole.
+//! Bytes as characters. No character is shown before it is whole.
 
 /// Decoder that holds back the bytes of an unfinished character.
 #[derive(Default)]
 pub(crate) struct Utf8Decoder(Vec<u8>);
 
 impl Utf8Decoder {
-    /// Adds bytes and returns the characters that are whole. Bytes that can never become one read as U+FFFD.
+    /// Adds bytes and returns the characters that are whole. Bytes that can become no character read as U+FFFD.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);
         let mut whole = String::new();
