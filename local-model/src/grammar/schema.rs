@@ -23,8 +23,7 @@ const MAX_NUMBER: f64 = 999_999_999_999_999.0;
 
 /// Prepares the schema of a tool's arguments, which are always an object. A function without a list of parameters takes none.
 pub(super) fn of_arguments(parameters: Option<&Value>) -> Result<Value, SchemaError> {
-    let mut schema =
-        parameters.map_or_else(|| Ok(json!({"additionalProperties": false})), |schema| prepared(schema))?;
+    let mut schema = parameters.map_or_else(|| Ok(json!({"additionalProperties": false})), prepared)?;
     let names_object = |kind: &Value| {
         kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
     };

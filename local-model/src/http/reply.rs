@@ -42,8 +42,8 @@ pub(super) async fn whole(mut events: Events, header: Header, with_logprobs: boo
         choices[event.choice].add(event);
     }
     let choices = choices.into_iter().enumerate();
-    let choices = choices.map(|(index, choice)| choice.into_json(index, with_logprobs));
-    let mut object = header.object("chat.completion", choices.collect());
+    let choices: Vec<Value> = choices.map(|(index, choice)| choice.into_json(index, with_logprobs)).collect();
+    let mut object = header.object("chat.completion", &choices);
     object["usage"] = usage(used);
     Ok(ok(&object))
 }
@@ -92,7 +92,7 @@ impl Header {
         Self { id: format!("chatcmpl-{:016x}", engine.random()), created: engine.now() }
     }
 
-    pub(super) fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
+    pub(super) fn object(&self, kind: &str, choices: &[Value]) -> Value {
         json!({
             "id": self.id,
             "object": kind,

@@ -8,7 +8,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use shared::error::{ApiError, Code};
 
-use super::{stream::Form, too_long, unsupported_schema};
+use super::{
+    stream::{Form, UsageReports},
+    too_long, unsupported_schema,
+};
 use crate::{
     engine::{Engine, Request},
     grammar::{MAX_SCHEMA_BYTES, OutputFormat},
@@ -116,12 +119,17 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Form), ApiE
     if prompt.len() >= engine.context() {
         return Err(too_long(engine, Some(prompt.len())));
     }
-    let options = body.stream_options.as_ref();
     let form = Form {
         streams: body.stream.unwrap_or(false),
         logprobs: body.logprobs.unwrap_or(false),
-        final_usage: options.is_some_and(|options| options.include_usage),
-        continuous_usage: options.is_some_and(|options| options.continuous_usage_stats),
+        usage: match &body.stream_options {
+            // As in vLLM, continuous usage is nothing without `include_usage`.
+            Some(options) if options.include_usage && options.continuous_usage_stats => {
+                UsageReports::Everywhere
+            }
+            Some(options) if options.include_usage => UsageReports::AtTheEnd,
+            Some(_) | None => UsageReports::Nowhere,
+        },
     };
     let id_seed = (!tools.is_empty()).then(|| engine.random());
     let parallel = body.parallel_tool_calls.unwrap_or(true);

@@ -24,10 +24,17 @@ use crate::{
 pub(super) struct Form {
     pub(super) streams: bool,
     pub(super) logprobs: bool,
-    /// True if a last chunk of its own reports the usage.
-    pub(super) final_usage: bool,
-    /// True if every chunk reports the usage so far. As in vLLM, that needs the final usage too.
-    pub(super) continuous_usage: bool,
+    pub(super) usage: UsageReports,
+}
+
+/// Place of the usage in a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UsageReports {
+    Nowhere,
+    /// In a last chunk without choices, and null in the others.
+    AtTheEnd,
+    /// In every chunk, the usage so far.
+    Everywhere,
 }
 
 /// Stream on its way to the client.
@@ -86,8 +93,8 @@ impl Chunks {
         let logprobs = (!logprobs.is_empty()).then(|| reply::logprobs(&logprobs));
         let chunk = |delta: &Value, logprobs: Option<Value>, finish_reason| {
             let choice = json!({"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason});
-            let usage = self.form.continuous_usage.then(|| reply::usage(usage));
-            self.chunk(vec![choice], usage)
+            let is_reported = self.form.usage == UsageReports::Everywhere;
+            self.chunk(&[choice], is_reported.then(|| reply::usage(usage)))
         };
         let written = chunk(&delta, logprobs, finish_reason);
         if self.begun.contains(&choice) {
@@ -99,13 +106,14 @@ impl Chunks {
     }
 
     fn write_end(&self) -> String {
-        let usage = self.form.final_usage.then(|| self.chunk(Vec::new(), Some(reply::usage(self.usage))));
+        let is_reported = self.form.usage != UsageReports::Nowhere;
+        let usage = is_reported.then(|| self.chunk(&[], Some(reply::usage(self.usage))));
         usage.unwrap_or_default() + &line("[DONE]")
     }
 
-    fn chunk(&self, choices: Vec<Value>, usage: Option<Value>) -> String {
+    fn chunk(&self, choices: &[Value], usage: Option<Value>) -> String {
         let mut chunk = self.header.object("chat.completion.chunk", choices);
-        if self.form.final_usage {
+        if self.form.usage != UsageReports::Nowhere {
             chunk["usage"] = usage.into();
         }
         line(chunk)
