@@ -192,9 +192,9 @@ impl Stream {
     }
 
     /// Counts what the upstream had sent when the stream ended, whatever ended it: a grant, an error, a client that left, or a
-    /// hold that was lost while the gateway was frozen. None of it is delivered. The time for it may have `begun` before.
-    async fn count_rest(&mut self, upstream: &mut Incoming, begun: Option<Instant>) {
-        let (began, mut bytes) = (begun.unwrap_or_else(Instant::now), 0);
+    /// hold that was lost while the gateway was frozen. None of it is delivered. Its time may have begun before, at `since`.
+    async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
+        let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.standing() == HoldStatus::Gone;
         let bound = if lost { CATCH_UP_BOUND_OF_LOST } else { CATCH_UP_BOUND };
         let mut more = self.meter.count_received();

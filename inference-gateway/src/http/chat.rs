@@ -77,14 +77,11 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     // billed at its end.
     let started = if stream {
         running.await
+    } else if let Ok(started) = timeout(app.generator.answer_deadline, &mut running).await {
+        started
     } else {
-        match timeout(app.generator.answer_deadline, &mut running).await {
-            Ok(started) => started,
-            Err(_) => {
-                running.run_in_background();
-                Err(late())
-            }
-        }
+        running.run_in_background();
+        Err(late())
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends by itself, and is billed, when its client takes nothing for so long.
