@@ -143,7 +143,7 @@ fact('any JSON can be asked for', async () => {
 // Several choices, and log probabilities
 
 fact('several choices are told apart', async () => {
-  const asks = [scripted({ tag: 'choices', completion_tokens: 3 })];
+  const asks = [scripted({ tag: 'choices', completion_tokens: 3, style: { usage_by_choice: true } })];
   const whole = await ask(asks, { n: 3 });
   assert.deepEqual(whole.choices.map((choice) => choice.index), [0, 1, 2]);
   assert.equal(whole.usage.completion_tokens, 9);

@@ -241,7 +241,7 @@ def any_json_can_be_asked_for(caller):
 
 @of_both(CALLERS)
 def several_choices_are_told_apart(caller):
-    asks = scripted(tag="choices", completion_tokens=3)
+    asks = scripted(tag="choices", completion_tokens=3, style={"usage_by_choice": True})
     whole = caller.create(asks, n=3)
     assert [choice.index for choice in whole.choices] == [0, 1, 2]
     assert whole.usage.completion_tokens == 9

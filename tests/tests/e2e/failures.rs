@@ -233,7 +233,7 @@ async fn a_whole_answer_may_generate_after_its_head_and_is_not_silent_for_long_a
 async fn choices_that_finish_long_before_others_end_no_stream() {
     let stack = Stack::start().await;
     let key = stack.key().await;
-    let style = Style { no_role: true, ..Style::default() };
+    let style = Style { no_role: true, usage_by_choice: true, ..Style::default() };
     let script = Script { lengths: vec![1, 40], style, ..Script::tokens(12, 40).pace(100) };
     let ended = stack.call(&key, script).with("n", 2).stream().await.rest().await;
     assert_eq!((ended.assert_done().tokens(), ended.finish_reasons()), (41, vec!["stop", "stop"]));
