@@ -8,9 +8,9 @@ WORKDIR /src
 COPY . .
 # What was downloaded and compiled stays in the builder's caches: the next build continues there.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --profile dist --locked --package key-service --package inference-gateway --package local-model \
+    cargo build --release --locked --package key-service --package inference-gateway --package local-model \
  && install -D --target-directory=/out \
-        target/dist/key-service target/dist/inference-gateway target/dist/local-model
+        target/release/key-service target/release/inference-gateway target/release/local-model
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service

@@ -2,15 +2,14 @@
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
-# bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a
-#        minute, PROFILE=release for binaries that build quickly
+# bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
-#        ATTACK="--only bodies,flood" for a part, PROFILE=release for binaries that build quickly
+#        ATTACK="--only bodies,flood" for a part
 
 .PHONY: run check test deny bench attack
 
 run:
-	cargo run --release
+	cargo run
 
 # The domains are checked once more by themselves: what they must not use is not even built then.
 check:
@@ -24,18 +23,17 @@ check:
 # run over a cluster.
 test:
 	tests/tools/install.sh
-	cargo build --workspace --bins
-	cargo test --workspace
-	FAREGATE_TEST_REDIS=cluster cargo test --workspace --test e2e services
+	cargo build --profile checked --workspace --bins
+	cargo test --profile checked --workspace
+	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e services
 
 deny:
 	tests/tools/deny.sh
 
-bench attack: PROFILE ?= dist
 bench:
-	cargo build --profile $(PROFILE) --workspace --bins
-	target/$(PROFILE)/bench $(BENCH)
+	cargo build --release --workspace --bins
+	target/release/bench $(BENCH)
 
 attack:
-	cargo build --profile $(PROFILE) --workspace --bins
-	target/$(PROFILE)/attack $(ATTACK)
+	cargo build --release --workspace --bins
+	target/release/attack $(ATTACK)

@@ -1,6 +1,6 @@
 //! Measures the pages of an account with many keys and generations, over SQLite and over Redis. Nothing is asserted.
 //!
-//! `cargo test --profile dist --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
+//! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
 
 use std::{
     io::Write,
