@@ -1,4 +1,4 @@
-//! Use-cases of the operator: accounts, their credit, and their management keys.
+//! Use-cases of the operator: accounts, credit, and management keys.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::store::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Management keys that an account may have, revoked ones included: a page of them stays a page, and a key a month lasts for
-/// eight years.
+/// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
+/// for eight years.
 pub const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why an account was not changed or found.
@@ -33,7 +33,7 @@ pub enum AccountRefused {
     /// No management key has this id.
     #[error("there is no such management key")]
     ManagementKeyNotFound,
-    /// The account has as many management keys as it may.
+    /// The account is at its bound of management keys.
     #[error(
         "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
     )]

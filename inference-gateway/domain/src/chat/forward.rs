@@ -67,7 +67,7 @@ pub struct Forward {
     pub prompt_least: u64,
     /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
     pub bounds: Usage,
-    /// Place in the rest of the messages with which further requests of the conversation begin.
+    /// Range, within `rest`, of the opening messages that further requests of the conversation repeat.
     pub(super) opening: Range<usize>,
     /// Everything but the head's members.
     pub(super) rest: Bytes,

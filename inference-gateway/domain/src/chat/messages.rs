@@ -1,4 +1,4 @@
-//! The messages: who speaks, what they say, and what they show.
+//! The messages: roles, texts, images, and calls.
 
 use shared::{
     error::{ApiError, Code},
@@ -11,9 +11,9 @@ use super::{
     read::{Members, Value},
 };
 
-/// The body's own bound is the only one on how many messages, parts and calls there are.
+/// Bound on messages, parts and calls: none beside the bound on the body.
 const ANY_NUMBER: usize = usize::MAX;
-/// An empty string as JSON spells it.
+/// An empty string in JSON.
 const EMPTY: &str = r#""""#;
 
 /// Role of a message's author.
@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-/// Checks the messages, and writes what of them is known.
+/// Checks the messages, and writes the known members.
 pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.name("messages");
     let (start, mut turn) = (draft.len(), None);

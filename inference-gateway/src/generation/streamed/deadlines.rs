@@ -101,7 +101,7 @@ impl Deadlines {
         self.listening = listening;
     }
 
-    /// Notes whether every choice is finished. Later calls change nothing, unless a choice went on between them.
+    /// Records whether every choice is finished. Later calls change nothing, unless a choice went on in between.
     pub(super) fn set_finished(&mut self, finished: bool) {
         self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
     }
@@ -136,12 +136,12 @@ impl Deadlines {
         self.blocked_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
     }
 
-    /// Returns whether the client has taken nothing for too long while no more was read for it.
+    /// Returns whether the client has taken nothing for too long while the upstream was not read.
     pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
         self.full_since.is_some_and(|since| now.duration_since(since) >= UNREAD_BOUND)
     }
 
-    /// Returns whether the upstream has been silent, or has lingered after its choices, for longer than it may.
+    /// Returns whether the upstream's silence, or its lingering after finished choices, has lasted too long.
     pub(super) fn upstream_is_overdue(&self, reported: bool, now: Instant) -> bool {
         self.upstream_deadline(reported).is_some_and(|deadline| now >= deadline)
     }
