@@ -226,8 +226,8 @@ fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> 
     })
 }
 
-/// Makes the client of the key-services' HTTP. Where an address stands for several key-services, sessions do not show
-/// HTTP's health.
+/// Makes the client of the key-services' HTTP. Where an address stands for several key-services, the health of sessions
+/// says nothing about HTTP.
 fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,

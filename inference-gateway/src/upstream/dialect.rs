@@ -58,8 +58,9 @@ impl Dialect {
         usage: UsageScope::Answer,
     };
 
-    /// vLLM. Progress reports count the choice of the chunk, the last report counts all choices. Sends `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the
-    /// prompt of a stream that is left is billed as not cached.
+    /// vLLM. Progress reports count the choice of the chunk, the last report counts all choices. Sends
+    /// `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and only in the last chunk: the prompt of a
+    /// stream that its client leaves is billed as not cached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
         counter: Counter::BesideV1,
@@ -67,8 +68,9 @@ impl Dialect {
         usage: UsageScope::ChunkChoice,
     };
 
-    /// SGLang. Progress reports count the choice of the chunk, the last report counts all choices. Reports cached tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
-    /// refuse a chat, which then has no exact count.
+    /// SGLang. Progress reports count the choice of the chunk, the last report counts all choices. Reports cached
+    /// tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which
+    /// then has no exact count.
     const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
 
     /// llama.cpp's server. Counts each choice alone, also in the usage that follows the choice's end, and in a whole

@@ -90,7 +90,7 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
         (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
         (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
         (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
-        // Absent or null: either way the error is the one of a content that has to be there.
+        // Absent or null: either way the error names the required content.
         (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
     }
     if let Some(reasoning) = reasoning {
@@ -103,8 +103,8 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Writes a content and the refusal beside it as one content. Templates, and most servers, have no refusals: the model
-/// reads one as the text that it was.
+/// Writes a content and its refusal as a single content. Templates, and most servers, have no refusals: the model reads
+/// a refusal as plain text.
 fn content_and_refusal(
     content: &Value<'_, '_>,
     refusal: &Value<'_, '_>,
@@ -201,7 +201,7 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
     }
 }
 
-/// Writes a part of text; `token` is how it was spelled.
+/// Writes a part of text; `token` is the text's spelling in JSON.
 fn text_part(token: &str, role: Role, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
     shown_text("text", token, role, draft);
