@@ -30,7 +30,7 @@ mod table;
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
-/// Most characters of a name: what fits a line of a listing.
+/// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Commands of an operator; the same in every binary that has a store.

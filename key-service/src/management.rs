@@ -127,7 +127,7 @@ impl Management {
         Self { store, clock, credentials, max_keys, passwords, top_keys, turns, last_id }
     }
 
-    /// The same, where accounts may have this many API keys.
+    /// Sets the bound of API keys per account.
     #[must_use]
     pub fn with_max_keys(self, max_keys: u64) -> Self {
         Self { max_keys, ..self }

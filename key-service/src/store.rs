@@ -133,7 +133,7 @@ pub trait Accounts: Send + Sync + 'static {
     /// The account's management keys, oldest first.
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable>;
 
-    /// One management key of the account.
+    /// Finds a management key of the account.
     async fn management_key(
         &self,
         account: AccountId,
@@ -299,7 +299,7 @@ pub trait Capacity: Send + Sync + 'static {
     async fn is_nearly_full(&self) -> Result<bool, Unavailable>;
 }
 
-/// One answer per command, in the order of the commands.
+/// Outcomes of commands, in the order of the commands.
 pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
 /// The store cannot be reached, or did not confirm: the outcome is unknown.
@@ -440,7 +440,7 @@ pub struct Idempotency {
 pub enum Created {
     /// The key was made.
     New(ApiKey),
-    /// The same request made this key before; the answer is the key in its current state.
+    /// The same request made this key before; the answer is the key's current state.
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,

@@ -17,9 +17,10 @@ use crate::{
 };
 use domain::metering::GRANT_TOKENS;
 
-/// With only other holds in the way, a stream by grants that could not begin with this many tokens is better repeated.
+/// Fewest tokens to begin a stream by grants with. If only other holds leave fewer, repeating later is better.
 const ENOUGH_BY_GRANTS: u64 = 64;
-/// The same for an answer that cannot be extended, for each choice.
+/// Fewest tokens per choice to begin an answer that cannot be extended. If only other holds leave fewer, repeating
+/// later is better.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
 /// An authorized generation.

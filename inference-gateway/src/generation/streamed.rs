@@ -197,8 +197,8 @@ impl Stream {
     }
 
     /// Counts the upstream's output up to the end of the stream, without delivering any, after a grant, an error, a
-    /// client that left, or a hold lost while the gateway was frozen. `since` is the beginning of the time for this, if
-    /// in the past.
+    /// client that left, or a hold lost while the gateway was frozen. The time for this counts from `since`, or else
+    /// from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.standing() == HoldStatus::Gone;

@@ -311,7 +311,7 @@ pub(super) fn read_management_key(
     }))
 }
 
-/// The same for a member.
+/// Writes a member's texts and times.
 pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
     let Member { id: _, name, role, password, created_at, last_link } = member;
     let texts = [("name", name.as_str()), ("role", role.as_str())];
@@ -325,7 +325,7 @@ pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
     }
 }
 
-/// The same for the last link that someone else made for a member.
+/// Writes the last link that someone else made for a member.
 pub(super) fn write_last_link(arguments: &mut Arguments, MadeLink { by, at }: &MadeLink) {
     let by = by.to_string();
     write(arguments, [("last_link_by", by.as_str())], [("last_link_at", Some(at.millis()))]);
@@ -337,7 +337,7 @@ fn read_last_link(fields: &Fields) -> RedisResult<Option<MadeLink>> {
     Ok(Some(MadeLink { by, at: Timestamp::from_millis(required(fields, "last_link_at")?) }))
 }
 
-/// The same for a member.
+/// Reads a member from its texts; `None` without texts.
 pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<Member>> {
     if fields.is_empty() {
         return Ok(None);
@@ -352,7 +352,7 @@ pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<M
     }))
 }
 
-/// The same for a session.
+/// Writes a session's texts and times.
 pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
     let Session { digest: _, id, member, agent, created_at, seen_at, expires_at, way } = session;
     let (id, member, way) = (id.to_string(), member.to_string(), way.to_string());
@@ -362,7 +362,7 @@ pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
     write(arguments, texts, times.map(|(name, at)| (name, Some(at.millis()))));
 }
 
-/// The same for a session.
+/// Reads a session from its texts; `None` without texts.
 pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Option<Session>> {
     if fields.is_empty() {
         return Ok(None);
