@@ -117,7 +117,7 @@ pub(crate) fn get(
 
 /// Lists keys of the account in the order of ids.
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
-    // A prefix of an id sorts before every such id; a longer value of 0xFF bytes sorts after every id.
+    // The empty value sorts before every id, 17 bytes of 0xFF after every id.
     let (behind, order, end): (_, _, &[u8]) = match page.order {
         Order::Ascending => (">", "ASC", &[]),
         Order::Descending => ("<", "DESC", &[0xff; 17]),
