@@ -1,4 +1,4 @@
-//! Prepaid API keys for language models, in one program: gateway, key-service, embedded store and demo model.
+//! Prepaid API keys for language models, in a single program: gateway, key-service, embedded store and demo model.
 
 mod secrets;
 mod welcome;
@@ -35,13 +35,13 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Requests that the demo model holds at once. One more is refused and may be sent again later.
+/// Number of requests that the demo model holds at once. Further requests are refused and may be sent again later.
 const DEMO_REQUESTS: usize = 64;
-/// Connections to the demo model, of which each request has one; idle ones may be as many.
+/// Number of connections to the demo model, with a connection per request and as many idle.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
-/// Ports that share the connections: the public one, and those of the key-service with all that they are called by.
+/// Ports that share the connections: the public port, and the key-service's ports together with all internal callers.
 const PORTS: usize = 2;
-/// Open files beside connections of clients: the store's, and both ends of those to the demo model.
+/// Open files beside connections of clients: the store's, and both ends of connections to the demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
@@ -143,7 +143,7 @@ async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     Ok(process.until_signalled(announce, drain).await?)
 }
 
-/// Starts the demo model, on a port of its own, if the catalogue wants it.
+/// Starts the demo model, on a separate port, if the catalogue names the model.
 async fn start_builtin(
     catalog: &Catalog,
     clock: &Arc<dyn Clock>,
@@ -156,13 +156,13 @@ async fn start_builtin(
     let engine = local_model::Engine::start(clock.clone(), DEMO_REQUESTS)?;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    // It ends with the process: the requests that it serves have drained by then.
+    // The demo model ends with the process: the requests at the model have drained by then.
     let port = Port::new(listener, limits.connections.open_bounds(DEMO_CONNECTIONS));
     tokio::spawn(serve(port, local_model::router(engine), CancellationToken::new()));
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 
-/// Loopback address by which one part of this process reaches another, also where it listens on every address.
+/// Returns the loopback address for calls within this process, also for a listener on every address.
 fn loopback(address: SocketAddr) -> anyhow::Result<Uri> {
     let host = match address {
         SocketAddr::V4(a) if a.ip().is_unspecified() => "127.0.0.1".to_owned(),

@@ -18,15 +18,15 @@ use shared::{
     secret::{self, SecretString},
 };
 
-/// Secrets that the services share with no one else.
+/// Secrets that only the services share.
 pub(crate) struct Secrets {
-    /// Keys are hashed with them.
+    /// Peppers for the hashes of keys.
     pub(crate) peppers: Peppers,
-    /// Calls between the services carry it.
+    /// Token for calls between the services.
     pub(crate) internal_token: SecretString,
 }
 
-/// The configured secrets; those that are not configured are read from the data directory, or made there.
+/// Takes the configured secrets; missing secrets are read from the data directory, or made there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = Folder::create(&options.data_dir)?;
     let peppers = if let Some(peppers) = options.peppers()? {
@@ -49,14 +49,14 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
 struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, for its owner alone, unless it exists.
+    /// Creates the folder, for its owner alone, unless it exists.
     fn create(path: &Path) -> anyhow::Result<Self> {
         let made = private_files::create_folder(path);
         made.with_context(|| format!("FAREGATE_DATA_DIR: cannot make {}", path.display()))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// The secret in this file; made of 256 random bits, readable by its owner alone, if there is none.
+    /// Reads the secret in this file; a missing secret is made of 256 random bits, readable by the owner alone.
     fn secret(&self, name: &str, clock: &dyn Clock) -> anyhow::Result<SecretString> {
         let path = self.0.join(name);
         if !path.exists() {
@@ -68,8 +68,8 @@ impl Folder {
     }
 }
 
-/// Writes a file whole or not at all, and never over another one: of two first runs at once, one's secret stands. The draft's
-/// name is made by chance, so that one left over by a process that died is in the way of none.
+/// Writes a file whole or not at all, and never over another: of two first runs at once, a single secret stands. The
+/// draft's name is random, so that a dead process's draft is in the way of none.
 fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
     let mut file = private_files::options().write(true).create_new(true).open(draft)?;
     writeln!(file, "{text}")?;

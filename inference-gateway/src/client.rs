@@ -1,7 +1,7 @@
-//! The client of a request: its presence, and the body of its stream.
+//! The client of a request: presence, and the body of the stream.
 //!
-//! A request runs inside its connection's task, without a task of its own. Both wrappers here survive a client that
-//! leaves: its unfinished request continues in the background, to its settlement.
+//! A request runs inside the connection's task. Both wrappers here survive a client that leaves: the unfinished request
+//! continues in the background, to its settlement.
 
 use std::{
     future::poll_fn,
@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
-/// Time for which a connection may take nothing of a stream before the stream runs in a task of its own: inside the connection's
-/// task it stands still meanwhile, and its upstream may not.
+/// Time without reads after which a stream runs in a task of its own: inside the connection's task the stream would
+/// stand still meanwhile, and its upstream may not.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
 /// The presence of a request's client. Cheap to clone.
@@ -37,7 +37,7 @@ impl Client {
         self.0.left_at.get().is_some()
     }
 
-    /// Returns when the client leaves: the time at which it did.
+    /// Waits until the client leaves, and returns that time.
     pub(crate) async fn left(&self) -> Instant {
         loop {
             let left = self.0.left.notified();
@@ -54,7 +54,7 @@ impl Client {
     }
 }
 
-/// A future that runs to its end: if it is dropped early because its client left, it continues as a task.
+/// A future that runs to its end: when dropped early because the client left, it continues as a task.
 pub(crate) struct RunToEnd<T: Send + 'static> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     client: Client,
@@ -102,7 +102,7 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     }
 }
 
-/// The channel from a stream to its client: at most one piece waits to be taken by the connection, and the last one behind it.
+/// The channel from a stream to its client: at most one piece waits for the connection, with the last piece behind.
 #[derive(Clone)]
 pub(crate) struct Pipe {
     client: Client,
@@ -115,9 +115,9 @@ struct PendingBytes {
     last: Option<Bytes>,
     /// The stream puts nothing more in.
     ended: bool,
-    /// Time since which the connection has not asked for more; `None` while it waits for the stream.
+    /// Time of the connection's last request for more; `None` while the connection waits for the stream.
     untaken_since: Option<Instant>,
-    /// Wakers of a stream with a task of its own and of its connection. `None` while both are one task.
+    /// Wakers of a stream with its own task, and of the connection. `None` while both are a single task.
     wakers: Option<Box<Wakers>>,
 }
 
@@ -184,7 +184,7 @@ impl Pipe {
     /// Puts a piece in, unless the client has left. Must follow a return of [`Pipe::writable`], or [`Pipe::is_writable`].
     pub(crate) fn put(&self, bytes: Bytes) {
         let mut pending = self.pending();
-        // A client that left while it was connected finds its stream broken off, without a piece of its rest.
+        // A client that left midway finds its stream broken off, without a piece of the rest.
         if !self.client.is_gone() {
             pending.piece = Some(bytes);
         }
@@ -205,12 +205,12 @@ impl Pipe {
         self.client.left().await;
     }
 
-    /// Returns whether the stream has a task of its own, since its connection asks for nothing.
+    /// Returns whether the stream has a task of its own, since the connection asks for nothing.
     pub(crate) fn is_detached(&self) -> bool {
         self.pending().wakers.is_some()
     }
 
-    /// Returns when the stream has a task of its own, whose first step polls this.
+    /// Waits until the stream has its own task, whose first step polls this future.
     pub(crate) async fn detached(&self) {
         poll_fn(|_| if self.is_detached() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -248,12 +248,12 @@ impl Pipe {
     }
 }
 
-/// The stream ended without its client, which had taken nothing for too long.
+/// The stream ended without its client, after the client had taken nothing for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the client took nothing of its stream for too long")]
 pub(crate) struct ClientLeft;
 
-/// The body of a stream: its future runs as the connection asks for more, and to its end if the client leaves.
+/// The body of a stream: its future runs as the connection asks for more, and to the end if the client leaves.
 pub(crate) struct StreamBody(Arc<StreamTask>);
 
 struct StreamTask {
@@ -262,7 +262,7 @@ struct StreamTask {
     tracker: TaskTracker,
 }
 
-/// Watch over a stream whose client does not read: gives it a task of its own, and ends it after a longer time.
+/// Watch over a stream whose client does not read: moves the stream to its own task, and ends it later.
 pub(crate) struct StallWatch {
     stream: Weak<StreamTask>,
     bound: Duration,
@@ -285,7 +285,7 @@ impl StreamBody {
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
-    /// A watch that treats a client as gone if it has not read for `bound`.
+    /// Makes a watch that treats a client as gone after `bound` without a read.
     pub(crate) fn stall_watch(&self, bound: Duration) -> StallWatch {
         StallWatch { stream: Arc::downgrade(&self.0), bound }
     }
@@ -303,7 +303,7 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        // Locked until the pipe was asked: a stream that is given its own task meanwhile could not wake this one.
+        // Locked until the pipe was asked: a stream that moves to its own task meanwhile could not wake this task.
         let mut running = future.lock();
         if running.as_mut().is_some_and(|future| future.as_mut().poll(context).is_ready()) {
             *running = None;
@@ -319,7 +319,8 @@ impl Drop for StreamBody {
 }
 
 impl StallWatch {
-    /// Gives the stream a task of its own if its client lags, or ends it if its client has not read for too long.
+    /// Moves the stream of a lagging client to its own task, or ends the stream of a client that has not read for too
+    /// long.
     pub(crate) fn check(&self, now: Instant) {
         let Some(stream) = self.stream.upgrade() else { return };
         let untaken = stream.untaken(now);
@@ -339,11 +340,11 @@ impl StreamTask {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Runs the stream in a task of its own, so that it goes on while its connection asks for nothing.
+    /// Moves the stream to its own task, so that the stream goes on while the connection asks for nothing.
     fn detach(&self) {
         let mut future = self.future.lock();
         let mut pending = self.pipe.pending();
-        // Where it asks by now, it waits for the future itself.
+        // A connection that asks by now waits for the future itself.
         if pending.untaken_since.is_none() {
             return;
         }

@@ -1,7 +1,7 @@
-//! One chat request: authorized, sent to an upstream, metered on its way back, and settled.
+//! A chat request: authorized, sent to an upstream, metered on the way back, and settled.
 //!
-//! A generation runs inside its client's connection. If the client leaves, the rest goes on in the background: a whole answer
-//! to its end, a stream to its settlement.
+//! A generation runs inside its client's connection. If the client leaves, the rest goes on in the background: a whole
+//! answer to its end, a stream to its settlement.
 
 mod authorize;
 mod dispatch;
@@ -48,7 +48,7 @@ pub(crate) use model_metrics::Metrics;
 /// Characters of an upstream's finish reason that are logged.
 const MAX_SHOWN_REASON: usize = 40;
 
-/// Makes generations; one a worker.
+/// Runs generations; one generator per worker.
 pub(crate) struct Generator {
     /// The key-services.
     pub(crate) keys: Keys,
@@ -64,13 +64,13 @@ pub(crate) struct Generator {
     pub(crate) cut: CancellationToken,
     /// The metrics of every model.
     pub(crate) metrics: Arc<Metrics>,
-    /// The time that a client may take nothing of its stream before it counts as gone.
+    /// Time without reads after which a stream's client counts as gone.
     pub(crate) client_stall: Duration,
     /// The memory for prompts.
     pub(crate) prompts: ByteBudget,
     /// The memory for answers.
     pub(crate) answers: ByteBudget,
-    /// The time that an upstream may take to begin its answer.
+    /// Timeout for an upstream to begin its answer.
     pub(crate) answer_deadline: Duration,
     /// The time for which an upstream may send nothing of an answer that has begun.
     pub(crate) upstream_silence: Duration,
@@ -78,11 +78,11 @@ pub(crate) struct Generator {
 
 /// A checked request.
 pub(crate) struct Job {
-    /// The generation: a new one whenever the request is authorized anew.
+    /// Generation, renewed by every new authorization.
     pub(crate) id: GenerationId,
     /// The HTTP request, for the log.
     pub(crate) request: RequestId,
-    /// The client's own id of it, for the log.
+    /// The client's own id of the request, for the log.
     pub(crate) client_request: Option<ClientRequestId>,
     /// The time of arrival, in seconds since 1970.
     pub(crate) created: i64,
@@ -90,19 +90,19 @@ pub(crate) struct Job {
     pub(crate) credential: String,
     /// The model's id.
     pub(crate) model: String,
-    /// The request as upstreams get it.
+    /// Request in the form for upstreams.
     pub(crate) forward: Forward,
-    /// Its part of the memory for prompts.
+    /// Permit for the prompt's memory.
     pub(crate) permit: BytePermit,
-    /// The trust in its connection.
+    /// Trust in the client's connection.
     pub(crate) trust: ConnectionTrust,
-    /// The account that pays, once it is known.
+    /// Account that pays, once known.
     pub(crate) payer: Option<AccountId>,
 }
 
 /// A generation whose answer begins.
 pub(crate) struct Started {
-    /// The value that `max_tokens` was lowered to, if it was.
+    /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
     /// The answer.
     pub(crate) body: AnswerBody,
@@ -122,13 +122,13 @@ impl Job {
         self.forward.max_tokens.saturating_mul(self.forward.n)
     }
 
-    /// Notes the account that pays, which its connection is trusted for.
+    /// Records the paying account, and grants the connection this account's trust.
     fn is_paid_by(&mut self, account: AccountId) {
         self.payer = Some(account);
         self.trust.grant(Caller::Account(account));
     }
 
-    /// Frees the prompt: an upstream has read it, and it need not be counted.
+    /// Frees the prompt once an upstream has read it and no count is needed.
     fn forget_prompt(&mut self) {
         self.forward.forget_prompt();
         self.permit.shrink_to(0);
@@ -139,7 +139,7 @@ impl Job {
         answer::Generation { id: self.id, created: self.created, model: &self.model }
     }
 
-    /// The value that `max_tokens` was lowered to, if it was.
+    /// Returns `max_tokens` if lowered.
     fn lowered(&self, max_tokens: u64) -> Option<u64> {
         (max_tokens < self.forward.max_tokens).then_some(max_tokens)
     }
@@ -151,8 +151,8 @@ impl Job {
         UsageCounter::new(bounds, running.upstream().usage_scope())
     }
 
-    /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs those that fall out of
-    /// them.
+    /// Compares the reports and finish reasons of an answer with the assumptions of this request, and logs each
+    /// mismatch.
     fn check_answer(&self, counter: &UsageCounter, unknown_finish: Option<&str>, running: &Running) {
         let (reported, false_counts, bounds) =
             (counter.reported(), counter.disbelieved(), self.forward.bounds);
@@ -175,13 +175,14 @@ impl Job {
 }
 
 impl Generator {
-    /// A slot for one generation, if one is free; for a caller from this network, if no credential of it was accepted yet.
+    /// Reserves a slot for a generation, if any is free; `stranger` is the network of a caller without an accepted
+    /// credential.
     pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
         self.holds.reserve(stranger).await
     }
 
-    /// Runs a generation until its answer begins: until its end, where the answer is whole. The id is that of the hold that
-    /// pays.
+    /// Runs a generation until the answer begins, or to the end of a whole answer. The returned id is that of the
+    /// paying hold.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
@@ -200,7 +201,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // The departure of a client stays the logged outcome, whichever error it would have got.
+        // The departure of a client stays the logged outcome, before any error.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {
@@ -254,7 +255,7 @@ impl Generator {
         }
     }
 
-    /// Counts a request against the shares of its account, which is known from here on.
+    /// Counts a request against the shares of the account, known from here on.
     fn count_against(&self, job: &mut Job, hold: &mut OpenHold) -> Result<(), ApiError> {
         if !hold.take_share() {
             metrics::counter!("gateway_account_share_used_up_total").increment(1);
@@ -264,8 +265,8 @@ impl Generator {
         job.permit.move_to(&self.prompts, hold.account())
     }
 
-    /// A stream whose client left before its upstream answered is free, or pays for its prompt, according to the
-    /// `left_before_head` of the upstream that was asked. It is free where none was asked yet.
+    /// Settles a stream whose client left before the upstream answered: free, or charged for the prompt, according to
+    /// `left_before_head` of the asked upstream. Without an asked upstream the stream is free.
     async fn settle_left_before_head(
         &self,
         asked: Option<Running>,

@@ -28,9 +28,9 @@ use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
 use session::{Peer, SessionTask};
 
-/// Longest wait of a caller for authorization. After it, the client should rather repeat its request later.
+/// Longest wait of a caller for authorization. After that, the client should rather repeat its request later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
-/// Longest time of one attempt to extend, capture or release; the caller repeats it.
+/// Longest time of an attempt to extend, capture or release; the caller repeats a failed attempt.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
 /// First and longest pause before a failed call is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -54,9 +54,9 @@ impl Drop for Handle {
 /// The key-services.
 #[derive(Clone)]
 pub(crate) enum Peers {
-    /// In other processes; the first ones are preferred at low load.
+    /// In other processes; the first addresses are preferred at low load.
     Remote {
-        /// At least one.
+        /// Addresses; never empty.
         addresses: Vec<Endpoint>,
         /// The internal token.
         token: PresentToken,
@@ -75,8 +75,8 @@ impl Peers {
     }
 }
 
-/// Opens a session with every key-service, and keeps the sessions open as long as there are handles. They run on the
-/// caller's runtime.
+/// Opens a session with every key-service, and keeps the sessions open as long as there are handles. Sessions run on
+/// the caller's runtime.
 pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
         Peers::Remote { addresses, token } => {
@@ -111,7 +111,7 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    /// Returns whether the same call may succeed when it is repeated.
+    /// Returns whether the same call may succeed when repeated.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Deadline => true,
@@ -121,7 +121,8 @@ impl Unavailable {
     }
 }
 
-/// Without an answer the request is not served. The cause is logged here; the client gets a 503 without it.
+/// A request without an authorization answer is not served. The cause is logged here; the client gets a 503 without the
+/// cause.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::warn!(error = %e, "a request could not be authorized");
@@ -169,7 +170,7 @@ impl Keys {
         GenerationId::generate(&*self.0.clock)
     }
 
-    /// The account of this credential, if it may be used for what its class is needed for right now.
+    /// Finds the account of this credential, if the credential may be used for its class's purpose right now.
     pub(crate) async fn authenticate(
         &self,
         credential: &str,
@@ -235,7 +236,7 @@ impl Keys {
         sleep(backoff.pause(&*self.0.clock)).await;
     }
 
-    /// Orphans whose authorizations can no longer take effect, so that they can be released.
+    /// Takes the orphans whose authorizations can no longer take effect, so that these holds can be released.
     pub(crate) fn due_orphans(&self, now: Instant) -> Vec<Orphan> {
         self.0.orphans.take_due(now)
     }
@@ -245,8 +246,8 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Repeats a call until there is an answer other than a temporary failure, or the deadline is over. `sent` receives
-    /// each attempt when it is queued.
+    /// Repeats a call until the answer is no temporary failure, or the deadline is over. `sent` receives each queued
+    /// attempt.
     async fn call_until(
         &self,
         deadline: Instant,

@@ -1,4 +1,4 @@
-//! The running gateway and its shutdown: refuses new requests, lets running ones finish within a bound, and delivers
+//! The running gateway and its shutdown: refuses new requests, finishes running requests within a bound, and delivers
 //! captures.
 
 use std::{
@@ -62,21 +62,21 @@ pub struct GatewayParts {
     pub key_services: KeyServices,
     /// Token in the calls between the services.
     pub internal_token: SecretString,
-    /// Addresses of the key-services' HTTP listeners; at least one.
+    /// Addresses of the key-services' HTTP listeners; never empty.
     pub key_service_http: Vec<Uri>,
-    /// TLS to the key-services, if it is used.
+    /// TLS to the key-services, if used.
     pub tls: Option<Tls>,
-    /// The address of the built-in model, if it runs.
+    /// Address of a running built-in model.
     pub builtin: Option<Uri>,
-    /// The sizes of its budgets.
+    /// Sizes of the budgets.
     pub sizes: Sizes,
-    /// Directory for the spool of captures, if there is one.
+    /// Directory for the spool of captures, if any.
     pub data_dir: Option<PathBuf>,
 }
 
 /// The key-services that authorize and bill.
 pub enum KeyServices {
-    /// In other processes, over gRPC, at these addresses; at least one.
+    /// In other processes, over gRPC, at these addresses; never empty.
     Remote(Vec<Uri>),
     /// In this process.
     Local(Arc<dyn KeyService>),
@@ -174,7 +174,7 @@ impl RunningGateway {
         })
     }
 
-    /// Refuses new requests, lets the running ones finish within the configured bound, then cuts them, and delivers the
+    /// Refuses new requests, finishes running requests within the configured bound or cuts them, and delivers the
     /// remaining settlements.
     pub async fn stop(self) -> io::Result<()> {
         let Self { drain, draining, cut, close, running, settling, serving, workers, .. } = self;
@@ -226,7 +226,8 @@ fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> 
     })
 }
 
-/// The key-services' HTTP. Where an address stands for several of them, their sessions do not speak for it.
+/// Makes the client of the key-services' HTTP. Where an address stands for several key-services, the health of sessions
+/// says nothing about HTTP.
 fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,
@@ -241,7 +242,7 @@ fn management(
     Ok(Management::new(addresses, health, tls, token))
 }
 
-/// The spool in this directory, if there is one.
+/// Opens the spool in this directory, if any.
 fn open_spool(directory: Option<&Path>, clock: &Arc<dyn Clock>) -> Result<Option<Spool>, ConfigError> {
     let spool = directory.map(|directory| Spool::open(directory, clock.clone())).transpose();
     spool.map_err(|e| ConfigError::new("FAREGATE_DATA_DIR", e))

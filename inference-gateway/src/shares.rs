@@ -1,4 +1,4 @@
-//! Shares of accounts in what all of them use together: no single account takes all of it.
+//! Shares of accounts in common resources: no single account takes everything.
 
 use shared::{
     ids::AccountId,
@@ -8,5 +8,5 @@ use shared::{
 /// The shares that accounts have taken.
 pub(crate) type AccountShares = Shares<AccountId>;
 
-/// One unit of an account's share, given back when it is dropped.
+/// A unit of an account's share, given back when dropped.
 pub(crate) type Unit = shares::Unit<AccountId>;

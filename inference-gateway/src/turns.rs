@@ -14,9 +14,9 @@ use shared::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// Time that a caller without an accepted credential waits for its turn: the work takes milliseconds.
+/// Timeout of a caller without an accepted credential for a turn: the work takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The part of shared turns that one network may have: a quarter.
+/// Divisor for the part of shared turns of a single network: a quarter.
 const SHARE_OF_A_NETWORK: usize = 4;
 
 /// A network address, or an account.
@@ -24,21 +24,21 @@ pub(crate) trait TurnKey: Copy + Eq + Hash {}
 
 impl<K: Copy + Eq + Hash> TurnKey for K {}
 
-/// Turns, given to one network address (or account) after the other, however many callers of each wait. Cheap to clone.
+/// Turns, given to network addresses (or accounts) in rotation, however many callers of each wait. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Turns<K: TurnKey = Network>(Arc<Mutex<State<K>>>);
 
 struct State<K: TurnKey> {
     free: usize,
-    /// Turns that callers of one key have at once, at most.
+    /// Largest number of simultaneous turns for a key.
     most_of_each: usize,
     running: HashMap<K, usize>,
     waiting: HashMap<K, VecDeque<oneshot::Sender<Turn<K>>>>,
-    /// The keys that wait, in the order of their next turns.
+    /// The waiting keys, in the order of their next turns.
     order: VecDeque<K>,
 }
 
-/// A turn, over when it is dropped.
+/// A turn, over when dropped.
 pub(crate) struct Turn<K: TurnKey = Network> {
     turns: Turns<K>,
     of: K,
@@ -50,7 +50,7 @@ impl Turns {
         Self::shared(at_once, at_once)
     }
 
-    /// Turns of network addresses, of which this many run at once, and a quarter of them for one network: work that waits for
+    /// Makes turns of network addresses: `at_once` in all, a quarter for a single network, so that work that waits for
     /// its caller leaves turns to others.
     pub(crate) fn of_networks(at_once: usize) -> Self {
         Self::shared(at_once, (at_once / SHARE_OF_A_NETWORK).max(1))
@@ -64,7 +64,7 @@ impl Turns {
 }
 
 impl<K: TurnKey> Turns<K> {
-    /// Turns, of which this many run at once, and `most_of_each` of one key.
+    /// Makes turns: `at_once` in all, `most_of_each` for a key.
     pub(crate) fn shared(at_once: usize, most_of_each: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: at_once,
@@ -75,7 +75,7 @@ impl<K: TurnKey> Turns<K> {
         })))
     }
 
-    /// Waits for a turn of this key; `None` if it did not come in time.
+    /// Waits for a turn of this key; `None` after `patience`.
     pub(crate) async fn wait_within(&self, patience: Duration, of: K) -> Option<Turn<K>> {
         match self.ask(of) {
             Ok(turn) => Some(turn),
@@ -104,7 +104,7 @@ impl<K: TurnKey> Turns<K> {
         Turn { turns: self.clone(), of }
     }
 
-    /// Ends a turn. The turn of the caller that comes next, if one waits that may have it; else there is a free one more.
+    /// Ends a turn. Returns the turn of the next waiting caller that may have a turn, or frees the turn.
     fn next(&self, over: K) -> Option<(oneshot::Sender<Turn<K>>, Turn<K>)> {
         let mut state = self.state();
         state.end(over);
@@ -115,7 +115,7 @@ impl<K: TurnKey> Turns<K> {
                 continue;
             }
             let Some(callers) = state.waiting.get_mut(&of) else { continue };
-            // Those that gave up are passed over.
+            // Callers that gave up are passed over.
             let next = std::iter::from_fn(|| callers.pop_front()).find(|caller| !caller.is_closed());
             if callers.is_empty() {
                 state.waiting.remove(&of);
@@ -153,7 +153,7 @@ impl<K: TurnKey> State<K> {
 impl<K: TurnKey> Drop for Turn<K> {
     fn drop(&mut self) {
         if let Some((caller, turn)) = self.turns.next(self.of) {
-            // A caller that gave up just now drops its turn, which goes to the next one.
+            // A caller that gave up just now drops its turn, which goes to the next caller.
             let _ = caller.send(turn);
         }
     }

@@ -1,4 +1,4 @@
-//! Model servers: choosing one, sending it a request, and classifying its failures.
+//! Model servers: choosing a server, sending a request, and classifying failures.
 
 mod dialect;
 mod failure;
@@ -33,11 +33,12 @@ pub(crate) use pool::{Pool, Pools, Running};
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time for an exact count, and for the turn to have one: it delays a request that would otherwise be refused.
+/// Longest time for an exact count, including the wait for a turn: counting delays a request that would otherwise be
+/// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// Prompts that an upstream is asked to count at once. Counting is unpaid work, and one prompt may have 64 MiB.
+/// Number of prompts that an upstream counts at once. Counting is unpaid work, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Prompts of one account among them: half, so that slow counts of one account leave turns to the others.
+/// Number of an account's prompts counted at once: half, so that slow counts of an account leave turns to the others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 /// Idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 1024;
@@ -59,35 +60,35 @@ pub(crate) fn upstream_client() -> UpstreamClient {
     })
 }
 
-/// One server of a model.
+/// A server of a model.
 pub(crate) struct Upstream {
     /// The server's own name for the model.
     pub(crate) model: String,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub(crate) left_before_head: LeftBeforeHead,
-    /// Treatment of a stream whose client leaves in its midst.
+    /// Treatment of a stream whose client leaves midway.
     pub(crate) left_mid_stream: LeftMidStream,
-    /// The URLs of images that it may be handed.
+    /// Kinds of image URLs that the server may be handed.
     pub(crate) image_urls: ImageUrls,
     /// Identity for routing, the same in every gateway.
     identity: u64,
     dialect: Dialect,
     limit_param: LimitParam,
     chat: Uri,
-    /// URL that counts a prompt's tokens, if the server has one.
+    /// URL for counting a prompt's tokens, if the server has such a URL.
     counter: Option<Uri>,
-    /// Its own name in the header `Host`, written once.
+    /// Value of the header `Host`, written once.
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    /// Turns of accounts at counting their prompts.
+    /// Turns of accounts at counting prompts.
     counting: Turns<Option<AccountId>>,
-    /// Every generated token is visible in its stream.
+    /// Every generated token is visible in a stream.
     streams_every_token: bool,
-    /// Tokens that its template adds to a prompt beyond the usual, as configured.
+    /// Tokens that the server's template adds to a prompt beyond the usual, as configured.
     prompt_overhead: u64,
 }
 
-/// Exact number of a prompt's tokens, as far as they can be counted.
+/// Exact number of a prompt's tokens, or the reason for its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Tokens of the prompt.
@@ -99,9 +100,9 @@ pub(crate) struct Counted {
 /// A prompt was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotCounted {
-    /// The upstream cannot count it, now or later.
+    /// The upstream cannot count the prompt, now or later.
     Unsupported,
-    /// The upstream did not count it in time, or could not be reached. A later try may succeed.
+    /// The upstream did not count the prompt in time, or could not be reached. A later try may succeed.
     InTime,
 }
 
@@ -140,24 +141,24 @@ impl Upstream {
         })
     }
 
-    /// Returns whether it can count the exact tokens of this prompt.
+    /// Returns whether the server can count the exact tokens of this prompt.
     pub(crate) fn counts(&self, forward: &Forward) -> bool {
         self.counter.is_some() && (self.dialect.counter.counts_tools() || !forward.has_tools)
     }
 
-    /// Returns whether its streams show the tokens generated so far, in reports or one by one, so that a stream may
-    /// hold one grant at a time.
+    /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
+    /// stream may hold one grant at a time.
     pub(crate) fn shows_progress(&self) -> bool {
         self.dialect.progress != ProgressReports::None || self.streams_every_token
     }
 
-    /// Output that its reports of usage count, where an answer has several choices.
+    /// Returns the output that this server's reports of usage count in an answer with several choices.
     pub(crate) const fn usage_scope(&self) -> UsageScope {
         self.dialect.usage
     }
 
-    /// Sends a chat request for at most this many tokens of each choice, and returns once the upstream has answered
-    /// 200, which it has to do within `deadline`.
+    /// Sends a chat request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within
+    /// `deadline`.
     pub(crate) async fn send(
         &self,
         client: &UpstreamClient,
@@ -176,8 +177,8 @@ impl Upstream {
         Err(failure::of_response(response, &self.model).await)
     }
 
-    /// The exact tokens of the request's prompt, where this upstream can count them. Few are counted at once; the others wait
-    /// for the turn of the account that pays.
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; further
+    /// requests wait for the turn of the paying account.
     pub(crate) async fn count(
         &self,
         client: &UpstreamClient,
@@ -276,7 +277,7 @@ fn host(base: &Uri) -> Result<HeaderValue, ConfigError> {
     host.map_err(|e| ConfigError::new("FAREGATE_MODELS", format!("{base}: {e}")))
 }
 
-/// URL of `/tokenize`, which is beside `/v1`, not below it.
+/// Returns the URL of `/tokenize`, which lies beside `/v1`, not below.
 fn at_root(base: &Uri) -> Option<Uri> {
     let mut parts = base.clone().into_parts();
     let path = base.path().strip_suffix("/v1")?;
@@ -295,7 +296,7 @@ fn credential(variable: &str) -> Result<HeaderValue, ConfigError> {
     Ok(value)
 }
 
-/// The next bytes of a streamed answer; `None` at its end.
+/// Reads the next bytes of a streamed answer; `None` at the end.
 pub(crate) async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
     loop {
         match body.frame().await? {

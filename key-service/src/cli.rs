@@ -30,7 +30,7 @@ mod table;
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
-/// Most characters of a name: what fits a line of a listing.
+/// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Commands of an operator; the same in every binary that has a store.
@@ -154,8 +154,7 @@ pub async fn run(
     }
 }
 
-/// Ignores the error of a reader that closed its end of the pipe early (`
-/// head`).
+/// Ignores a broken pipe: a reader such as `head` may close its end early.
 fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     let kind = |cause: &(dyn Cause + 'static)| {
         let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);

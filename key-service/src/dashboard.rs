@@ -1,8 +1,8 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
-//! A page is a handler and a template in one file below, and a route here. A handler that only shows takes a
-//! [`session::Viewer`]. One that changes something takes a [`session::Act`] or, where only owners may, a
-//! [`session::OwnerAct`]: neither comes about without a session, a form of ours and the right origin.
+//! A page is a handler and a template in a file below, and a route here. A handler that only shows takes a
+//! [`session::Viewer`]. A handler that changes something takes a [`session::Act`] or, where only owners may, a
+//! [`session::OwnerAct`]: neither comes about without a session, a form of this dashboard and the right origin.
 
 use std::sync::Arc;
 
@@ -72,9 +72,9 @@ const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=315360
 pub(crate) struct Desk {
     /// The use-cases.
     pub(crate) management: Arc<Management>,
-    /// The models, in the order in which they are offered.
+    /// Models in the offered order.
     pub(crate) catalog: Arc<Catalog>,
-    /// Clients reach this installation over TLS, as its public address says.
+    /// True if clients reach this installation over TLS, by its public address.
     pub(crate) behind_tls: bool,
     /// Exports that are under way.
     exports: Exports,
@@ -130,8 +130,8 @@ pub(crate) fn router(desk: Desk) -> Router {
     Router::new().route("/dashboard/assets/{name}", get(assets::serve)).merge(pages)
 }
 
-/// Middleware: headers that keep a page from being framed, kept, sniffed or mixed with foreign sources, and from being asked
-/// for without TLS where a browser came with it.
+/// Middleware: headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
+/// being requested without TLS where a browser used TLS.
 async fn secure(browser: Browser, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await.into_response();
     for (name, value) in SECURITY_HEADERS {

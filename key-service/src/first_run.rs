@@ -20,7 +20,7 @@ use domain::member::{LinkMaker, Role};
 
 /// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";
-/// Its credit.
+/// Credit of the account that a first run makes.
 pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
 
 /// Result of a first run.

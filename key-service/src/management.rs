@@ -62,7 +62,7 @@ pub struct Management {
     last_id: AtomicI64,
 }
 
-/// Reasons why a use-case failed, by what the caller does next.
+/// Reasons for a failed use-case, by the caller's next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<R> {
     /// Answer the caller. Nothing changed.
@@ -82,9 +82,9 @@ pub enum KeyRefused {
     Revoked,
     /// The `after` key of a listing does not exist in the account.
     UnknownCursor,
-    /// The account has as many keys as it may.
+    /// The account is at its bound of keys.
     TooMany {
-        /// The largest number of keys that it may have.
+        /// Largest number of keys that the account may have.
         most: u64,
     },
     /// The idempotency key was used with another request.
@@ -96,9 +96,9 @@ pub enum KeyRefused {
 /// The owner's settings for a new key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDraft {
-    /// Its name, chosen by its owner.
+    /// Name, chosen by the owner.
     pub label: String,
-    /// Largest amount that may ever be spent with it; `None` is no limit.
+    /// Largest amount that may ever be spent with the key; `None` is no limit.
     pub limit: Option<NanoUsd>,
     /// Instant from which the key is refused; `None` is never.
     pub expires_at: Option<Timestamp>,
@@ -114,7 +114,7 @@ pub enum Created {
         /// Plaintext of the key, which cannot be recovered later.
         plaintext: SecretString,
     },
-    /// An earlier attempt with the same idempotency key made this key. Its plaintext is gone.
+    /// An earlier attempt with the same idempotency key made this key, whose plaintext is gone.
     Replayed(ApiKey),
 }
 
@@ -127,7 +127,7 @@ impl Management {
         Self { store, clock, credentials, max_keys, passwords, top_keys, turns, last_id }
     }
 
-    /// The same, where accounts may have this many API keys.
+    /// Sets the bound of API keys per account.
     #[must_use]
     pub fn with_max_keys(self, max_keys: u64) -> Self {
         Self { max_keys, ..self }
@@ -146,7 +146,7 @@ impl Management {
         }
     }
 
-    /// Makes a key, once per idempotency key where one is given.
+    /// Creates a key, only once per idempotency key.
     pub async fn create(
         &self,
         account: AccountId,
@@ -181,14 +181,14 @@ impl Management {
     }
 
     /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
-    /// made one after the other within a millisecond keep their order.
+    /// made in succession within a millisecond keep their order.
     fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
     }
 
-    /// One of the account's keys.
+    /// Finds a key of the account.
     pub async fn get(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
         self.store.key(account, id).await?.ok_or(Error::Refused(KeyRefused::NotFound))
     }
@@ -207,7 +207,7 @@ impl Management {
         }
     }
 
-    /// Revokes a key for good; repeating it changes nothing.
+    /// Revokes a key permanently; repeating it changes nothing.
     pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
         let now = self.clock.now().to_whole_seconds();
         self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
@@ -219,12 +219,12 @@ impl KeyDraft {
     fn digest(&self) -> Digest {
         let limit = self.limit.map_or_else(String::new, |limit| limit.to_string());
         let expires_at = self.expires_at.map_or_else(String::new, |at| at.to_string());
-        // The label is last, so that nothing in it can pass for another field.
+        // The label is last, so that no part of the label can pass for another field.
         Digest::of(format!("{limit}\n{expires_at}\n{}", self.label).as_bytes())
     }
 }
 
-/// Fields that a patch leaves out or clears have their defaults in the draft.
+/// Fields that a patch leaves out or clears get the defaults of the draft.
 impl From<KeyPatch> for KeyDraft {
     fn from(KeyPatch { label, limit, expires_at }: KeyPatch) -> Self {
         Self { label: label.unwrap_or_default(), limit: limit.flatten(), expires_at: expires_at.flatten() }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Ledger, Skew};
 
-/// Difference of the clocks from which it is logged.
+/// Difference of the clocks that is worth a log line.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 /// Difference of the clocks beyond which keys would expire at the wrong time.
 const TOO_FAR: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ pub struct KeyServiceParts {
     pub catalog: Arc<Catalog>,
     /// Token in the calls between the services.
     pub internal_token: SecretString,
-    /// TLS of both listeners, if it is configured.
+    /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
     /// The bounds on the connections of each listener.
     pub bounds: Bounds,

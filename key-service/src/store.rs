@@ -27,22 +27,22 @@ use domain::{
     usage::{Counts, Day},
 };
 
-/// The complete store. Every method of these traits is atomic: it takes effect completely or not at all, and concurrent
-/// calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine (the memory
-/// store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
+/// The complete store. Every method of these traits is atomic: a call takes effect completely or not at all, and
+/// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
+/// (the memory store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
 pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity {}
 
 impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Store for S {}
 
-/// The money of accounts and keys, and the holds on it.
+/// Money of accounts and keys, with the holds on that money.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Applies the commands in their order to one account by [`domain::ledger::apply`]; one outcome each.
-    /// Commands for an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot
-    /// be read with [`Refused::Damaged`].
+    /// Applies commands in their order to one account by [`domain::ledger::apply`]; one outcome each. Commands for an
+    /// account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read with
+    /// [`Refused::Damaged`].
     ///
-    /// A [`Command::Tick`] takes the way of every other command, even where it only asks: that it was answered proves that
-    /// a lease could have been renewed.
+    /// A [`Command::Tick`] takes the way of every other command, even as a mere question: an answer proves that a lease
+    /// could have been renewed.
     async fn execute(
         &self,
         account: AccountId,
@@ -50,7 +50,7 @@ pub trait Ledger: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Outcomes, Unavailable>;
 
-    /// The accounts that have open holds. Accounts whose last hold was resolved may be among them for a while.
+    /// Lists the accounts with open holds. Accounts whose last hold was resolved may be listed for a while.
     async fn accounts_with_holds(&self) -> HoldIndex;
 
     /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
@@ -77,17 +77,17 @@ pub trait Credentials: Send + Sync + 'static {
 /// API keys.
 #[async_trait]
 pub trait Keys: Send + Sync + 'static {
-    /// Makes an API key of an existing account, unless its idempotency key was used within its time to live, or the account has
-    /// as many keys as it may. That number is exact; the SQLite store alone may pass it by the keys that another process made
-    /// since this one counted.
+    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, or the
+    /// account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
+    /// created since the last count may exceed it.
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
     -> Result<Created, Unavailable>;
 
-    /// One API key of the account.
+    /// Finds an API key of the account.
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
 
-    /// API keys of the account in the order of their ids, starting behind `page.after`. A page that has fewer keys than it may
-    /// is the last one.
+    /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
+    /// limit is the last one.
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
 
     /// Number of open holds of a key: its requests in flight.
@@ -114,25 +114,26 @@ pub trait Keys: Send + Sync + 'static {
 /// Accounts, and the management keys that govern them.
 #[async_trait]
 pub trait Accounts: Send + Sync + 'static {
-    /// Makes an account without credit. Returns `false` if the name is taken.
+    /// Creates an account without credit. Returns `false` if the name is taken.
     async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable>;
 
     /// All accounts, oldest first.
     async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable>;
 
-    /// The account of this name, found by an index.
+    /// Finds an account by name, through an index.
     async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable>;
 
-    /// The name and the money of an account. `None` where there is none.
+    /// Finds the name and the money of an account. `None` where there is none.
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable>;
 
-    /// Makes a management key of an existing account; again is the same. `false` where the account has as many as it may.
+    /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at
+    /// its bound of such keys.
     async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable>;
 
     /// The account's management keys, oldest first.
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable>;
 
-    /// One management key of the account.
+    /// Finds a management key of the account.
     async fn management_key(
         &self,
         account: AccountId,
@@ -147,11 +148,11 @@ pub trait Accounts: Send + Sync + 'static {
     ) -> Result<Option<ManagementKey>, Unavailable>;
 }
 
-/// The people of accounts, and what they sign in with. Nothing here is a plaintext: links and sessions are stored under
-/// digests of their tokens, passwords as hashes.
+/// The people of accounts, with their credentials for sign-in. Nothing here is a plaintext: links and sessions are
+/// stored under digests of their tokens, passwords as hashes.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
-    /// Makes a member of an existing account that has fewer than `most`; again is the same.
+    /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
     async fn create_member(
         &self,
         account: AccountId,
@@ -162,10 +163,10 @@ pub trait Members: Send + Sync + 'static {
     /// The account's members, oldest first.
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable>;
 
-    /// The account's member of this name, found by an index.
+    /// Finds a member of the account by name, through an index.
     async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable>;
 
-    /// Changes what the change names of a member. `false` where the account has no such member.
+    /// Changes the fields of a member that `change` names. `false` where the account has no such member.
     async fn update_member(
         &self,
         account: AccountId,
@@ -173,13 +174,13 @@ pub trait Members: Send + Sync + 'static {
         change: MemberChange,
     ) -> Result<bool, Unavailable>;
 
-    /// Removes a member. Its links and sessions are worth nothing from then on. `false` where there is none.
+    /// Removes a member, and voids the member's links and sessions. `false` where there is none.
     async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable>;
 
-    /// Keeps a sign-in link until it expires, in place of the member's link before: there is one at a time.
+    /// Stores a sign-in link until it expires, in place of the member's previous link: a member has one link at a time.
     async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable>;
 
-    /// A link that has not expired, with its member. It stays.
+    /// Finds a link that has not expired, with its member. The link stays.
     async fn link(
         &self,
         account: AccountId,
@@ -187,7 +188,7 @@ pub trait Members: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(Link, Member)>, Unavailable>;
 
-    /// The same, and the link is gone with the answer: of many calls one gets it.
+    /// Finds a link like [`Self::link`], and removes the link: only one of several calls gets it.
     async fn take_link(
         &self,
         account: AccountId,
@@ -206,7 +207,7 @@ pub trait Members: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(Session, Member)>, Unavailable>;
 
-    /// Notes when a session was used, and until when it may be used again. One that has ended stays ended.
+    /// Records when a session was used, and its new expiry. An ended session stays ended.
     async fn touch_session(
         &self,
         account: AccountId,
@@ -223,11 +224,11 @@ pub trait Members: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Vec<Session>, Unavailable>;
 
-    /// Ends a session; again is the same.
+    /// Ends a session; repeating it changes nothing.
     async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable>;
 
-    /// Counts one more attempt under this name, and answers how many there were since the first of them; the count is
-    /// forgotten at the `until` of the first.
+    /// Counts one more attempt under this name, and returns the count since the first attempt; the count is forgotten
+    /// at the `until` of the first.
     async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp)
     -> Result<u64, Unavailable>;
 
@@ -238,15 +239,16 @@ pub trait Members: Send + Sync + 'static {
     async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable>;
 }
 
-/// The journal, the counters, and their audit.
+/// The journal, the counters, and the audit of both.
 #[async_trait]
 pub trait Books: Send + Sync + 'static {
-    /// Entries of the account's journal after number `after`, in the order of their numbers, at most `limit`. Entries
-    /// are only ever appended: a correction has a number of its own.
+    /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
+    /// Entries are only ever appended: a correction has a number of its own.
     async fn journal(&self, account: AccountId, after: u64, limit: usize)
     -> Result<JournalPage, Unavailable>;
 
-    /// The latest entries of the account's journal, or those before number `before`; newest first, at most `limit`.
+    /// Reads the latest entries of the account's journal, or those before number `before`; newest first, at most
+    /// `limit`.
     async fn latest_entries(
         &self,
         account: AccountId,
@@ -254,8 +256,8 @@ pub trait Books: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<JournalEntry>, Unavailable>;
 
-    /// The latest entries that match, or those before number `before`; newest first, at most `limit`. Where no index leads to
-    /// them, a bounded number of entries is read, and the page may end before it is full.
+    /// Finds the latest matching entries, or those before number `before`; newest first, at most `limit`. Without an
+    /// index, a bounded number of entries is read, and the page may end before it is full.
     async fn find_entries(
         &self,
         account: AccountId,
@@ -289,15 +291,15 @@ pub trait Books: Send + Sync + 'static {
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
 }
 
-/// The space that is left.
+/// Free space of the store.
 #[async_trait]
 pub trait Capacity: Send + Sync + 'static {
-    /// Returns whether so little space is left that it is kept for holds and captures. The answer may be a second old. Always
-    /// `false` where the store has no bound that it can see.
+    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
+    /// `false` for a store that sees no bound.
     async fn is_nearly_full(&self) -> Result<bool, Unavailable>;
 }
 
-/// One answer per command, in the order of the commands.
+/// Outcomes of commands, in the order of the commands.
 pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
 /// The store cannot be reached, or did not confirm: the outcome is unknown.
@@ -323,7 +325,7 @@ pub struct DueHolds {
     pub next: Option<Cursor>,
 }
 
-/// A position in a listing of due holds. Only the store that made it can read it.
+/// Position in a listing of due holds, readable only by the store that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
@@ -346,46 +348,46 @@ pub struct Skew {
 /// An account to be made.
 #[derive(Clone, Debug)]
 pub struct NewAccount {
-    /// Its identifier.
+    /// Identifier.
     pub id: AccountId,
-    /// Its name, unique.
+    /// Unique name.
     pub name: String,
-    /// When it is made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
-/// An account, its money, and how many API keys it has.
+/// Account with its money and the number of its API keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSummary {
-    /// Its identifier.
+    /// Identifier.
     pub id: AccountId,
-    /// Its name, unique.
+    /// Unique name.
     pub name: String,
     /// Prepaid credit.
     pub credit: NanoUsd,
-    /// The part of it that open holds cover.
+    /// Part of the credit that open holds cover.
     pub held: NanoUsd,
     /// API keys ever made, revoked ones included.
     pub keys: u64,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
-/// The name of an account, and its money.
+/// Name and money of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Funds {
-    /// Its name, unique.
+    /// Unique name.
     pub name: String,
     /// Prepaid credit.
     pub credit: NanoUsd,
-    /// The part of it that open holds cover.
+    /// Part of the credit that open holds cover.
     pub held: NanoUsd,
 }
 
-/// A deposit of credit. Its id contains the time when it was made.
+/// A deposit of credit. Its id contains its creation time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Its identifier.
+    /// Identifier.
     pub id: DepositId,
     /// Credit that was added.
     pub amount: NanoUsd,
@@ -394,11 +396,11 @@ pub struct Deposit {
 /// A management key to be made.
 #[derive(Clone, Debug)]
 pub struct NewManagementKey {
-    /// Its owner.
+    /// Owner of the key.
     pub account: AccountId,
     /// The key.
     pub key: ManagementKey,
-    /// The digest of its plaintext.
+    /// Digest of the plaintext.
     pub digest: Digest,
     /// Management keys that the account may have, revoked ones included.
     pub most: u64,
@@ -407,23 +409,23 @@ pub struct NewManagementKey {
 /// A management key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementKey {
-    /// Its identifier.
+    /// Identifier.
     pub id: ManagementKeyId,
-    /// Its name, chosen by its owner.
+    /// Name, chosen by the owner.
     pub name: String,
-    /// The part of its plaintext that may be shown.
+    /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was revoked, if it was.
+    /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
 }
 
 /// Request to make a key only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
-    /// Digest of the client's name for the attempt, which is unique in its account while it lives. Digests are equally long,
-    /// however long the names are.
+    /// Digest of the client's name for the attempt, unique in the account until `expires_at`. Digests are equally long
+    /// for names of any length.
     pub key: Digest,
     /// Digest of the request. The same key with another request is refused.
     pub request: Digest,
@@ -438,11 +440,11 @@ pub struct Idempotency {
 pub enum Created {
     /// The key was made.
     New(ApiKey),
-    /// The same request made this key before; the answer is the key in its current state.
+    /// The same request made this key before; the answer is the key's current state.
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,
-    /// The account has as many keys as it may.
+    /// The account is at its bound of keys.
     TooMany,
 }
 
@@ -453,14 +455,14 @@ pub enum MemberCreated {
     Made,
     /// Another member has the name.
     NameTaken,
-    /// The account has as many members as it may.
+    /// The account is at its bound of members.
     TooMany,
 }
 
 /// Answer to a change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
-    /// The key as it is now.
+    /// The key after the change.
     Key(ApiKey),
     /// The key is revoked, and was not changed.
     Revoked,
@@ -471,7 +473,7 @@ pub enum Updated {
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Start after this key, which need not exist (any more).
+    /// Key to start after, which need not exist (any more).
     pub after: Option<KeyId>,
     /// Order of the listing.
     pub order: Order,
@@ -506,7 +508,7 @@ pub struct JournalEntry {
     pub number: u64,
     /// The generation.
     pub generation: GenerationId,
-    /// The bill, and its effect on the key's balance.
+    /// Bill of the generation, and its effect on the key's balance.
     pub entry: Entry,
 }
 
@@ -515,7 +517,7 @@ pub struct JournalEntry {
 pub struct FoundEntries {
     /// The entries, newest first.
     pub entries: Vec<JournalEntry>,
-    /// The number before which to go on; `None` where everything was read.
+    /// Number before which to go on; `None` where everything was read.
     pub next: Option<u64>,
 }
 

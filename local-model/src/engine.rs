@@ -1,4 +1,4 @@
-//! The engine: the model, which answers requests side by side, one token of each in turn.
+//! The engine: the model, which answers requests side by side, a token of each in turn.
 
 mod generator;
 
@@ -37,15 +37,15 @@ struct Shared {
     turn: Mutex<()>,
 }
 
-/// Permit for one request, free again when the permit is dropped.
+/// Permit for a request, free again when dropped.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
-/// Checked request. The prompt leaves room for at least one more token.
+/// Checked request. The prompt leaves room for at least another token.
 pub(crate) struct Request {
     pub(crate) prompt: Vec<u32>,
-    /// Count of independent answers, at least one.
+    /// Number of independent answers, never zero.
     pub(crate) choices: u32,
-    /// Tokens of each answer, at least one.
+    /// Limit of tokens per answer, never zero.
     pub(crate) max_tokens: usize,
     pub(crate) sampling: Sampling,
     pub(crate) stops: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Request {
     pub(crate) top_logprobs: Option<usize>,
 }
 
-/// Progress of one choice.
+/// Progress of a choice.
 pub(crate) struct Event {
     pub(crate) choice: usize,
     pub(crate) kind: EventKind,
@@ -88,7 +88,7 @@ pub(crate) struct Usage {
     pub(crate) completion: usize,
 }
 
-/// Events of one request. The engine stops answering the request when its events are dropped.
+/// Events of a request. The engine stops answering a request whose events are dropped.
 pub(crate) struct Events {
     received: mpsc::UnboundedReceiver<Result<Event, SchemaError>>,
     unfinished: u32,
@@ -96,7 +96,7 @@ pub(crate) struct Events {
 
 /// Reason for which a request was not taken, or an answer not finished.
 pub(crate) enum EngineError {
-    /// The engine has as many requests as it takes.
+    /// The engine is at its bound of requests.
     Full,
     /// A fault in the engine ended the answer.
     Broken,
@@ -114,7 +114,7 @@ impl Engine {
         Ok(Self(Arc::new(Shared { model, grammars, clock, requests, completions, turn: Mutex::new(()) })))
     }
 
-    /// Takes a permit for one request, before any work on the request, so that this work is bounded too.
+    /// Takes a permit for a request before any work on the request, so that this work is bounded too.
     pub(crate) fn admit(&self) -> Result<Permit, EngineError> {
         Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| EngineError::Full)
     }

@@ -16,18 +16,18 @@ use serde_json::Value;
 
 use crate::{prompt::Tool, tokenizer::Tokenizer};
 
-/// Work on the patterns of one grammar before its first token, in the library's unit: some 10 ms.
+/// Work on the patterns of a grammar before its first token, in the library's unit: some 10 ms.
 const COMPILE_FUEL: u64 = 500_000;
-/// Work on one token, in the library's unit: some 4 ms, during which the other requests wait.
+/// Work on a token, in the library's unit: some 4 ms, during which the other requests wait.
 const TOKEN_FUEL: u64 = 50_000;
-/// Lexer states of one request, at 1 to 2 kB each.
+/// Lexer states of a request, at 1 to 2 kB each.
 const MAX_STATES: usize = 10_000;
-/// Symbols of one grammar. A schema of [`MAX_SCHEMA_BYTES`] has fewer, unless the schema counts far.
+/// Symbols of a grammar. A schema of [`MAX_SCHEMA_BYTES`] has fewer, unless the schema counts far.
 const MAX_SYMBOLS: usize = 100_000;
 /// Bytes of all schemas of a request together. Larger schemas would not fit the prompt of a small model either.
 pub(crate) const MAX_SCHEMA_BYTES: usize = 128 << 10;
 
-/// Form that a request asks of its answers.
+/// Form that a request asks of answers.
 #[derive(Default)]
 pub(crate) struct OutputFormat {
     /// Tools that may be called.
@@ -47,7 +47,7 @@ pub(crate) struct GrammarCompiler {
     call_end: u32,
 }
 
-/// Grammar of one answer, and the answer's place in the grammar.
+/// Grammar of an answer, and the answer's place in the grammar.
 #[derive(Clone)]
 pub(crate) struct Constraint {
     matcher: Matcher,
@@ -73,7 +73,7 @@ impl GrammarCompiler {
         limits.step_lexer_fuel = TOKEN_FUEL;
         limits.max_lexer_states = MAX_STATES;
         limits.max_grammar_size = MAX_SYMBOLS;
-        // Clients read the errors: they name the fault, and nothing of the library's insides.
+        // Errors are for clients, and name the fault without the library's insides.
         limits.verbose_errors = false;
         Ok(Self { parsers, call_begin: tokenizer.call_begin, call_end: tokenizer.call_end })
     }
@@ -84,14 +84,14 @@ impl GrammarCompiler {
             return Ok(None);
         }
         let mut matcher = Matcher::new(self.parsers.create_parser(self.grammar(format)?));
-        // Some schemas show only with the first token that they cannot be followed.
+        // Some schemas fail only at the first token.
         matcher.compute_mask().map_err(|error| unfollowed(&error))?;
         let is_free = format.schema.is_none() && !format.required;
         Ok(Some(Constraint { matcher, free_until: is_free.then_some(self.call_begin) }))
     }
 
-    /// Writes the grammar in the library's language. A tool call is a JSON object on a line of its own between two special
-    /// tokens.
+    /// Writes the grammar in the library's language. A tool call is a JSON object on a separate line between two
+    /// special tokens.
     fn grammar(&self, format: &OutputFormat) -> Result<TopLevelGrammar, SchemaError> {
         let (begin, end) = (self.call_begin, self.call_end);
         let (mut rules, mut schemas, mut answers) = (String::new(), Vec::new(), Vec::new());
@@ -125,8 +125,8 @@ impl GrammarCompiler {
 }
 
 impl Constraint {
-    /// Makes every token impossible that would leave the grammar. Fails where the grammar needs more work for one token than
-    /// is allowed, or allows none.
+    /// Makes every token impossible that would leave the grammar. Fails where the grammar needs more than the allowed
+    /// work for a token, or allows no token.
     pub(crate) fn mask(&mut self, logits: &mut [f32]) -> Result<(), SchemaError> {
         if self.free_until.is_some() {
             return Ok(());
@@ -161,7 +161,7 @@ fn word(tokenizer: &Tokenizer, token: u32) -> Vec<u8> {
     [special, tokenizer.bytes(token)].concat()
 }
 
-/// Keeps the first line of the library's error, without its further details.
+/// Keeps the first line of the library's error, without further details.
 fn unfollowed(error: &impl ToString) -> SchemaError {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default().trim_end_matches(['.', ':']);

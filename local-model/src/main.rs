@@ -67,7 +67,7 @@ async fn run(arguments: LocalModelArguments) -> anyhow::Result<()> {
     let listener = bind("FAREGATE_LOCAL_MODEL_LISTEN", arguments.listen)?;
     let address = listener.local_addr()?;
     let limits = arguments.limits.raise();
-    // Its callers need no credential: a gateway is one.
+    // Callers, such as a gateway, need no credential.
     let bounds = limits.connections.open_bounds(limits.connections(1, 0)?);
     let port = Port::new(listener, bounds);
     let engine = Engine::start(Arc::new(System), MAX_REQUESTS)?;

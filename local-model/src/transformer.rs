@@ -22,14 +22,14 @@ struct Config {
     rope_theta: f32,
 }
 
-/// Trained network. The state of a sequence is in its [`KvCache`].
+/// Trained network. The state of a sequence is kept in a [`KvCache`].
 pub(crate) struct Transformer {
     config: Config,
     /// Token embeddings, which also compute the logits (tied weights).
     embeddings: Linear,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    /// Rotary frequencies: the angle by which each pair of a head's numbers turns from one position to the next.
+    /// Rotary frequencies: the angle by which each pair of a head's numbers turns from a position to the next.
     inverse_frequencies: Vec<f32>,
 }
 
@@ -45,7 +45,7 @@ struct Layer {
     down: Linear,
 }
 
-/// Keys and values of the computed positions of one sequence.
+/// Keys and values of the computed positions of a sequence.
 #[derive(Clone, Default)]
 pub(crate) struct KvCache {
     length: usize,
@@ -62,7 +62,7 @@ struct LayerCache {
 type Rotation = (f32, f32);
 
 impl Transformer {
-    /// Loads the network from the contents of `config.json` and its weights.
+    /// Loads the network from the contents of `config.json` and the weights.
     pub(crate) fn load(config: &[u8], weights: &Weights<'_>) -> anyhow::Result<Self> {
         let config: Config = serde_json::from_slice(config)?;
         let embeddings = weights.linear("model.embed_tokens", config.hidden_size, config.vocab_size)?;
@@ -80,8 +80,8 @@ impl Transformer {
         self.config.max_position_embeddings
     }
 
-    /// Computes the logits after the last of `tokens`, at least one, which follow those in `cache`. The logits are the same to the
-    /// last bit however a sequence is cut.
+    /// Computes the logits after the last of `tokens`, never empty, which follow the positions in `cache`. The logits
+    /// are the same to the last bit however a sequence is cut.
     pub(crate) fn forward(&self, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
         let epsilon = self.config.rms_norm_eps;
         cache.layers.resize_with(self.layers.len(), LayerCache::default);
@@ -106,7 +106,7 @@ impl Transformer {
         (first..first + count).flat_map(at).map(|angle| (angle.cos(), angle.sin())).collect()
     }
 
-    /// Attention of each row to the positions up to its own. The cache grows by the rows' keys and values.
+    /// Attention of each row to the positions up to the row's own. The cache grows by the rows' keys and values.
     fn attention(
         &self,
         layer: &Layer,
@@ -131,7 +131,7 @@ impl Transformer {
         layer.output.forward(&mixed)
     }
 
-    /// Attention of one row to the first `length` positions. Several query heads share one key-value head.
+    /// Attention of a row to the first `length` positions. Several query heads share a key-value head.
     fn attend(&self, query: &[f32], cache: &LayerCache, length: usize, mixed: &mut [f32]) {
         let Config { num_attention_heads: heads, num_key_value_heads: kv_heads, head_dim: width, .. } =
             self.config;
@@ -178,8 +178,8 @@ impl Layer {
     }
 }
 
-/// Rotates each head of each row (rotary position embedding). A pair is a number of a head's first half and its partner in
-/// the second.
+/// Rotates each head of each row (rotary position embedding). A pair is a number of a head's first half and its partner
+/// in the second half.
 fn apply_rope(rows: &mut [f32], rotations: &[Rotation], row_width: usize, head_width: usize) {
     let pairs = head_width / 2;
     for (row, rotations) in rows.chunks_exact_mut(row_width).zip(rotations.chunks_exact(pairs)) {

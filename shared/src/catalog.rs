@@ -1,4 +1,4 @@
-//! The catalogue: models, their prices, and their upstreams. Checked completely at start.
+//! The catalogue: models, prices, and upstreams. Checked completely at start.
 
 mod file;
 
@@ -15,7 +15,7 @@ use file::CatalogFile;
 pub struct Catalog {
     /// Description of this installation in `GET /v1`.
     pub service: Service,
-    /// The models, in the order of the file; at least one.
+    /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
 }
 
@@ -25,9 +25,9 @@ pub struct Catalog {
 pub struct Service {
     /// Name of the service.
     pub name: String,
-    /// Name of its provider.
+    /// Name of the provider.
     pub provider: String,
-    /// URL of its documentation.
+    /// URL of the documentation.
     pub docs: String,
 }
 
@@ -38,19 +38,19 @@ pub struct Model {
     pub id: String,
     /// `owned_by` in listings.
     pub owned_by: String,
-    /// Time at which it was added, in seconds since 1970, for listings.
+    /// Time of the model's addition, in seconds since 1970, for listings.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Tokens that one choice may generate.
+    /// Limit of tokens per choice.
     pub max_output_tokens: u64,
-    /// Bound on the tokens of one image, used for holds.
+    /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,
     /// Request fields that are forwarded to the upstream beyond the allow-list.
     pub extra_params: Vec<String>,
-    /// Prices of its tokens.
+    /// Prices of tokens.
     pub price: Price,
-    /// Servers of the model; at least one.
+    /// Servers of the model; never empty.
     pub upstreams: Vec<Upstream>,
 }
 
@@ -81,23 +81,23 @@ pub struct Upstream {
     pub limit_param: LimitParam,
     /// Share of the requests, relative to the model's other upstreams.
     pub weight: u32,
-    /// Tokens that its template adds to a prompt beyond the usual.
+    /// Tokens that the upstream's template adds to a prompt beyond the usual.
     pub prompt_overhead: u64,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub left_before_head: LeftBeforeHead,
-    /// Treatment of a stream whose client leaves in its midst.
+    /// Treatment of a stream whose client leaves midway.
     pub left_mid_stream: LeftMidStream,
-    /// The URLs of images that it may be handed.
+    /// Kinds of image URLs that the upstream may be handed.
     pub image_urls: ImageUrls,
-    /// Every generated token is visible in its stream: no hidden reasoning.
+    /// Every generated token is visible in a stream: no hidden reasoning.
     pub streams_every_token: bool,
 }
 
-/// The URLs of images that an upstream may be handed. Each includes those before it.
+/// Kinds of image URLs that an upstream may be handed. Each kind includes the kinds before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageUrls {
-    /// Images inside the request alone: it fetches nothing.
+    /// Images inside the request alone: the upstream fetches nothing.
     #[default]
     Data,
     /// Also `https` addresses of public hosts.
@@ -107,7 +107,7 @@ pub enum ImageUrls {
 }
 
 impl ImageUrls {
-    /// The default of a kind: a server of one's own stands where private addresses can be reached.
+    /// Returns the default of a kind: a self-hosted server can reach private addresses, and fetches nothing by default.
     const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai => Self::Https,
@@ -131,14 +131,14 @@ pub enum LeftBeforeHead {
     Prompt,
 }
 
-/// Treatment of a stream whose client leaves in its midst.
+/// Treatment of a stream whose client leaves midway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftMidStream {
-    /// The upstream is stopped at once. Tokens that it had not reported are estimated.
+    /// The upstream is stopped at once. Unreported tokens are estimated.
     #[default]
     Stop,
-    /// The upstream is read to its end, so that all its tokens are billed as it reports them.
+    /// The upstream is read to the end, so that all tokens are billed as reported.
     Finish,
 }
 
@@ -181,7 +181,7 @@ impl LimitParam {
     }
 }
 
-/// A fault in a catalogue, and its place.
+/// Fault in a catalogue, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{}: {reason}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct CatalogError {
@@ -191,7 +191,7 @@ pub struct CatalogError {
 }
 
 impl Catalog {
-    /// Reads and checks a catalogue; `file` names it in errors.
+    /// Reads and checks a catalogue; errors name `file`.
     pub fn parse(text: &str, file: &str) -> Result<Self, CatalogError> {
         let error = |span: Option<Range<usize>>, reason: String| CatalogError {
             file: file.to_owned(),
@@ -221,7 +221,7 @@ impl Catalog {
         self.models.iter().find(|model| model.id == id)
     }
 
-    /// All ids, as errors list them.
+    /// Returns all ids, for errors.
     pub fn ids(&self) -> Vec<String> {
         self.models.iter().map(|model| model.id.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! Files and folders that their owner alone may read.
+//! Files and folders that only the owner may read.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -12,14 +12,14 @@ const FILE: u32 = 0o600;
 /// Mode of a folder.
 const FOLDER: u32 = 0o700;
 
-/// Options for opening a file, which is private if it is made.
+/// Options for opening a file, private if created.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
-/// Makes a folder and those above it, each private, unless they exist. An existing one stays as it is.
+/// Creates a folder and its missing parents, each private. An existing folder stays unchanged.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
@@ -29,7 +29,7 @@ pub fn narrow(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE))
 }
 
-/// Writes a file anew, private if it is made.
+/// Writes a file anew, private if created.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options().create(true).write(true).truncate(true).open(path)?.write_all(bytes)
 }

@@ -25,14 +25,14 @@ use crate::{
     tokens::Usage,
 };
 
-/// Messages and stubs generated from `proto/keyservice/v1`; their documentation is the `.proto` file. They are committed, as
-/// to generate them takes longer than to compile them. `tests/generated.rs` writes them anew.
+/// Messages and stubs generated from `proto/keyservice/v1`, and documented there. The generated code is committed,
+/// since generating takes longer than compiling. `tests/generated.rs` writes the code anew.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod v1;
 
-/// Largest number of calls in one frame of a session: enough for the traffic of the busiest gateway, and few enough
-/// that a frame never delays the next one for long.
+/// Largest number of calls in a frame of a session: enough for the traffic of the busiest gateway, and few enough that
+/// a frame never delays the next for long.
 pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.
@@ -77,7 +77,7 @@ pub struct RequireToken(pub SecretString);
 impl Interceptor for RequireToken {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let presented = request.metadata().get(INTERNAL_TOKEN).and_then(|value| value.to_str().ok());
-        // A missing token is never correct, whatever the configured one is.
+        // A missing token is never correct, whatever the configured token is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
             ConnectionTrust::of(request.extensions()).grant(Caller::Service);
             Ok(request)

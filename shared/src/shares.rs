@@ -1,4 +1,4 @@
-//! Shares of owners in what all of them use together: no single one takes all of it.
+//! Shares of owners in common resources: no single owner takes everything.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -12,7 +12,7 @@ struct Inner<K> {
     taken: Mutex<HashMap<K, usize>>,
 }
 
-/// A part of an owner's share, given back when it is dropped.
+/// A part of an owner's share, given back when dropped.
 pub struct Unit<K: Copy + Eq + Hash> {
     shares: Shares<K>,
     owner: K,
@@ -31,7 +31,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         Self(Arc::new(Inner { most, taken: Mutex::default() }))
     }
 
-    /// Takes so much more of an owner's share, and returns whether it had that much left.
+    /// Takes `amount` of an owner's share, and returns whether that much was left.
     pub fn take(&self, owner: K, amount: usize) -> bool {
         let mut taken = self.taken();
         let before = taken.get(&owner).copied().unwrap_or(0);
@@ -42,12 +42,12 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         fits.is_some()
     }
 
-    /// Takes one unit, if the owner has one left.
+    /// Takes a unit of an owner's share, if any is left.
     pub fn unit(&self, owner: K) -> Option<Unit<K>> {
         self.units(owner, 1)
     }
 
-    /// Takes so many units together, if the owner has them left.
+    /// Takes `amount` units together, if the owner has that many left.
     pub fn units(&self, owner: K, amount: usize) -> Option<Unit<K>> {
         self.take(owner, amount).then(|| Unit { shares: self.clone(), owner, amount })
     }

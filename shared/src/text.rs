@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The mark of a text that was cut.
 const CUT: char = '…';
 
-/// A text of which at most so many characters are shown, those that a terminal or a reader could be deceived with as escapes.
+/// Shows at most `most` characters of a text, with escapes for characters that could deceive a terminal or a reader.
 pub fn shown(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     for (place, c) in text.chars().enumerate() {
@@ -23,13 +23,13 @@ pub fn shown(text: &str, most: usize) -> String {
     shown
 }
 
-/// The beginning of a text, of at most so many characters.
+/// Returns the beginning of a text, at most `most` characters.
 pub fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns whether a character commands rather than shows: the control characters, the separators of lines and paragraphs, and
-/// the marks that turn the direction of what follows, which can make a name read as another one.
+/// Returns whether a character commands rather than shows: the control characters, the separators of lines and
+/// paragraphs, and the marks that turn the direction of the text behind, which can make a name read as another.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -38,9 +38,10 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
-/// Returns whether a character cannot be told from another one, or from none, by looking: what commands rather than shows,
-/// blanks other than the space, format characters (Unicode's category Cf), and all else that is shown as nothing (its
-/// `Default_Ignorable_Code_Point`, and the blank of Braille). A name with one could pass for another name.
+/// Returns whether a character cannot be told from another, or from none, by looking: characters that command rather
+/// than show, blanks other than the space, format characters (Unicode's category Cf), and everything else shown as
+/// nothing (`Default_Ignorable_Code_Point`, and the blank of Braille). A name with such a character could pass for
+/// another name.
 pub fn is_invisible(c: char) -> bool {
     is_control(c)
         || (c.is_whitespace() && c != ' ')

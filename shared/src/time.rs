@@ -37,7 +37,7 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
-    /// The same instant in whole seconds.
+    /// Cuts the instant to whole seconds.
     #[must_use]
     pub const fn to_whole_seconds(self) -> Self {
         Self(self.seconds() * 1000)

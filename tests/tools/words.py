@@ -2,7 +2,7 @@
 """Counts the comment lines and first sentences that lean on a pronoun, beside their goals, and the lines of production Rust.
 
 `words.py` prints the counts of all tracked Rust, Lua and protobuf files; `words.py --list PATH…` prints each leaning line
-of files or folders. Tests and generated code are left out. The counts fail nothing: they are read, and judged, by people.
+of files or folders. Tests, `bench/` and generated code are left out. The counts fail nothing: people read and judge them.
 """
 
 import itertools
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 GOAL = 15  # percent, of comment lines and of first sentences
-# The test crate, test modules, the suite of the stores and their reference in memory.
-TEST = re.compile(r"(^tests|/tests|/suite|/testing|/store/memory)(/|\.rs$)")
+# The test crate, the measuring crate, test modules, the suite of the stores and their reference in memory.
+TEST = re.compile(r"(^tests|^bench|/tests|/suite|/testing|/store/memory)(/|\.rs$)")
 GENERATED = "shared/src/rpc/v1.rs"
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")

@@ -1,8 +1,8 @@
-//! Answers of upstreams, rewritten for our clients.
+//! Answers of upstreams, rewritten for the gateway's clients.
 //!
 //! Everything here is an allow-list. Identifiers, model names and fingerprints of upstreams are replaced, and members
-//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types that hold them have no
-//! `Debug`, so that no log can show them.
+//! beyond the OpenAI API are dropped. Texts are copied as the upstream spelled them. Types with such texts have no
+//! `Debug`, so that no log can show a text.
 
 mod calls;
 mod finish;
@@ -23,14 +23,14 @@ pub use stream::{Chunk, Event};
 pub use usage::{AnswerUsage, MOST_TOKENS, Reported};
 pub use whole::Completion;
 
-/// Members that every object of one answer has in common.
+/// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {
     /// Our id, which is also the billing id.
     pub id: GenerationId,
     /// Time of creation, in seconds since 1970.
     pub created: i64,
-    /// The model, as the request named it.
+    /// Model, as named by the request.
     pub model: &'a str,
 }
 
@@ -38,7 +38,7 @@ pub struct Generation<'a> {
 /// generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// The answer is not JSON, or its members have other types than in the API.
+    /// The answer is not JSON, or has members of other types than in the API.
     #[error("not the JSON that was expected, at line {line}, column {column}")]
     Malformed {
         /// Line of the payload, from 1.
@@ -52,14 +52,14 @@ pub enum Nonsense {
     /// The answer has no choice, or more than can be requested.
     #[error("no choices, or too many")]
     Choices,
-    /// A choice ended without a finish reason, or with one that means failure.
+    /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
 }
 
 impl From<serde_json::Error> for Nonsense {
     fn from(error: serde_json::Error) -> Self {
-        // The error's text is left out, since it may quote generated text.
+        // The error's text may quote generated text, and is left out.
         Self::Malformed { line: error.line(), column: error.column() }
     }
 }

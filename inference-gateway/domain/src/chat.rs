@@ -1,8 +1,8 @@
 //! A chat request: from received bytes to a checked request.
 //!
-//! No part of the body becomes a tree. Values are borrowed as they were spelled and checked in place, and the text for
-//! an upstream is written in one pass: one copy of each byte. Types that hold a prompt have no `Debug`, so that no log
-//! can show it.
+//! No part of the body becomes a tree. Values are borrowed as spelled and checked in place, and the text for an
+//! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can
+//! show a prompt.
 
 mod bound;
 mod forward;
@@ -31,7 +31,7 @@ use forward::Draft;
 use params::Limit;
 use read::Members;
 
-/// Members that are parsed here and written anew, if at all. None of them can be a model's extra parameter.
+/// Members that are parsed here and written anew, if at all. A model's extra parameters can have none of these names.
 const READ_HERE: [&str; 14] = [
     "model",
     "messages",
@@ -49,13 +49,13 @@ const READ_HERE: [&str; 14] = [
     "modalities",
 ];
 
-/// A request whose body is valid. The existence and the limits of its model are not checked yet.
+/// A request with a valid body. The existence and the limits of the model are not checked yet.
 pub struct Chat {
     /// The requested model.
     pub model: String,
     /// The answer is to be streamed.
     pub stream: bool,
-    /// The stream is to end with its usage.
+    /// True if the stream is to end with usage.
     pub include_usage: bool,
     /// Requested output tokens of each choice, 1 to 131,072.
     pub max_tokens: Option<u64>,
@@ -64,12 +64,12 @@ pub struct Chat {
     limit: Option<Limit>,
     /// The forwarded request, without the head's members and the model's extra parameters.
     draft: Draft,
-    /// Members that are forwarded only if the model allows them: slices of the body.
+    /// Members that are forwarded only if the model allows: slices of the body.
     others: Vec<(String, Bytes)>,
 }
 
 impl Chat {
-    /// Parses the body of a request. The error is the first fault found, and names its place.
+    /// Parses the body of a request. The error names the first fault and the fault's place.
     pub fn parse(body: &Bytes) -> Result<Self, ApiError> {
         let members = Members::of_body(body)?;
         let model = members.require("model")?.string()?.into_owned();
@@ -94,7 +94,7 @@ impl Chat {
         })
     }
 
-    /// Checks the limits of the model, and completes the request for its upstreams.
+    /// Checks the limits of the model, and completes the request for upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
         if let Some(Limit { tokens, name }) = self.limit
             && tokens > model.max_output_tokens
@@ -108,8 +108,7 @@ impl Chat {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {
                 let json = String::from_utf8_lossy(json);
-                // Templates may include them in the prompt: most of these parameters are arguments of the template
-                // itself.
+                // Templates may include such parameters in the prompt: most are arguments of the template itself.
                 draft.shown.json(&json).map_err(|TooDeep| {
                     let message = format!("Invalid '{name}': is nested deeper than {MAX_DEPTH} levels.");
                     ApiError::at(Code::InvalidValue, name, message)
@@ -141,7 +140,8 @@ impl Chat {
     }
 }
 
-/// Refuses images that no upstream of the model may be handed; gives what the others have to take.
+/// Refuses images that no upstream of the model may be handed; returns the kind of image URLs that an upstream has to
+/// take.
 fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<ImageUrls, ApiError> {
     let Some((need, place)) = need else { return Ok(ImageUrls::Data) };
     let most = model.upstreams.iter().map(|upstream| upstream.image_urls).max().unwrap_or_default();
@@ -157,7 +157,7 @@ fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<Im
     Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
 }
 
-/// Members that are not parsed here, without those that are `null`.
+/// Lists the members that are not parsed here, without `null` members.
 fn others(members: &Members<'_, '_>, body: &Bytes) -> Vec<(String, Bytes)> {
     let others = members.iter().filter(|(name, value)| {
         value.kind() != Kind::Null && !READ_HERE.contains(name) && !params::is_passed_on(name)

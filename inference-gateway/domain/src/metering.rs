@@ -18,11 +18,11 @@ use super::{
     upstream_error::UpstreamError,
 };
 
-/// Largest memory for output that is kept for the next one.
+/// Largest output buffer kept for the next output.
 const KEPT_OUTPUT_BYTES: usize = 32 << 10;
-/// Largest output that is given out as one piece. More goes in pieces, so that a client that reads slowly is seen to take some.
+/// Size of a piece of output. A larger output goes in pieces, to show that a slow client still takes some.
 const PIECE_BYTES: usize = 64 << 10;
-/// Part of a larger output that is one piece: the rest is copied each time, eight times its length in all.
+/// Part of a larger output in one piece: the rest is copied each time, eight times its length in all.
 const PIECES: usize = 8;
 
 /// The meter of one stream.
@@ -50,7 +50,7 @@ pub struct StreamMeter {
 
 /// The end of a stream.
 pub enum StreamEnd {
-    /// The upstream completed it.
+    /// The upstream completed the stream.
     Complete,
     /// No more tokens are granted.
     GrantUsedUp,
@@ -107,8 +107,8 @@ impl StreamMeter {
         }
     }
 
-    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more can be
-    /// counted.
+    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more
+    /// can be counted.
     pub fn count_only(&mut self, piece: Bytes) -> bool {
         self.decoder.push(piece);
         self.count_received()
@@ -125,13 +125,13 @@ impl StreamMeter {
         }
     }
 
-    /// Ends the stream with the upstream's body, or with the error that broke it.
+    /// Ends the stream at the end of the upstream's body, or at the error that broke it.
     pub fn upstream_ended(&self, error: Option<String>) -> StreamEnd {
         self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
     }
 
-    /// Records the total of granted tokens, and the total that was requested. Delivers a blocked event if it is covered
-    /// now, or ends the stream if a partial extension does not cover it.
+    /// Records the totals of granted and of requested tokens. Delivers a blocked event that is now covered, or ends the
+    /// stream if a partial extension does not suffice.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
         let (data, _) = self.blocked.take()?;
@@ -152,18 +152,18 @@ impl StreamMeter {
         self.blocked.is_some()
     }
 
-    /// Returns whether every choice that was asked for has its finish reason and none goes on, so that only usage and `[DONE]`
+    /// Returns whether every requested choice has its finish reason and none goes on, so that only usage and `[DONE]`
     /// are missing.
     pub fn is_finished(&self) -> bool {
         self.rewriter.finished_choices() >= self.choices && !self.goes_on
     }
 
-    /// Returns whether every choice that began has its finish reason. Others may follow.
+    /// Returns whether every choice that began has its finish reason. Further choices may follow.
     pub fn is_complete(&self) -> bool {
         self.rewriter.is_finished()
     }
 
-    /// Returns whether nothing but usage may be missing: an upstream may have made fewer choices than it was asked for.
+    /// Returns whether only usage may be missing: an upstream may make fewer choices than requested.
     pub fn may_be_finished(&self) -> bool {
         self.is_complete() && !self.goes_on
     }
@@ -173,12 +173,12 @@ impl StreamMeter {
         !self.counter.is_estimate()
     }
 
-    /// Returns whether any output was generated: it came, or was reported. Before that, a stream costs nothing.
+    /// Returns whether any output was received or reported. Before that, a stream costs nothing.
     pub fn has_begun(&self) -> bool {
         self.begun || self.counter.completion() > 0
     }
 
-    /// The prompt's tokens, if the upstream has reported them.
+    /// Returns the upstream's report of the prompt's tokens, if any came.
     pub fn reported_prompt(&self) -> Option<u64> {
         self.counter.reported().prompt
     }
@@ -188,17 +188,17 @@ impl StreamMeter {
         self.counter = self.counter.clone().with_prompt(exact);
     }
 
-    /// The count of its tokens.
+    /// Returns the count of the stream's tokens.
     pub const fn counter(&self) -> &UsageCounter {
         &self.counter
     }
 
-    /// A finish reason that no known server uses, if one came.
+    /// Returns a finish reason that no known server uses, if any came.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }
 
-    /// The usage so far, and whether it is an estimate.
+    /// Returns the usage so far, and whether that usage is an estimate.
     pub fn usage(&self) -> (Usage, bool) {
         (self.counter.usage(), self.counter.is_estimate())
     }
@@ -224,19 +224,19 @@ impl StreamMeter {
         self.out.len()
     }
 
-    /// The bytes for the client so far. The memory of small ones is used again.
+    /// Takes the output so far. The memory of small outputs is used again.
     pub fn take_output(&mut self) -> Bytes {
         let large = self.out.capacity() > KEPT_OUTPUT_BYTES;
         if large { std::mem::take(&mut self.out).freeze() } else { self.out.split().freeze() }
     }
 
-    /// The next bytes for the client: all of a small output, and a part of a large one.
+    /// Takes the next piece for the client: all of a small output, and a part of a large one.
     pub fn take_piece(&mut self) -> Bytes {
         let length = PIECE_BYTES.max(self.out.len() / PIECES);
         if self.out.len() <= length {
             return self.take_output();
         }
-        // Copied, both of them: slices would keep the whole in memory.
+        // Both parts are copied: slices would keep the whole in memory.
         let piece = Bytes::copy_from_slice(&self.out[..length]);
         self.out = BytesMut::from(&self.out[length..]);
         piece
@@ -266,8 +266,8 @@ impl StreamMeter {
         self.rewriter.cut(&mut self.out);
     }
 
-    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if it is known. Tokens beyond the
-    /// grant that were not delivered are not in it.
+    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if known. The written
+    /// usage leaves out undelivered tokens beyond the grant.
     pub fn finish(&mut self, cost: Option<NanoUsd>) {
         let mut usage = self.counter.answer_usage();
         if let Some(delivered) = self.delivered {
@@ -328,7 +328,7 @@ impl StreamMeter {
         Step::Blocked
     }
 
-    /// Returns whether generation ends with this chunk: it has the finish reason, or follows it.
+    /// Returns whether generation ends with this chunk, which has the finish reason or follows it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
         !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
     }

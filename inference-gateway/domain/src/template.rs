@@ -1,7 +1,7 @@
 //! Tokens that an upstream's template adds to a prompt beyond its bound, learned from reports.
 //!
-//! A report may be odd, so that one or two of them teach nothing: what counts is the excess that the last three have in common.
-//! What was learned is forgotten with time, since the template may have changed.
+//! A report may be odd, so that one or two reports teach nothing: the excess common to the last three counts. A learned
+//! excess is forgotten with time, since the template may have changed.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 const REPORTS: usize = 3;
 /// Age at which a report is forgotten.
 const REMEMBERED: Duration = Duration::from_hours(1);
-/// Largest excess of one report, in tokens: more than any known template adds.
+/// Largest excess of a report, in tokens: more than any known template adds.
 const MOST_EXCESS: u64 = 8_192;
 
 /// The last reports of plain prompts. Times are since an arbitrary common instant.
@@ -23,7 +23,7 @@ struct Report {
 }
 
 impl TemplateReports {
-    /// The reports after one more, of a prompt with images or tools excepted.
+    /// Adds the report of a prompt without images or tools.
     #[must_use]
     pub fn after(self, reported: u64, bound: u64, at: Duration) -> Self {
         let [_, second, third] = self.0;
@@ -31,7 +31,7 @@ impl TemplateReports {
         Self([second, third, Some(Report { excess, at })])
     }
 
-    /// Tokens that every prompt has to be expected to have beyond its bound.
+    /// Returns the tokens to expect of every prompt beyond the bound.
     pub fn excess(&self, now: Duration) -> u64 {
         let recent = |report: &Report| now.saturating_sub(report.at) < REMEMBERED;
         let excess = |report: &Option<Report>| report.filter(recent).map_or(0, |report| report.excess);

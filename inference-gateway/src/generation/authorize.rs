@@ -17,9 +17,10 @@ use crate::{
 };
 use domain::metering::GRANT_TOKENS;
 
-/// With only other holds in the way, a stream by grants that could not begin with this many tokens is better repeated.
+/// Fewest tokens to begin a stream by grants with. If only other holds leave fewer, repeating later is better.
 const ENOUGH_BY_GRANTS: u64 = 64;
-/// The same for an answer that cannot be extended, for each choice.
+/// Fewest tokens per choice to begin an answer that cannot be extended. If only other holds leave fewer, repeating
+/// later is better.
 const ENOUGH_AT_ONCE: u64 = 4096;
 
 /// An authorized generation.
@@ -39,7 +40,7 @@ impl Generator {
         pool: &Pool,
         slot: Slot,
     ) -> Result<Authorized, ApiError> {
-        // Only a stream whose upstream shows what it generates can be stopped at a grant.
+        // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
         let by_grants = job.forward.stream && pool.shows_progress();
         let (asked, enough) = if by_grants {
             (job.wanted().min(GRANT_TOKENS), ENOUGH_BY_GRANTS)
@@ -95,7 +96,7 @@ impl Generator {
         };
         let (grant, asked_at) = self.authorize_anew(job, probe).await?;
         let mut hold = self.holds.open(grant, least, asked_at, slot);
-        // A count takes seconds, in which the request does not take the turn of one that is not authorized.
+        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
         job.is_paid_by(hold.account());
         if !hold.take_share() {
             hold.release().await;
@@ -131,8 +132,8 @@ impl Generator {
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
-    /// Authorizes a request another time, under a new generation id. The release of its last hold, or a copy of its last
-    /// authorization, may still be under way: under the same id it would settle the new hold.
+    /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the
+    /// last authorization, may still be under way: under the same id it would settle the new hold.
     async fn authorize_anew(
         &self,
         job: &mut Job,
@@ -144,8 +145,8 @@ impl Generator {
         Ok((grant, asked_at))
     }
 
-    /// The tokens of the prompt, where the upstream counts them in time: exact, but for images that it does not count, which
-    /// are taken at their bound.
+    /// Counts the tokens of the prompt, if the upstream counts in time: exact, except for uncounted images, which are
+    /// taken at their bound.
     pub(super) async fn count(&self, running: &Running, job: &Job) -> Option<u64> {
         self.try_count(running, job).await.ok()
     }
@@ -156,7 +157,7 @@ impl Generator {
         Ok(counted.tokens.saturating_add(images))
     }
 
-    /// The exact tokens of the prompt, images included, where the upstream can count them.
+    /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
         let counted = running.upstream().count(&self.http, &job.forward, job.payer).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)

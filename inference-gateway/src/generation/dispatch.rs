@@ -1,4 +1,4 @@
-//! Sends a generation to an upstream, and to another one if the first could not take it.
+//! Sends a generation to an upstream, and to another if the first could not take the request.
 
 use hyper::body::Incoming;
 use shared::{
@@ -24,7 +24,7 @@ pub(super) struct Reached {
     pub(super) body: Incoming,
 }
 
-/// The way of a generation through the upstreams of its model.
+/// Way of a generation through the upstreams of its model.
 #[derive(Default)]
 pub(super) struct Route {
     /// The upstream that counted the prompt; the request goes there.
@@ -54,14 +54,14 @@ impl Generator {
         if hold.output_tokens() < asked {
             self.widen(hold, pool, job, asked, &mut route.counted_by).await;
         }
-        // Still less than was asked for: there is no more to be had, so the upstream is limited to it, and stops by itself.
+        // A grant still below the request is final, so the upstream is limited to the grant, and stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
         let (running, body) = self.send(pool, job, hold.account(), max_tokens, route).await?;
         Ok(Reached { max_tokens, running, body })
     }
 
-    /// A hold that is short covers more output once its prompt is counted exactly.
+    /// Counts the prompt of a short hold exactly, and extends the hold: a smaller prompt leaves more output.
     async fn widen(
         &self,
         hold: &OpenHold,
@@ -80,12 +80,12 @@ impl Generator {
         };
         match hold.extend(exact, asked).await {
             Ok(Extended::Open(Extension { .. })) => *counted_by = Some(running),
-            // The grant stays as it was.
+            // The grant stays unchanged.
             Ok(Extended::Gone) | Err(_) => {}
         }
     }
 
-    /// Sends the request to the upstream that counted its prompt, or else to the best one; once more to another one if
+    /// Sends the request to the upstream that counted the prompt, or else to the best upstream; once more to another if
     /// that may help.
     async fn send(
         &self,
@@ -124,8 +124,8 @@ impl Generator {
         let salt = move || cache_salt(account);
         let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, deadline, salt);
         let mut answered = send(Some(max_tokens)).await;
-        // A request without a limit wants as much as there is room for. Only the upstream can report how much that is, and
-        // that it is less than the model's most, which is held.
+        // A request without a limit wants as much as there is room for. Only the upstream can report that room, which
+        // may be less than the held maximum of the model.
         let unlimited = !job.forward.limited && max_tokens == job.forward.max_tokens;
         if unlimited && answered.as_ref().is_err_and(Failure::is_too_long) {
             answered = send(None).await;

@@ -1,4 +1,5 @@
-//! A streamed answer: metered and rewritten as it comes, its hold extended ahead of need, billed before its end leaves.
+//! A streamed answer: metered and rewritten in passing, with a hold extended ahead of need, billed before the last
+//! event leaves.
 
 mod deadlines;
 mod end;
@@ -31,10 +32,11 @@ use domain::{
 use end::End;
 use extension::{Extending, in_flight};
 
-/// Bytes that are read at most to count what an upstream had sent before its stream ended: an event for each token of the longest
-/// answer.
+/// Largest number of bytes read to count an upstream's output before the stream's end: an event for each token of the
+/// longest answer.
 const MOST_COUNTED_BYTES: usize = 32 << 20;
-/// Bytes that are kept of a stream while its client takes nothing: some thousand tokens, and so a minute of most models.
+/// Largest number of bytes kept of a stream while its client takes nothing: some thousand tokens, or a minute of most
+/// models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
 /// Room that is found before more is read for a client that takes nothing: a large piece of an upstream.
 const ROOM_FOR_A_PIECE: usize = 64 << 10;
@@ -93,8 +95,8 @@ pub(super) fn start(
         };
         async move {
             let end = stream.carry(body).await;
-            // The upstream's connection is closed by now: it stops generating. The end needs memory of its own, which every
-            // open stream would keep otherwise.
+            // The upstream's connection is closed by now, which stops generation. The end has its own memory, which
+            // every open stream would keep otherwise.
             Box::pin(stream.end(end)).await;
         }
     });
@@ -104,7 +106,7 @@ pub(super) fn start(
 }
 
 impl Stream {
-    /// Carries the stream until something ends it, and counts what its upstream had sent by then.
+    /// Carries the stream to its end, and counts the upstream's output until then.
     async fn carry(&mut self, mut upstream: Incoming) -> End {
         let end = self.carry_to_end(&mut upstream).await;
         match end {
@@ -118,7 +120,8 @@ impl Stream {
     async fn carry_to_end(&mut self, upstream: &mut Incoming) -> End {
         let (generator, pipe) = (self.generator.clone(), self.pipe.clone());
         let mut alarm = Box::pin(sleep_until(self.next_deadline()));
-        // These wait across the events of the stream: to wait anew for each would cost more than to carry it.
+        // These futures wait across the events of the stream: new ones for each event would cost more than the event
+        // itself.
         let (mut left, mut cut) = (pin!(pipe.left()), pin!(generator.cut.cancelled()));
         let mut changed = pin!(self.hold.changed());
         loop {
@@ -159,7 +162,8 @@ impl Stream {
         }
     }
 
-    /// Gives the connection what there is for the client, unless the lease may have run out. Nothing is left for one that is gone.
+    /// Gives the connection the output for the client, unless the lease may have run out. A client that is gone gets
+    /// nothing.
     fn write(&mut self, lapsed: bool) {
         if !self.meter.has_output() {
             return;
@@ -175,8 +179,9 @@ impl Stream {
         self.room.hold(self.meter.held_bytes());
     }
 
-    /// Decides whether the upstream is listened to. Output that waits stops it, as long as the connection asks for the stream. One
-    /// with a task of its own has a client that takes nothing, and an upstream that may go on: it is read on within bounds.
+    /// Decides whether to read the upstream. Waiting output stops the reading, as long as the connection asks for the
+    /// stream. A stream in a task of its own has a client that takes nothing, and an upstream that may go on: reading
+    /// continues within bounds.
     fn listens(&mut self, detached: bool) -> bool {
         let (now, blocked) = (Instant::now(), self.deadlines.is_blocked());
         let free = !self.meter.has_output() || self.meter.is_finished();
@@ -191,8 +196,9 @@ impl Stream {
             && self.room.hold(self.meter.held_bytes() + ROOM_FOR_A_PIECE)
     }
 
-    /// Counts what the upstream had sent when the stream ended, whatever ended it: a grant, an error, a client that left, or a
-    /// hold that was lost while the gateway was frozen. None of it is delivered. Its time may have begun before, at `since`.
+    /// Counts the upstream's output up to the end of the stream, without delivering any, after a grant, an error, a
+    /// client that left, or a hold lost while the gateway was frozen. The time for this counts from `since`, or else
+    /// from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.standing() == HoldStatus::Gone;
@@ -219,7 +225,7 @@ impl Stream {
         }
     }
 
-    /// Takes what the upstream sent, or its end.
+    /// Takes the upstream's next bytes, or the end.
     fn read(&mut self, piece: Option<Result<Bytes, hyper::Error>>) -> Option<End> {
         let events = self.meter.events();
         let end = match piece {
@@ -234,7 +240,7 @@ impl Stream {
         self.metered(end).or_else(|| self.keep_within_budget())
     }
 
-    /// Holds the memory that the stream takes now. An event that finds no room ends it.
+    /// Reserves the memory that the stream takes now. An event without room ends the stream.
     fn keep_within_budget(&mut self) -> Option<End> {
         if self.room.hold(self.meter.held_bytes()) {
             return None;
@@ -245,7 +251,7 @@ impl Stream {
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }
 
-    /// Notes the progress of the meter, asks for more where that is due, and understands its end.
+    /// Records the progress of the meter, asks for more tokens when due, and translates the end.
     fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
         self.record();
         if self.meter.reported_prompt().is_some() {

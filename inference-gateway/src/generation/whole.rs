@@ -1,4 +1,4 @@
-//! A whole answer: read to its end, billed, and only then given out.
+//! A whole answer: read to the end, billed, and only then given out.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ use domain::{
     routing::AttemptOutcome,
 };
 
-/// Longest time of a whole answer in all, in times of that to begin a stream. Its client was answered 504 after one of them, and
-/// pays for it all the same.
+/// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
+/// multiple, and pays all the same.
 pub(super) const WHOLE_ANSWER: u32 = 3;
-/// The largest answer that is given out, however large the budget is. Of a larger one only the usage is read, which stands at
-/// its end.
+/// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the
+/// end.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
-/// Bytes at the end of a larger answer in which its usage is searched.
+/// Bytes at the end of a larger answer that are searched for usage.
 const USAGE_WITHIN: usize = 64 << 10;
 
-/// Copies of an answer in memory: the upstream's, and the one that is written for the client.
+/// Copies of an answer in memory: the upstream's, and the client's.
 const COPIES: u64 = 2;
 
 /// The body of an upstream's answer.
@@ -40,10 +40,10 @@ enum Read {
     Failed(Failure),
 }
 
-/// The time of a whole answer: in all, and less once its client has left.
+/// The time of a whole answer, shortened once the client has left.
 pub(super) struct Deadline {
     at: Instant,
-    /// The client that waits for it.
+    /// Client that waits for the answer.
     pub(super) client: Client,
     after_client: Duration,
 }
@@ -65,18 +65,18 @@ impl Deadline {
     }
 }
 
-/// An answer that was read to its end, but not kept.
+/// An answer that was read to the end, but not kept.
 struct NotKept {
     reason: Reason,
     length: u64,
-    /// Its last bytes.
+    /// Last bytes of the answer.
     end: Bytes,
 }
 
 /// Reason why an answer is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// It is larger than any may be.
+    /// The answer is larger than allowed.
     TooLarge,
     /// Other answers take the memory.
     NoRoom,
@@ -156,7 +156,8 @@ fn estimate_billed(job: &Job) {
     metrics::counter!("gateway_usage_estimates_total").increment(1);
 }
 
-/// Reads the body. Generation may take all of its time before the first byte; after it, the upstream may be silent for `silence`.
+/// Reads the body. The first byte may take all of generation's time; after that, the upstream may be silent for
+/// `silence`.
 async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: Duration) -> Read {
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length) = (BytesMut::new(), 0_u64);
@@ -173,7 +174,7 @@ async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: 
         if not_kept.is_none() {
             not_kept = refuse(length.max(announced), largest, room).await;
         }
-        // An answer that comes in one piece is not copied.
+        // An answer in a single piece is not copied.
         if length == piece.len() as u64 {
             first = Some(piece);
         } else {
@@ -198,7 +199,7 @@ async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: 
     }
 }
 
-/// The reason not to keep an answer of this length, if there is one.
+/// Returns the reason not to keep an answer of this length, if any.
 async fn refuse(length: u64, largest: u64, room: &mut AnswerRoom) -> Option<Reason> {
     if length > largest {
         return Some(Reason::TooLarge);

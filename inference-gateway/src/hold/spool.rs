@@ -1,6 +1,6 @@
-//! Stores captures on disk that were not confirmed before their answers left.
+//! Spool on disk for captures that are unconfirmed when their answers leave.
 //!
-//! One thread writes the file: lines that arrive while it syncs are written together with the next sync.
+//! A single thread writes the file: lines that arrive during a sync are written together with the next sync.
 
 use std::{
     collections::HashMap,
@@ -21,11 +21,11 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-/// Largest number of captures in the spool. Each unconfirmed one keeps its slot, so that there can hardly be more.
+/// Largest number of captures in the spool. Each unconfirmed capture keeps its slot, so that there can hardly be more.
 const MAX_CAPTURES: usize = 1 << 20;
 /// Size from which the file is rewritten without delivered captures.
 const COMPACT_BYTES: u64 = 4 << 20;
-/// Largest number of waiting lines. Every caller waits for its own line, except deliveries.
+/// Largest number of waiting lines. Every caller except deliveries waits for its line.
 const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
@@ -36,7 +36,7 @@ pub(crate) struct Spool {
     clock: Arc<dyn Clock>,
 }
 
-/// Confirms to a caller that its line is on disk.
+/// Confirmation to a caller that its line is on disk.
 type Written = oneshot::Sender<Result<(), SpoolError>>;
 
 /// The spool cannot be used.
@@ -53,7 +53,7 @@ pub(crate) enum SpoolError {
     /// Another process is using the file.
     #[error("{0} is in use by another gateway; give each gateway a data directory of its own")]
     InUse(PathBuf),
-    /// The spool is full, or its writer has ended.
+    /// The spool is full, or the writer has ended.
     #[error("the spool is full")]
     Full,
 }
@@ -98,13 +98,13 @@ struct SpoolWriter {
     file: File,
     /// Length of the complete lines.
     bytes: u64,
-    /// The file may go on behind the complete lines with a part of one, or with lines that are not on disk.
+    /// True if the file may end with part of a line, or with lines that are not on disk.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
 impl SpoolWriter {
-    /// Locks the file, reads it, moves what cannot be read to a file beside it, and leaves the pending captures alone in it.
+    /// Locks and reads the file, moves unreadable lines to a file beside, and leaves only the pending captures.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
@@ -122,7 +122,7 @@ impl SpoolWriter {
         let bytes = file.metadata().map_err(failed)?.len();
         let pending = found.iter().map(|capture| (capture.generation, capture.clone())).collect();
         let mut writer = Self { path, file, bytes, torn: false, pending };
-        // The last line may lack its end, which the next one would be joined to.
+        // The last line may lack its end, and the next line would be joined to it.
         let rewritten = sync_folder(&writer.path).and_then(|()| {
             let text = writer.pending_lines()?;
             if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }
@@ -153,7 +153,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Writes all of these lines, or none of them. What was delivered stays delivered, whether that can be written or not.
+    /// Writes all of these lines, or none. A delivery stays delivered even if its line cannot be written.
     fn write(&mut self, batch: &[(SpoolLine, Option<Written>)]) -> io::Result<()> {
         let (mut text, mut captures) = (String::new(), 0);
         for (line, _) in batch {
@@ -180,8 +180,8 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. A disk that is full may take a part of them, which would be joined to the next line: it is cut
-    /// off again, and nothing is appended before that has succeeded.
+    /// Appends complete lines. A full disk may take a part of the lines, which would be joined to the next line: that
+    /// part is cut off again, and nothing is appended before the cut has succeeded.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;
@@ -199,7 +199,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Rewrites the file with the pending captures alone, where there are none or it is large.
+    /// Rewrites the file with only the pending captures, if there are none or the file is large.
     fn compact(&mut self) -> io::Result<()> {
         if self.bytes == 0 && !self.torn {
             return Ok(());
@@ -220,8 +220,8 @@ impl SpoolWriter {
         captures.into_iter().map(|capture| SpoolLine::Capture(capture.clone()).to_text()).collect()
     }
 
-    /// Replaces the contents. Each file is locked before it takes the place of the other, since its lock shows that it is in
-    /// use.
+    /// Replaces the contents. Each new file is locked before taking the old file's place, since a lock shows that the
+    /// file is in use.
     fn rewrite(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             self.file.set_len(0)?;
@@ -251,13 +251,13 @@ impl SpoolWriter {
     }
 }
 
-/// Syncs the folder of a file: the name of a new file is on disk once its folder is.
+/// Syncs the folder of a file: the name of a new file is on disk once the folder is.
 fn sync_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Appends lines of the spool that cannot be read to the file beside it, which is on disk before the spool is rewritten.
-/// They are evidence of charges that may be owed.
+/// Appends unreadable lines of the spool to the file beside, which is on disk before the spool is rewritten. Such lines
+/// are evidence of charges that may be owed.
 fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
     if lines.is_empty() {
         return Ok(());

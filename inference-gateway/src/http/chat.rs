@@ -27,13 +27,14 @@ use crate::{
 };
 use domain::chat::{Chat, Forward};
 
-/// The largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
-/// those of unknown size, and those for which strangers have left no room, are read of authenticated callers only.
+/// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
+/// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
+/// callers only.
 const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The route behind the front, which takes `POST` itself: other methods and preflights find their answers here.
+/// Handler behind the front, which takes `POST` itself: other methods and preflights are answered here.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(request): Extension<RequestId>,
@@ -73,8 +74,8 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let client = Client::default();
     let running = app.generator.clone().run(job, slot, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
-    // The upstream's own deadline bounds the head of a stream. Past it a whole answer goes on in the background, and is
-    // billed at its end.
+    // The upstream's own deadline bounds the head of a stream. Past the deadline a whole answer goes on in the
+    // background, and is billed at the end.
     let started = if stream {
         running.await
     } else if let Ok(started) = timeout(app.generator.answer_deadline, &mut running).await {
@@ -84,18 +85,18 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
         Err(late())
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
-    // A stream ends by itself, and is billed, when its client takes nothing for so long.
+    // A stream ends, and is billed, when the client takes nothing for this long.
     response.extensions_mut().insert(UnreadBound(app.generator.client_stall));
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
 
-/// The length of a body that is read before its sender is authenticated, if there is room for it and what is made of it.
+/// Returns the length of a body small enough to be read before authentication.
 fn small_length(headers: &HeaderMap) -> Option<usize> {
     usize::try_from(content_length(headers).filter(|length| *length <= SMALL_BODY)?).ok()
 }
 
-/// The request of a body, or its first fault. What it takes is `permitted` already, or asked of the permit piece by piece.
+/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
 async fn check(
     app: &App,
     headers: &HeaderMap,
@@ -106,7 +107,7 @@ async fn check(
     require_json(headers, None)?;
     let mut room = |bytes| if permitted { Ok(()) } else { permit.grow(bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
-    // The body for upstreams is written beside it.
+    // The body for upstreams is written beside the received body.
     room(body.len())?;
     let chat = Chat::parse(&body)?;
     let id = chat.model.clone();
@@ -139,7 +140,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     response
 }
 
-/// The answer to a request whose body was not read: its connection cannot carry another one.
+/// Answers a request whose body was not read: the connection cannot carry another request.
 fn unread(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

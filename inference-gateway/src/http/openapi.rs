@@ -26,7 +26,7 @@ use domain::{
     chat::ChatRequest,
 };
 
-/// The description; it is the same for as long as the process lives.
+/// Description of the API, made once per process.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
 /// Errors of callers without a usable credential, on every route that needs one.
@@ -130,7 +130,7 @@ fn open<T: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, summary: &str) -
 fn health(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         Operation::new("health", "Whether this gateway serves.").answers::<Health>(schemas, 200, &[]);
-    // Not an error: that it is to stop is its health.
+    // Not an error: a gateway that is to stop reports this as its health.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 

@@ -1,4 +1,4 @@
-//! Requests to the management API and the dashboard, carried to a key-service and back as they are.
+//! Requests to the management API and the dashboard, carried unchanged to a key-service and back.
 
 mod forwarded;
 mod permits;
@@ -40,28 +40,28 @@ use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The time that one key-service may take to begin it where another can be asked: a list or a write takes milliseconds.
+/// Timeout for a key-service to begin its answer where another can be asked: a list or a write takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time that a key-service may take to show that it is awake.
+/// Timeout for a key-service to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
 /// The time that a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The time that an idle connection is kept: shorter than a key-service keeps it, so that no request meets its end.
+/// Lifetime of an idle connection: shorter than at the key-service, so that no request meets a closing connection.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form that are read without room in the budget of callers without authentication, so that people can sign in while
-/// others have taken it: the bound on requests of such callers is enough for so few.
+/// Bytes of a form that are read without room in the budget of unauthenticated callers, so that people can sign in
+/// while others have used it up: the bound on requests of unauthenticated callers covers such small forms.
 const SMALL_FORM: usize = 4 << 10;
 
 /// Path of the form that signs in with a password.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
-/// Bytes of a page that are taken into memory at most. A longer answer, and one of unknown length, is an export.
+/// Largest page taken into memory. A longer answer, or an answer of unknown length, is an export.
 const MAX_PAGE: u64 = 1 << 20;
 
-/// Headers that belong to one connection, not to the message (RFC 9110, section 7.6.1), and `Host`, which is ours.
+/// Headers of a single connection, not of the message (RFC 9110, section 7.6.1), and `Host`, which the gateway sets.
 const CONNECTION_HEADERS: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -79,15 +79,15 @@ const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
 /// The management API and the dashboard of the key-services, over HTTP.
 pub(crate) struct Management {
     client: HttpClient<Body>,
-    /// The key-services, as their health numbers them.
+    /// Key-services, in the numbering of `health`.
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
     permits: ManagementPermits,
-    /// The internal token: with it a key-service believes what the gateway says of a client.
+    /// Internal token, which makes a key-service believe the gateway's statements about a client.
     token: HeaderValue,
 }
 
-/// A page in memory that keeps its room until it is sent.
+/// Page in memory that keeps its room until sent.
 struct RoomyPage {
     page: Bytes,
     _room: PageRoom,
@@ -101,13 +101,13 @@ impl AsRef<[u8]> for RoomyPage {
 
 /// Reason why a key-service did not answer.
 enum SendFailure {
-    /// It cannot be reached: nothing was sent.
+    /// No connection could be made: nothing was sent.
     Unsent,
-    /// The connection broke: what was sent may have been carried out, and nothing more comes of it.
+    /// The connection broke: the request may have been carried out, and no answer follows.
     Broken,
-    /// It is silent: what was sent may still be carried out.
+    /// The key-service is silent: the request may still be carried out.
     Silent,
-    /// The key-service did not get all of it: the client's body broke off.
+    /// The client's body broke off before the key-service had all of it.
     CutShort,
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn forward(
     Ok(kept_until_taken(response, permit))
 }
 
-/// The account of the management key that came with a request, if it is one. It is found before anything of the body is read.
+/// Finds the account of the management key of a request, if any, before anything of the body is read.
 async fn account(
     app: &App,
     headers: &HeaderMap,
@@ -159,7 +159,7 @@ async fn refused(
     Ok(response)
 }
 
-/// A response on its way to the client, which keeps `held` until the client took it.
+/// Keeps `held` until the client has taken the response.
 fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
@@ -169,7 +169,7 @@ fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) ->
     })
 }
 
-/// Any method on `/dashboard…`. The key-service learns which address the client used and where it is.
+/// Any method on `/dashboard…`. The key-service learns the host that the client used, and the client's address.
 pub(super) async fn forward_page(
     State(app): State<Arc<App>>,
     Extension(id): Extension<RequestId>,
@@ -222,8 +222,8 @@ impl Management {
         Self { client, addresses, health, permits: ManagementPermits::new(), token }
     }
 
-    /// Strips what belongs to the connection, gives the request's id to the key-service and to the log, and replaces an
-    /// internal token that a client made up by ours.
+    /// Strips the headers of the connection, passes the request's id to the key-service and to the log, and replaces a
+    /// client's made-up internal token.
     fn identified(&self, request: &mut Request<Body>, id: RequestId) -> Span {
         strip(request.headers_mut());
         request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.clone());
@@ -233,8 +233,8 @@ impl Management {
         tracing::info_span!("management", request = %id)
     }
 
-    /// Takes a page into memory and ends its turn, so that the client takes its time at its own connection's cost. An export
-    /// goes on as its client takes it, in a place of its own.
+    /// Takes a page into memory and ends its turn, so that a slow client costs only its own connection. An export goes
+    /// on at the client's pace, with a place of its own.
     async fn taken(
         &self,
         mut response: Response<Incoming>,
@@ -255,7 +255,7 @@ impl Management {
         Ok(Response::from_parts(head, Body::from(page)))
     }
 
-    /// Brings it to a key-service, and to another one if it may be sent again.
+    /// Carries the request to a key-service, and to another if repeating is safe.
     async fn carry(&self, mut request: ReplayableRequest) -> Result<Response<Incoming>, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let in_turn = self.health.in_turn();
@@ -283,7 +283,7 @@ impl Management {
         Err(ApiError::service_unavailable())
     }
 
-    /// Sends a request to a key-service, and notes whether it answered.
+    /// Sends a request to a key-service, and notes the success or failure of the key-service.
     async fn send(
         &self,
         service: usize,
@@ -308,7 +308,7 @@ impl Management {
         Err(failure)
     }
 
-    /// Returns whether it answers anything.
+    /// Returns whether the key-service answers anything.
     async fn is_awake(&self, service: usize) -> bool {
         let Some(uri) = replayable::at(&self.addresses[service], &PROBED) else { return false };
         let mut request = Request::new(Body::empty());
@@ -317,7 +317,7 @@ impl Management {
     }
 }
 
-/// Returns whether a request failed for what the client sent of its body.
+/// Returns whether the client's body made a request fail.
 fn is_of_sender(error: &legacy::Error) -> bool {
     error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }

@@ -1,4 +1,4 @@
-//! Features that each kind of server has, and the routes to them. Answers are read alike for all kinds: see
+//! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see
 //! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
 
 use shared::catalog::UpstreamKind;
@@ -8,22 +8,22 @@ use domain::{chat::ProgressReports, metering::UsageScope};
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// Form in which a stream reports usage so far, so that one that is left is billed exactly.
+    /// Form of a stream's usage reports in progress, for exact bills of streams that clients leave.
     pub(super) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
     pub(super) counter: Counter,
-    /// True if its cache of prompts is kept apart by a `cache_salt`.
+    /// True if a `cache_salt` keeps caches of prompts apart.
     pub(super) salted: bool,
-    /// Output that its reports count, where an answer has several choices.
+    /// Output that reports count in an answer with several choices.
     pub(super) usage: UsageScope,
 }
 
-/// Where a server counts the tokens of a chat request, with its template around them.
+/// The server's way to count the tokens of a chat request, template included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
     /// Nowhere.
     None,
-    /// `/tokenize` beside `/v1`, which answers `{"count"}`; each image counts as its placeholder, whatever its size.
+    /// `/tokenize` beside `/v1`, which answers `{"count"}`; an image of any size counts as a placeholder.
     BesideV1,
     /// `/v1/tokenize`, which answers the same.
     UnderV1,
@@ -32,7 +32,7 @@ pub(super) enum Counter {
 }
 
 impl Counter {
-    /// Returns whether its count includes the tokens of images.
+    /// Returns whether the count includes the tokens of images.
     pub(super) const fn counts_images(self) -> bool {
         match self {
             Self::InputTokens => true,
@@ -40,7 +40,7 @@ impl Counter {
         }
     }
 
-    /// Returns whether its count includes the description of tools.
+    /// Returns whether the count includes the description of tools.
     pub(super) const fn counts_tools(self) -> bool {
         match self {
             Self::InputTokens | Self::BesideV1 => true,
@@ -50,7 +50,7 @@ impl Counter {
 }
 
 impl Dialect {
-    /// Any server of the API: only promised features are asked for, since strict servers refuse unknown ones.
+    /// Any server of the API: only promised features are requested, since strict servers refuse unknown parameters.
     const OPENAI: Self = Self {
         progress: ProgressReports::None,
         counter: Counter::None,
@@ -58,8 +58,9 @@ impl Dialect {
         usage: UsageScope::Answer,
     };
 
-    /// vLLM. Its progress reports count the chunk's choice, its last report all of them. Sends `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and in the last chunk alone: the
-    /// prompt of a stream that is left is billed as not cached.
+    /// vLLM. Progress reports count the choice of the chunk, the last report counts all choices. Sends
+    /// `prompt_tokens_details` only with `--enable-prompt-tokens-details`, and only in the last chunk: the prompt of a
+    /// stream that its client leaves is billed as not cached.
     const VLLM: Self = Self {
         progress: ProgressReports::Usage,
         counter: Counter::BesideV1,
@@ -67,12 +68,13 @@ impl Dialect {
         usage: UsageScope::ChunkChoice,
     };
 
-    /// SGLang. Its progress reports count the chunk's choice, its last report all of them. Reports cached tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts
-    /// refuse a chat, which then has no exact count.
+    /// SGLang. Progress reports count the choice of the chunk, the last report counts all choices. Reports cached
+    /// tokens only with `--enable-cache-report`. Versions whose `/v1/tokenize` takes plain texts refuse a chat, which
+    /// then has no exact count.
     const SGLANG: Self = Self { counter: Counter::UnderV1, ..Self::VLLM };
 
-    /// llama.cpp's server. Counts each choice by itself, also in the usage that follows the choice's end, and in a whole answer
-    /// only the first. Its cache is a slot's own and cannot be kept apart.
+    /// llama.cpp's server. Counts each choice alone, also in the usage that follows the choice's end, and in a whole
+    /// answer only the first. The cache belongs to a slot and cannot be kept apart.
     const LLAMA_CPP: Self = Self {
         progress: ProgressReports::Timings,
         counter: Counter::InputTokens,
@@ -81,10 +83,10 @@ impl Dialect {
     };
 
     /// Ollama. Never reports cached tokens, and cuts a prompt that is too long instead of refusing it: the model's
-    /// `context_window` and its `num_ctx` should agree.
+    /// `context_window` and the server's `num_ctx` should agree.
     const OLLAMA: Self = Self::OPENAI;
 
-    /// The model inside the `faregate` binary. Its progress reports count all choices.
+    /// The model inside the `faregate` binary. Progress reports count all choices.
     const BUILTIN: Self =
         Self { progress: ProgressReports::Usage, counter: Counter::BesideV1, ..Self::OPENAI };
 

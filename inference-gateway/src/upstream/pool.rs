@@ -1,4 +1,4 @@
-//! The upstreams of one model: which of them serves a request, and how each is doing.
+//! The upstreams of a model: the choice for a request, and the health of each upstream.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,13 @@ use domain::{
     template::TemplateReports,
 };
 
-/// The upstreams of every model, by its id. Shared by all workers, so that all see one state of each.
+/// The upstreams of every model, by id. Shared by all workers, so that all see the same state of an upstream.
 pub(crate) type Pools = HashMap<String, Pool>;
 
-/// The upstreams of one model.
+/// The upstreams of a model.
 pub(crate) struct Pool {
     members: Vec<Arc<Member>>,
-    /// Requests placed so far: what decides between equals.
+    /// Number of requests placed so far, which decides between equals.
     turns: AtomicU64,
     /// The origin of all times.
     began: Instant,
@@ -39,11 +39,11 @@ struct Member {
     weight: u32,
     in_flight: AtomicU64,
     health: Mutex<Health>,
-    /// Reports that show tokens of its template beyond those assumed.
+    /// Reports that show tokens of the upstream's template beyond the assumed tokens.
     template: Mutex<TemplateReports>,
 }
 
-/// A request in flight at an upstream; counted there until it is dropped.
+/// A request in flight at an upstream, counted there until dropped.
 pub(crate) struct Running {
     member: Arc<Member>,
     /// The origin of all times.
@@ -51,7 +51,7 @@ pub(crate) struct Running {
 }
 
 impl Pool {
-    /// The pools of a catalogue; `builtin` is the address of the built-in model, if it runs.
+    /// Makes the pools of a catalogue; `builtin` is the address of a running built-in model.
     pub(crate) fn all(catalog: &Catalog, builtin: Option<&Uri>) -> Result<Pools, ConfigError> {
         let pool = |model: &Model| Ok((model.id.clone(), Self::new(model, builtin)?));
         catalog.models.iter().map(pool).collect()
@@ -79,8 +79,8 @@ impl Pool {
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
 
-    /// The upstream for a request with these image URLs, other than the one that was `tried`; `None` if there is no other.
-    /// `affinity` is what it has in common with requests that the upstream may have read before.
+    /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
+    /// `affinity` is the request's common part with requests that the upstream may have read before.
     pub(crate) fn choose(
         &self,
         images: ImageUrls,
@@ -151,12 +151,13 @@ impl Member {
         }
     }
 
-    /// Tokens that its template adds to a prompt beyond the usual: as configured, or more if its reports show that.
+    /// Returns the tokens that the upstream's template adds to a prompt beyond the usual: as configured, or as reported
+    /// if more.
     fn prompt_overhead(&self, now: Duration) -> u64 {
         self.upstream.prompt_overhead.max(self.template.lock().excess(now))
     }
 
-    /// Its health before and after the change.
+    /// Changes the health, and returns it before and after.
     fn change(&self, change: impl FnOnce(Health) -> Health) -> (Health, Health) {
         let mut health = self.health.lock();
         let before = *health;

@@ -1,4 +1,4 @@
-//! The people of an account, and what they sign in with.
+//! The people of an account, with their credentials and sessions.
 
 use std::{fmt, time::Duration};
 
@@ -9,13 +9,13 @@ use shared::{
 
 use crate::digest::Digest;
 
-/// Time after a sign-in with a link within which it stands for the member's password.
+/// Time after a sign-in with a link within which that sign-in stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its identifier.
+    /// Identifier.
     pub id: MemberId,
     /// An e-mail address or any handle, unique in the account.
     pub name: String,
@@ -23,18 +23,18 @@ pub struct Member {
     pub role: Role,
     /// The hash of a password, where the member has set one.
     pub password: Option<PasswordHash>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// The last sign-in link that someone else made for the member, after it was invited.
+    /// Last sign-in link that someone else made for the member, after the invitation.
     pub last_link: Option<MadeLink>,
 }
 
-/// The maker of a sign-in link, and when it was made.
+/// Maker and creation time of a sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeLink {
     /// The maker.
     pub by: LinkMaker,
-    /// When it was made.
+    /// Creation time.
     pub at: Timestamp,
 }
 
@@ -59,7 +59,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role as it is stored and shown.
+    /// Returns the stored and shown form of the role.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -67,7 +67,7 @@ impl Role {
         }
     }
 
-    /// The role of this name.
+    /// Finds the role of this name.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Owner, Self::Viewer].into_iter().find(|role| role.as_str() == text)
     }
@@ -88,18 +88,18 @@ pub struct MemberChange {
     pub last_link: Option<MadeLink>,
 }
 
-/// A sign-in link that was not used yet.
+/// An unused sign-in link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The digest of its token.
+    /// Digest of the link's token.
     pub digest: Digest,
-    /// The member that it signs in.
+    /// Member that the link signs in.
     pub member: MemberId,
-    /// From this instant on it is worth nothing.
+    /// Expiry of the link.
     pub expires_at: Timestamp,
-    /// The digest of the password that the member had when it was made. With another password it is worth nothing.
+    /// Digest of the member's password at the time of making. Another password voids the link.
     pub password: Option<Digest>,
-    /// Its maker.
+    /// Maker of the link.
     pub maker: LinkMaker,
 }
 
@@ -115,9 +115,9 @@ pub enum SignInWay {
 /// The condition on which a session may set the member's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCondition {
-    /// None: a fresh sign-in with a link stands for it.
+    /// None: a fresh sign-in with a link stands for the password.
     None,
-    /// The password that the member has.
+    /// The member's present password.
     PresentPassword,
     /// A fresh sign-in.
     FreshSignIn,
@@ -126,42 +126,42 @@ pub enum PasswordCondition {
 /// A browser in which a member is signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The digest of the token in its cookie.
+    /// Digest of the token in the cookie.
     pub digest: Digest,
-    /// Its name in lists.
+    /// Name of the session in lists.
     pub id: SessionId,
     /// The member.
     pub member: MemberId,
-    /// The browser, as it describes itself.
+    /// Browser, by its own description.
     pub agent: String,
-    /// When the member signed in.
+    /// Time of the sign-in.
     pub created_at: Timestamp,
-    /// When it was last used, to the minute.
+    /// Time of the last use, to the minute.
     pub seen_at: Timestamp,
-    /// When it ends unless it is used before.
+    /// Expiry of the session, unless used before.
     pub expires_at: Timestamp,
-    /// The way in which it began.
+    /// The way of the sign-in.
     pub way: SignInWay,
 }
 
 impl PasswordHash {
-    /// A digest by which a link knows the password again.
+    /// Returns a digest by which a link recognises the password.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
 }
 
 impl Link {
-    /// Returns true if the member has the password that it had when the link was made.
+    /// Returns true if the member still has the password of the time when the link was made.
     pub fn is_of_password(&self, member: &Member) -> bool {
         self.password == member.password.as_ref().map(PasswordHash::digest)
     }
 }
 
 impl Session {
-    /// The condition on which this session may set a password of its member at this time.
+    /// Returns the condition on which this session may set a password of its member at this time.
     ///
-    /// A link is made by an operator for a member who forgot the password. One that the member or another owner made proves
+    /// An operator makes a link for a member who forgot the password. A link made by the member or another owner proves
     /// less than the password, and replaces none.
     pub fn password_condition(&self, member: &Member, now: Timestamp) -> PasswordCondition {
         let is_fresh = now < self.created_at.plus(FRESH_SIGN_IN);
@@ -180,7 +180,7 @@ const OWNER: &str = "owner ";
 /// Prefix of the text of a session that began with a link.
 const LINK: &str = "link ";
 
-/// The maker as it is stored.
+/// Stored form of the maker.
 impl fmt::Display for LinkMaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,7 +192,7 @@ impl fmt::Display for LinkMaker {
 }
 
 impl LinkMaker {
-    /// Reads a maker as it is stored.
+    /// Reads the stored form of a maker.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "operator" => Some(Self::Operator),
@@ -202,7 +202,7 @@ impl LinkMaker {
     }
 }
 
-/// The way as it is stored.
+/// Stored form of the way.
 impl fmt::Display for SignInWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -213,7 +213,7 @@ impl fmt::Display for SignInWay {
 }
 
 impl SignInWay {
-    /// Reads a way as it is stored.
+    /// Reads the stored form of a way.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "password" => Some(Self::Password),
@@ -223,7 +223,7 @@ impl SignInWay {
 }
 
 impl Member {
-    /// The member with the change applied.
+    /// Returns the member with the change applied.
     #[must_use]
     pub fn changed(mut self, change: MemberChange) -> Self {
         self.role = change.role.unwrap_or(self.role);
@@ -232,7 +232,7 @@ impl Member {
         self
     }
 
-    /// Returns true if the member may change what belongs to the account.
+    /// Returns true if the member may change things of the account.
     pub fn is_owner(&self) -> bool {
         self.role == Role::Owner
     }

@@ -1,4 +1,4 @@
-//! The journal: every generation and what it cost, with filters, and as a file.
+//! The journal: every generation with its cost, with filters, and as a file.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -117,7 +117,7 @@ fn filters(desk: &Desk, query: &Fields, key: Option<&ApiKey>) -> Markup {
     }
 }
 
-/// A table of entries, with the keys that they name; without, where all are of one key.
+/// Writes a table of entries, with the keys of the entries; without keys, where all entries belong to a single key.
 pub(super) fn table(entries: &[JournalEntry], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Generations" {
@@ -203,9 +203,9 @@ pub(super) async fn json_lines(
     file(desk, &viewer, &request, Format::JsonLines)
 }
 
-/// Exports under way in this process: each reads the journal as long as its client takes it.
+/// Exports under way in this process: each reads the journal for as long as its client takes.
 const EXPORTS_AT_ONCE: usize = 16;
-/// Exports of one account.
+/// Simultaneous exports of an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
 /// The places of exports. Cheap to clone.
@@ -215,7 +215,7 @@ pub(super) struct Exports {
     accounts: Shares<AccountId>,
 }
 
-/// The place of one export, given back when it is dropped.
+/// Place of an export, given back when dropped.
 struct ExportPlace {
     _share: Unit<AccountId>,
     _permit: OwnedSemaphorePermit,

@@ -14,7 +14,7 @@ use crate::management::members::{KnownBrowser, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names of cookies. With TLS they begin with [`HOST_PREFIX`].
+/// Names of cookies, which begin with [`HOST_PREFIX`] under TLS.
 const SESSION: &str = "faregate";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
@@ -36,11 +36,11 @@ const MAX_KNOWN: usize = 16;
 /// The colours that a browser asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Theme {
-    /// Those of its system.
+    /// The system's colours.
     System,
-    /// Light ones.
+    /// Light colours.
     Light,
-    /// Dark ones.
+    /// Dark colours.
     Dark,
 }
 
@@ -48,7 +48,7 @@ impl Theme {
     /// Every choice.
     pub(super) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
 
-    /// The choice as forms and cookies have it.
+    /// Returns the form and cookie value of the choice.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -66,26 +66,26 @@ impl Theme {
 /// A browser that asks for something.
 #[derive(Clone, Debug)]
 pub(super) struct Browser {
-    /// It reaches us over TLS.
+    /// True if the browser reaches the dashboard over TLS.
     pub(super) secure: bool,
-    /// Host and port that it used.
+    /// Host and port that the browser used.
     pub(super) host: String,
-    /// Its network address, as far as it is known.
+    /// Network address of the browser, as far as known.
     pub(super) address: String,
-    /// Its own description.
+    /// The browser's own description.
     pub(super) agent: String,
-    /// The colours that it asked for.
+    /// Colours chosen in the browser.
     pub(super) theme: Theme,
-    /// The token of its session, which may have ended.
+    /// Token of the session, which may have ended.
     pub(super) session: Option<Token>,
-    /// The token of its visit before it signs in.
+    /// Token of the visit before the sign-in.
     pub(super) visit: Option<Token>,
     /// The marks of members who signed in before.
     pub(super) known: Vec<String>,
 }
 
 impl Browser {
-    /// Reads what the headers say.
+    /// Reads the headers of a request.
     pub(super) fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let secure = behind_tls || text(&X_FORWARDED_PROTO) == Some("https");
@@ -127,7 +127,7 @@ impl Browser {
         self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
     }
 
-    /// What removes the cookie of a session.
+    /// Returns the header that removes the cookie of a session.
     pub(super) fn no_session_cookie(&self) -> String {
         self.set_cookie(SESSION, "", 0)
     }
@@ -158,7 +158,7 @@ pub(super) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(),
     if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
 }
 
-/// The token that a form must carry: it follows from a cookie that no other site can read.
+/// Returns the token required in a form, derived from a cookie that no other site can read.
 pub(super) fn form_token(cookie: &Token) -> String {
     cookie.digest("form").as_bytes().iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a string cannot fail.
@@ -167,7 +167,7 @@ pub(super) fn form_token(cookie: &Token) -> String {
     })
 }
 
-/// Refuses a form without its token.
+/// Refuses a form with a wrong token.
 pub(super) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
@@ -185,7 +185,7 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
     known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
 }
 
-/// The cookies of a browser, by their names without the prefix that they have with TLS.
+/// Lists the cookies of a browser, by name without the prefix used with TLS.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

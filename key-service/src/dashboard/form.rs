@@ -1,4 +1,4 @@
-//! Forms and queries as they come in.
+//! Received forms and queries.
 
 use axum::{body::Body, extract::Request};
 use http::{HeaderMap, header};
@@ -6,7 +6,7 @@ use shared::{error::Code, process::http::read_body};
 
 use super::failure::Failure;
 
-/// Most bytes of a form; the largest sensible one has a few hundred.
+/// Largest form in bytes; the largest sensible form has a few hundred.
 const MAX_FORM: usize = 64 << 10;
 
 /// The media type of forms.
@@ -46,8 +46,8 @@ impl Fields {
         self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// The form's own name for an attempt to make something, which stays the same when the form is sent again: the 64 hexadecimal
-    /// digits that the page wrote into it.
+    /// Returns the form's idempotency key, which stays the same when the form is sent again: the 64 hexadecimal digits
+    /// that the page wrote into the form.
     pub(super) fn attempt(&self) -> Result<&str, Failure> {
         let attempt = self.get("attempt");
         let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -58,7 +58,7 @@ impl Fields {
         }
     }
 
-    /// A field without the blanks around it; `None` where nothing is left.
+    /// Returns a field without surrounding blanks; `None` where nothing is left.
     pub(super) fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
     }
@@ -69,7 +69,7 @@ pub(super) fn query(request: &Request) -> Fields {
     Fields::of_query(request.uri().query())
 }
 
-/// The query with one field replaced; empty fields are left out.
+/// Returns the query with a field replaced; empty fields are left out.
 pub(super) fn with(Fields(fields): &Fields, name: &str, value: &str) -> String {
     let others = fields.iter().filter(|(named, value)| named != name && !value.is_empty());
     let mut query = form_urlencoded::Serializer::new(String::new());

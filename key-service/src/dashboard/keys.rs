@@ -1,4 +1,4 @@
-//! The pages of API keys: the list, a new key, one key, and its end.
+//! The pages of API keys: list, creation, details, and revocation.
 
 use axum::{
     extract::{Path, Request, State},
@@ -27,7 +27,7 @@ use domain::key::{ApiKey, KeyPatch, Status};
 /// Path of the list.
 pub(super) const PATH: &str = "/dashboard/keys";
 
-/// The orders of the list, their names in its address, and as they are shown. None by label: no store has an index for it.
+/// Orders of the list, with their names in the address and on the page. None is by label: no store has such an index.
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
@@ -146,7 +146,7 @@ fn further(query: &Fields, found: &Found<ApiKey, KeyCursor>) -> Markup {
     }
 }
 
-/// Asks what a new key is to be.
+/// Shows the form for a new key.
 pub(super) async fn new(State(desk): State<Desk>, viewer: Viewer) -> Response {
     asked(&desk, &viewer, &Fields::default(), None)
 }
@@ -156,7 +156,7 @@ fn asked(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) ->
         @if viewer.is_owner() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
-                // Sent twice, the form makes one key.
+                // A form sent twice creates a single key.
                 input type="hidden" name="attempt" value=(form_token(&desk.management.visit()));
                 (keys_form::fields(entered, wrong))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
@@ -166,7 +166,7 @@ fn asked(desk: &Desk, viewer: &Viewer, entered: &Fields, wrong: Option<&str>) ->
     page(viewer, Section::Keys, "New API key", &content)
 }
 
-/// Makes a key, and shows its plaintext this once.
+/// Creates a key, and shows the plaintext only this once.
 pub(super) async fn create(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -196,13 +196,13 @@ pub(super) async fn create(
     }
 }
 
-/// The key of a path, if it is one of the account.
+/// Finds the key of a path in the account.
 pub(super) async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
     let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
     Ok(desk.management.get(viewer.signed_in.account, id).await?)
 }
 
-/// Says what revoking will do, before it is done.
+/// Explains the effect of revoking, before the key is revoked.
 pub(super) async fn confirm(
     State(desk): State<Desk>,
     viewer: Viewer,

@@ -1,4 +1,4 @@
-//! The page of management keys: name one, create it, see it once, revoke it.
+//! The page of management keys: creation, the plaintext shown once, and revocation.
 
 use axum::{
     extract::{Path, State},
@@ -27,7 +27,7 @@ const PATH: &str = "/dashboard/management-keys";
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Lists the keys, with the form for another one.
+/// Lists the keys, with the form for a new key.
 pub(super) async fn list(State(desk): State<Desk>, viewer: Viewer) -> Result<Response, Failure> {
     let keys = desk.management.management_keys(viewer.signed_in.account).await?;
     Ok(page(&viewer, Section::ManagementKeys, "Management keys", &listing(&desk, &viewer, &keys, ("", None))))
@@ -44,7 +44,7 @@ fn listing(
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
                 (hidden(viewer))
-                // Sent twice, the form makes one key.
+                // A form sent twice creates a single key.
                 input type="hidden" name="attempt" value=(desk.management.management_key_attempt());
                 (problem(wrong))
                 label { "Name" input name="name" required maxlength=(MAX_NAME_CHARS) value=(entered)
@@ -103,7 +103,7 @@ fn status(key: &ManagementKey) -> Markup {
     }
 }
 
-/// Makes a key, and shows its plaintext this once.
+/// Creates a key, and shows the plaintext only this once.
 pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, name) = (act.viewer.signed_in.account, act.form.get("name").trim());
@@ -149,7 +149,7 @@ async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<ManagementKey, 
     Ok(desk.management.management_key(viewer.signed_in.account, id).await?)
 }
 
-/// Says what revoking will do, before it is done.
+/// Explains the effect of revoking, before the key is revoked.
 pub(super) async fn confirm(
     State(desk): State<Desk>,
     viewer: Viewer,

@@ -44,12 +44,12 @@ use domain::{
     member::{LinkMaker, Role},
 };
 
-/// The account's size; `MEASURE_SMALLER=10` makes it a tenth of it.
+/// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
 static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
 static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
 /// Days over which the generations are spread.
 const DAYS: u64 = 30;
-/// Generations billed together, as they are where a few dozen requests run at once.
+/// Number of generations billed together, as where a few dozen requests run at once.
 const TOGETHER: u64 = 8;
 /// Keys made, and batches billed, at once, so that stores can group them.
 const AT_ONCE: usize = 32;
@@ -122,7 +122,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
         let commands = (first..first + TOGETHER).flat_map(|n| {
             let mut unique = [0; 10];
             unique[..8].copy_from_slice(&n.to_be_bytes());
-            // Those that begin with an expiry or a revocation are left out.
+            // Keys that begin with an expiry or a revocation are left out.
             let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
             let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();

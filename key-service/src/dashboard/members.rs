@@ -1,4 +1,4 @@
-//! Members: invite someone, change what a member may do, make a link, remove.
+//! Members: invitations, rights, sign-in links, and removal.
 
 use axum::{
     extract::{Path, State},
@@ -130,7 +130,7 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
     page(viewer, Section::Members, "Sign-in link", &content)
 }
 
-/// The member of a path, if it is one of the account.
+/// Finds the member of a path in the account.
 async fn named(desk: &Desk, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
     let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
     let members = desk.management.members(viewer.signed_in.account).await?;
@@ -163,7 +163,7 @@ pub(super) async fn change_role(
     done(&desk, &viewer, desk.management.change_role(viewer.signed_in.account, member.id, role).await).await
 }
 
-/// Says what removing will do, before it is done.
+/// Explains the effect of removing, before the member is removed.
 pub(super) async fn confirm(
     State(desk): State<Desk>,
     viewer: Viewer,

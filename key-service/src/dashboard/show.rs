@@ -40,7 +40,7 @@ pub(super) fn time(at: Timestamp) -> Markup {
     html! { time datetime=(exact) title=(exact) { (shown) } }
 }
 
-/// The same, or a word where there is none.
+/// An instant, to the minute, in UTC; `none` where there is no instant.
 pub(super) fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }

@@ -1,4 +1,4 @@
-//! Use-cases of the operator: accounts, their credit, and their management keys.
+//! Use-cases of the operator: accounts, credit, and management keys.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::store::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Management keys that an account may have, revoked ones included: a page of them stays a page, and a key a month lasts for
-/// eight years.
+/// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
+/// for eight years.
 pub const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why an account was not changed or found.
@@ -33,7 +33,7 @@ pub enum AccountRefused {
     /// No management key has this id.
     #[error("there is no such management key")]
     ManagementKeyNotFound,
-    /// The account has as many management keys as it may.
+    /// The account is at its bound of management keys.
     #[error(
         "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
     )]
@@ -49,19 +49,19 @@ pub enum AccountRefused {
 /// Answer to a form that makes a management key.
 #[derive(Debug)]
 pub enum CreatedManagementKey {
-    /// The key was made. Its plaintext cannot be recovered later.
+    /// The key was made. The plaintext cannot be recovered later.
     New(SecretString),
-    /// An earlier attempt made it. Its plaintext is gone.
+    /// An earlier attempt made the key, whose plaintext is gone.
     Replayed,
     /// The form is none of ours.
     Stale,
 }
 
-/// How far the clocks of two key-services may be apart: one may show a form, and the other get it.
+/// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 impl Management {
-    /// Makes an account with this much credit. After [`Error::Unavailable`] it may exist without its credit.
+    /// Creates an account with this much credit. After [`Error::Unavailable`] the account may exist without the credit.
     pub async fn create_account(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, and returns its new credit.
+    /// Adds credit to an account, and returns the new credit.
     pub async fn deposit(
         &self,
         account: AccountId,
@@ -119,7 +119,7 @@ impl Management {
         }
     }
 
-    /// Makes a management key; returns its plaintext, which cannot be recovered later.
+    /// Creates a management key, and returns the plaintext, which cannot be recovered later.
     pub async fn create_management_key(
         &self,
         account: AccountId,
@@ -130,8 +130,8 @@ impl Management {
         self.make_management_key(account, id, name).await
     }
 
-    /// The mark of a form that makes a management key, which makes sending it twice the same as once: 64 hexadecimal digits, of
-    /// which the first twelve say when it was shown.
+    /// Makes the mark of a form for a new management key, so that sending the form twice makes a single key: 64
+    /// hexadecimal digits, of which the first twelve encode the time of showing.
     pub fn management_key_attempt(&self) -> String {
         let shown = self.clock.now().millis();
         format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
@@ -145,7 +145,7 @@ impl Management {
         attempt: &str,
     ) -> Result<CreatedManagementKey, Error<AccountRefused>> {
         let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
-        // The id follows from the attempt, and no one can choose it.
+        // The id follows from the attempt, so no one can choose an id.
         let of = format!("management key\0{account}\0{attempt}\0{name}");
         let digest = *self.credentials.keyed_digest(of).as_bytes();
         let id = |at| ManagementKeyId::new(at, std::array::from_fn(|byte| digest[byte]));
@@ -197,7 +197,7 @@ impl Management {
         self.store.management_keys(account).await
     }
 
-    /// One management key of the account.
+    /// Finds a management key of the account.
     pub async fn management_key(
         &self,
         account: AccountId,

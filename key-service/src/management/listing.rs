@@ -9,13 +9,13 @@ use domain::key::{ApiKey, Status};
 /// The keys to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
-    /// Only those behind this key.
+    /// Key to start behind.
     pub after: Option<KeyId>,
     /// The end that comes first.
     pub order: Order,
-    /// Only those whose status is this now.
+    /// Present status of the keys.
     pub status: Option<Status>,
-    /// At most so many.
+    /// Largest number of keys.
     pub limit: usize,
 }
 
@@ -39,7 +39,7 @@ impl Management {
             return Err(Error::Refused(KeyRefused::UnknownCursor));
         }
         let status = status.map(|status| (status, self.clock.now()));
-        // One more than is answered shows that there are more.
+        // A key more than requested shows that there are more.
         let page = Page { after, order, status, limit: limit.saturating_add(1) };
         let mut keys = self.store.keys(account, page).await?;
         let has_more = keys.len() > limit;

@@ -1,4 +1,4 @@
-//! The people of an account: who may sign in to its dashboard, and how.
+//! The people of an account, their right to sign in to its dashboard, and their sessions.
 
 use std::time::Duration;
 
@@ -37,19 +37,19 @@ pub const OWNER: &str = "owner";
 /// Most characters of a member's name: the longest e-mail address there is.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
-/// Members that an account may have: a page of them, and a sum over them, stay small.
+/// Number of members per account: a page of members, and a sum over all of them, stay small.
 pub const MAX_MEMBERS: u64 = 100;
 
-/// Time after which an unused session ends: a working day with its breaks, not the night after it.
+/// Time after which an unused session ends: a working day with its breaks, not the night after.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
 
-/// Time after which a session ends however it is used: a member signs in again each week.
+/// Time after which a session ends even in use: a member signs in again each week.
 const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// Use of a session that is not noted: a write for each page would serve no one.
+/// Interval between recorded uses of a session: a write for each page would serve no purpose.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Sessions that a member may have: more browsers than a person uses. One more ends the oldest.
+/// Number of sessions per member: more browsers than a person uses. A further session ends the oldest.
 const MAX_SESSIONS: usize = 50;
 
 /// Most characters of a browser's description that are kept.
@@ -64,33 +64,33 @@ pub enum MemberRefused {
     /// Another member has the name.
     #[error("there is a member of this name already")]
     NameTaken,
-    /// The account has as many members as it may.
+    /// The account is at its bound of members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
     /// The store is nearly full.
     #[error("the store is nearly full, and keeps the rest for requests")]
     StoreFull,
-    /// The name is empty, too long, or has blanks around it or characters that cannot be seen.
+    /// The name is empty, too long, surrounded by blanks, or contains invisible characters.
     #[error(
         "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
     )]
     BadName,
-    /// Without an owner the account could not be governed from its dashboard any more.
+    /// The account would lose its last owner, and with it the management from its dashboard.
     #[error("the last owner cannot be removed or made a viewer")]
     LastOwner,
     /// Too short or too long.
     #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
     BadPassword,
-    /// Unknown name, no password, or another one.
+    /// Unknown name, missing password, or wrong password.
     #[error("account, name or password is wrong")]
     WrongPassword,
-    /// Another password than the member's present one.
+    /// Wrong present password.
     #[error("the present password is wrong")]
     WrongPresentPassword,
     /// The session began too long ago, or not with a link.
     #[error("sign in with a new link before you set a password")]
     StaleSignIn,
-    /// The link is unknown, was used, has expired, or was followed by a newer one or a new password.
+    /// The link is unknown, used, expired, or superseded by a newer link or a new password.
     #[error("this sign-in link was used or has expired")]
     LinkGone,
     /// Too many attempts with this name or from this address.
@@ -98,7 +98,7 @@ pub enum MemberRefused {
     TooManyAttempts,
 }
 
-/// A secret that names its account, as it stands in links and cookies: where to look is public, the rest is not.
+/// Secret with the name of its account, for links and cookies: the account is public, the rest is not.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// The account.
@@ -125,20 +125,20 @@ impl Token {
         Self { account, secret }
     }
 
-    /// Reads a token as [`Self::reveal`] writes it.
+    /// Reads the text form of a token, as written by [`Self::reveal`].
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; Self::BYTES] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
         let (account, secret) = bytes.split_at(16);
         Some(Self::new(AccountId::from_slice(account)?, secret.try_into().ok()?))
     }
 
-    /// The token as it stands in a link or a cookie.
+    /// Returns the text form of a token for a link or a cookie.
     pub fn reveal(&self) -> SecretString {
         let bytes = [self.account.as_bytes(), &self.secret[..]].concat();
         URL_SAFE_NO_PAD.encode(bytes).into()
     }
 
-    /// The digest under which a token is stored. Its secret has 256 random bits, so that it needs no pepper.
+    /// Returns the digest under which a token is stored. The secret has 256 random bits, and needs no pepper.
     pub fn digest(&self, purpose: &str) -> Digest {
         Digest::of(&[purpose.as_bytes(), &[0], &self.secret].concat())
     }
@@ -200,15 +200,15 @@ impl Management {
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
-    /// Removes a member. Its sessions end at once.
+    /// Removes a member, and ends the member's sessions at once.
     pub async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
         self.keep_an_owner(account, id).await?;
         let found = self.store.remove_member(account, id).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
-    /// Refuses where this member is the only owner. Two owners who remove each other at once leave none: an operator
-    /// invites one again.
+    /// Refuses to take away an account's only owner. Two owners who remove each other at once leave none: an operator
+    /// invites a new owner.
     async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
         let members = self.store.members(account).await?;
         let mut owners = members.iter().filter(|member| member.is_owner());
@@ -244,7 +244,7 @@ impl Management {
         Ok(token)
     }
 
-    /// The session of a token, if it has not ended.
+    /// Finds the running session of a token.
     pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, Unavailable> {
         let (now, digest) = (self.clock.now(), token.digest(SESSION));
         let found = self.store.session(token.account, digest, now).await?;
@@ -275,13 +275,13 @@ impl Management {
         }
     }
 
-    /// The condition on which a session may set a password of its member now.
+    /// Returns the condition on which a session may set a password of its member now.
     pub fn password_condition(&self, SignedIn { session, member, .. }: &SignedIn) -> PasswordCondition {
         session.password_condition(member, self.clock.now())
     }
 
-    /// Gives a member a password, and ends all of its other sessions and its link. `present` is the password before, where the
-    /// session has to know it.
+    /// Sets a member's password, and ends all other sessions and the member's link. `present` is the previous password,
+    /// where the session has to know it.
     pub async fn set_password(
         &self,
         signed_in: &SignedIn,
@@ -299,7 +299,7 @@ impl Management {
         }
         let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
         let (account, member) = (signed_in.account, signed_in.member.id);
-        // A link is worth nothing beside another password than the one that it was made beside.
+        // A new password voids the link made beside the previous password.
         let change = MemberChange { password: Some(hash), ..MemberChange::default() };
         if !self.store.update_member(account, member, change).await? {
             return Err(Error::Refused(MemberRefused::NotFound));
@@ -312,20 +312,19 @@ impl Management {
         Ok(())
     }
 
-    /// A token for a browser before its member signs in. It is stored nowhere.
+    /// Makes a token for a browser before its member signs in. The token is stored nowhere.
     pub fn visit(&self) -> Token {
         let no_account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
         Token::new(no_account, random_bytes(&*self.clock))
     }
 
-    /// The time, as sessions and keys see it.
+    /// Returns the time by the clock of sessions and keys.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 }
 
-/// Returns true for a name that a line of a listing can show, and that no one can mistake for another one which differs in
-/// what cannot be seen.
+/// Returns true for a name that one line of a listing can show, and that differs visibly from every other name.
 fn is_name(name: &str) -> bool {
     let count = name.chars().count();
     (1..=MAX_MEMBER_NAME_CHARS).contains(&count) && name.trim() == name && !name.chars().any(is_invisible)

@@ -1,6 +1,6 @@
-//! Keys and entries of the journal as people look for them: by words, filters and orders, a page at a time.
+//! Searches of keys and of entries of the journal: by words, filters and orders, a page at a time.
 //!
-//! A page for which there is no index reads a bounded part, and contains the place to go on from.
+//! A page without an index reads a bounded part, and contains the place to go on from.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,7 +19,7 @@ use crate::store::{FoundEntries, JournalEntry, Order, Page, Unavailable};
 use domain::key::{ApiKey, Status};
 pub use domain::search::{EntrySearch, Outcome};
 
-/// Keys or entries that a page reads at most while it looks for those that match: some 20 ms of work.
+/// Number of keys or entries that a page reads at most in search of matches: some 20 ms of work.
 const MAX_READ: usize = 4_000;
 /// Records read at a time.
 const READ_AT_ONCE: usize = 500;
@@ -27,15 +27,15 @@ const READ_AT_ONCE: usize = 500;
 /// The keys that a member looks for.
 #[derive(Clone, Debug)]
 pub struct KeySearch {
-    /// Only those behind this place.
+    /// Place that all keys lie behind.
     pub after: Option<KeyCursor>,
-    /// Their order.
+    /// Order of the keys.
     pub order: KeyOrder,
-    /// Only those whose status is this now.
+    /// Present status of the keys.
     pub status: Option<Status>,
-    /// Only those whose label, hint or id has this in it, in any case; empty finds all.
+    /// Text in the label, hint or id of the keys, in any case; empty finds all.
     pub text: String,
-    /// At most so many.
+    /// Largest number of keys.
     pub limit: usize,
 }
 
@@ -46,9 +46,9 @@ pub enum KeyOrder {
     Newest,
     /// The oldest first.
     Oldest,
-    /// Those that spent most in the last days, of which so many are known.
+    /// Largest spend of the last days first, as far as top-spending keys are known.
     MostSpent,
-    /// Those that were billed last first. Keys that were never billed are not among them.
+    /// Last bill first. Keys that were never billed are left out.
     LastUsed,
 }
 
@@ -107,7 +107,7 @@ impl KeySearch {
     }
 }
 
-/// A page of what was found.
+/// A page of matches.
 #[derive(Clone, Debug)]
 pub struct Found<T, C> {
     /// Keys or entries that match, in the order of the search.
@@ -141,7 +141,7 @@ impl Management {
         let (mut found, mut read) = (Vec::new(), 0);
         let mut after = search.after.and_then(KeyCursor::key);
         let status = search.status.map(|status| (status, self.clock.now()));
-        // Without a text to search for, all of them match: one more than is shown is read, to see whether there are more.
+        // Without a search text every key matches: one more than shown is read, to see whether there are more.
         let limit = if search.text.is_empty() { search.limit + 1 } else { READ_AT_ONCE };
         let text = search.text.to_lowercase();
         loop {
@@ -166,7 +166,7 @@ impl Management {
         }
     }
 
-    /// Keys in the order of what they spent, as far as it is known.
+    /// Finds keys in the order of spend, as far as known.
     async fn find_by_spend(
         self: &Arc<Self>,
         account: AccountId,
@@ -190,7 +190,7 @@ impl Management {
         Ok(Found { found, next: None })
     }
 
-    /// Reads the journal from its end: a key comes where its last bill is.
+    /// Reads the journal from the end: a key comes at the place of its last bill.
     async fn find_by_use(
         &self,
         account: AccountId,
@@ -250,7 +250,7 @@ impl Management {
         self.store.holds_of(account, key).await
     }
 
-    /// These keys of the account by their ids.
+    /// Finds keys of the account by id.
     pub async fn keys_by_id(
         &self,
         account: AccountId,

@@ -1,8 +1,8 @@
-//! Spend of the last days: by day and model, which the store adds up, and of the keys that spent most.
+//! Spend of the last days: by day and model, summed by the store, and of the top-spending keys.
 //!
-//! An account with many keys has a million counters a month, so no page waits for a sum over all keys. The keys that spent most
-//! are found in the background, and a page shows those that were found last. Counters of days that are over do not change any
-//! more: their sums are kept, so that only those of today are read again.
+//! An account with many keys has a million counters a month, so no page waits for a sum over all keys. A background
+//! search finds the top-spending keys, and a page shows the last result. Counters of past days do not change any more:
+//! sums of past days are kept, so that only today's counters are read again.
 
 use std::{
     cmp::Reverse,
@@ -26,22 +26,22 @@ use domain::usage::Day;
 /// Days that are added up.
 pub const DAYS: i64 = 30;
 
-/// Keys of which it is kept that they spent most: twenty pages of them.
+/// Number of top-spending keys kept: twenty pages.
 const TOP_KEYS: usize = 1_000;
 
 /// Accounts whose sums are kept. Each takes some 30 bytes a key.
 const ACCOUNTS_KEPT: usize = 32;
 
-/// Longest wait for a new search for the keys that spent most. Of an account of usual size it is done by then.
+/// Longest wait for a new search for the top-spending keys, enough for an account of usual size.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Rest after a search, as a multiple of its duration: searches take at most a twentieth of a core.
+/// Rest after a search, as a multiple of the search's duration: searches take at most a twentieth of a core.
 const REST: u32 = 20;
 
 /// Charges by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, NanoUsd>>;
 
-/// The keys that spent most, with what they spent, the first of them first.
+/// Top-spending keys with amounts, largest first.
 pub type TopKeys = Vec<(KeyId, NanoUsd)>;
 
 /// The keys that spent most, by account.
@@ -59,7 +59,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Search {
     is_running: bool,
-    /// When the next one may begin.
+    /// Earliest time of the next search.
     rests_until: Option<Timestamp>,
     /// The sums of days that are over, and the last of these days.
     past: Option<(Day, Arc<HashMap<KeyId, NanoUsd>>)>,
@@ -77,7 +77,7 @@ impl TopKeysCache {
 }
 
 impl Kept {
-    /// Begins a search, unless one is running or has just ended.
+    /// Begins a search, unless a search is running or has just ended.
     fn begin(&self, now: Timestamp) -> bool {
         let mut search = self.search.lock();
         let begins = !search.is_running && search.rests_until.is_none_or(|until| now >= until);
@@ -97,7 +97,7 @@ impl Management {
         Ok(spend)
     }
 
-    /// The spend of one key in the last [`DAYS`].
+    /// Sums the spend of a key in the last [`DAYS`].
     pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, Unavailable> {
         let today = self.today();
         let mut spend = Spend::new();
@@ -108,12 +108,12 @@ impl Management {
         Ok(spend)
     }
 
-    /// The keys that spent most in the last [`DAYS`], as they were found last. `None` while they are looked for the first time.
+    /// Returns the top-spending keys of the last [`DAYS`] by the last search. `None` during the first search.
     pub async fn top_keys(self: &Arc<Self>, account: AccountId) -> Option<Arc<TopKeys>> {
         let kept = self.top_keys.of(account);
         let mut found = kept.found.subscribe();
         if kept.begin(self.clock.now()) {
-            // In a task of its own: a member who does not wait does not end it.
+            // The search has its own task, so that a member who does not wait does not end the search.
             tokio::spawn(self.clone().find_top_keys(account, kept.clone()));
         }
         if kept.search.lock().is_running {

@@ -1,4 +1,4 @@
-//! Turns of an account at reading what pages and listings show: one read at a time, so that the store serves others between.
+//! Turns of an account at reads for pages and listings: one read at a time, so that the store serves others between.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use tokio::{
 
 use crate::store::Unavailable;
 
-/// Longest wait for the account's turn: a page reads for some 20 ms, so that a hundred of them get through.
+/// Longest wait for the account's turn: a page reads for some 20 ms, so that a hundred pages get through.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Accounts after which those that read nothing are forgotten; some 100 bytes each.
+/// Number of accounts above which idle accounts are forgotten; some 100 bytes each.
 const KEPT_ACCOUNTS: usize = 1_024;
 
 /// The turn of each account that reads.
@@ -32,7 +32,7 @@ impl ReadingTurns {
     fn of(&self, account: AccountId) -> Arc<Semaphore> {
         let mut turns = self.0.lock();
         if turns.len() >= KEPT_ACCOUNTS {
-            // Each permit, and each caller that waits for one, has its own share of the semaphore.
+            // Each permit, and each waiting caller, has its own share of the semaphore.
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         }
         turns.entry(account).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()

@@ -1,8 +1,7 @@
 //! The shared store: a Redis, or a cluster, for any number of key-services.
 //!
-//! The rules about money run inside Redis, in one script that takes a batch of commands of one account in one round
-//! trip (`redis/scripts/ledger/`). All data of an account lies in one slot, so that a cluster distributes the
-//! accounts.
+//! The rules about money run inside Redis, in a script that takes a batch of commands of one account in one round trip
+//! (`redis/scripts/ledger/`). All data of an account lies in one slot, so that a cluster distributes the accounts.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always` all answered writes survive.
 //! With `everysec` and a server that has `WAITAOF` (7.2), deposits, captures and changes of keys are answered up to a
@@ -113,8 +112,8 @@ impl From<RedisError> for OpenError {
 }
 
 impl Redis {
-    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait for one that still loads
-    /// its data.
+    /// Connects, and checks that this Redis keeps its data and has not lost any. Calls wait for a Redis that is loading
+    /// data.
     pub(crate) async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
@@ -196,7 +195,7 @@ async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// Returns whether the effect of the command must be durable before the answer: it moves money. A hold that is lost
+/// Returns whether the command moves money, so that its effect must be durable before the answer. A hold that is lost
 /// with its Redis has moved none.
 fn must_survive(command: &Command) -> bool {
     match command {

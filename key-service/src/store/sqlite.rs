@@ -1,7 +1,7 @@
-//! The embedded store: one SQLite file without any setup, shared with the command line while the server runs.
+//! The embedded store: an SQLite file without any setup, shared with the command line while the server runs.
 //!
-//! One thread writes, with many callers in a transaction; other threads read the last committed state. No data of the
-//! file is cached between calls, since another process may write it too.
+//! A single thread writes, with many callers in a transaction; other threads read the last committed state. No data of
+//! the file is cached between calls, since another process may write too.
 
 mod audit;
 mod file;
@@ -58,7 +58,7 @@ const COUNTED_ACCOUNTS: usize = 10_000;
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
-/// A store in a file. Dropping it finishes what is queued and closes the file.
+/// A store in a file. Dropping the store finishes queued calls and closes the file.
 pub(crate) struct Sqlite {
     // Dropped first: the last connection to close merges the write-ahead log into the file, which is the writer's task.
     readers: Readers,
@@ -69,7 +69,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, creates it if it is missing, and brings its tables up to date.
+    /// Opens or creates the file, and migrates the tables.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
         let readers = Readers::open(path)?;
@@ -217,8 +217,8 @@ impl Accounts for Sqlite {
 
 #[async_trait]
 impl Capacity for Sqlite {
-    /// The file has no bound but that of its disk, whose free space the standard library does not tell. A full disk refuses
-    /// what needs room, and changes nothing.
+    /// Returns `false`: the only bound of the file is its disk, whose free space the standard library does not tell. A
+    /// full disk refuses writes that need room, and changes nothing.
     async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
         Ok(false)
     }

@@ -1,4 +1,4 @@
-//! Generation of one request's answers: the prompt is read in chunks, then all completions are written token by token.
+//! Generation of a request's answers: reads the prompt in chunks, then writes all completions token by token.
 
 use std::{iter, mem, sync::Arc};
 
@@ -12,10 +12,11 @@ use crate::{
     transformer::KvCache,
 };
 
-/// Tokens of a prompt that are read in one turn: 5 to 15 ms, for which the other requests wait. More at once are no faster.
+/// Tokens of a prompt that are read per turn: 5 to 15 ms, for which the other requests wait. Larger chunks are no
+/// faster.
 const CHUNK: usize = 32;
 
-/// Request with the means to answer it, on a thread that may block.
+/// Request with the resources for an answer, on a thread that may block.
 pub(super) struct Generator<'a> {
     engine: &'a Shared,
     request: &'a Request,
@@ -23,7 +24,7 @@ pub(super) struct Generator<'a> {
     usage: Usage,
 }
 
-/// One answer of a request.
+/// An answer of a request.
 struct Completion {
     index: usize,
     cache: KvCache,
@@ -100,7 +101,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Writes the next token and reports the text that is certain with it. Returns the reason if the answer ends.
+    /// Writes the next token and reports the text that has become certain. Returns the reason if the answer ends.
     fn write(&mut self, completion: &mut Completion) -> Result<Option<FinishReason>, SchemaError> {
         let (request, model) = (self.request, &self.engine.model);
         let token = completion.sample()?;
@@ -152,7 +153,7 @@ impl<'a> Generator<'a> {
 }
 
 impl Completion {
-    /// Chooses the next token, among those that the grammar allows.
+    /// Chooses the next token among those of the grammar.
     fn sample(&mut self) -> Result<u32, SchemaError> {
         let mut logits = self.logits.clone();
         if let Some(constraint) = &mut self.constraint {

@@ -15,17 +15,17 @@ use crate::{
 /// Answer to a request, or the error of a request that failed.
 pub(super) type Reply = Result<Response, ApiError>;
 
-/// Fields that all objects of one reply repeat.
+/// Fields that all objects of a reply repeat.
 pub(super) struct Header {
     id: String,
     created: i64,
 }
 
-/// One choice of a whole answer.
+/// A choice of a whole answer.
 #[derive(Default)]
 struct Choice {
     text: String,
-    /// Tool calls, each with its arguments beside it.
+    /// Tool calls, each with its arguments.
     calls: Vec<(Value, String)>,
     logprobs: Vec<TokenLogprob>,
     finish_reason: Option<FinishReason>,
@@ -48,12 +48,12 @@ pub(super) async fn whole(mut events: Events, header: Header, with_logprobs: boo
     Ok(ok(&object))
 }
 
-/// Tokens of a prompt, as vLLM reports them.
+/// Reports the tokens of a prompt in vLLM's form.
 pub(super) fn tokens(tokens: &[u32], context: usize) -> Response {
     ok(&json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens}))
 }
 
-/// List of the one model that is served.
+/// Lists the served model.
 pub(super) fn models(engine: &Engine) -> Response {
     let model = json!({
         "id": about().name,
@@ -82,7 +82,7 @@ pub(super) fn logprobs(logprobs: &[TokenLogprob]) -> Value {
     json!({"content": logprobs, "refusal": null})
 }
 
-/// Tool call without its arguments.
+/// Tool call without arguments.
 pub(super) fn tool_call(id: &str, name: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}})
 }

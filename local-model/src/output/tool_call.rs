@@ -1,4 +1,4 @@
-//! A tool call, parsed while it is written.
+//! A tool call, parsed during its generation.
 //!
 //! By the grammar a call is `{"name": "…", "arguments": {…}}` on a line of its own, and may be cut off.
 

@@ -1,4 +1,4 @@
-//! The catalogue as it stands in its file, and its checks.
+//! The catalogue's file format, and its checks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{money::NanoUsd, text::is_control};
 
-/// A fault and its place (the model's id where there is no better place).
+/// A fault and its place (the model's id for want of a better place).
 pub(super) type Fault = (Option<Range<usize>>, String);
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// 2026-01-01, for models without a date of their own.
+/// 2026-01-01, for models without a date.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -109,7 +109,7 @@ struct RawUpstream {
     api_key_env: Option<String>,
     #[serde(default)]
     limit_param: LimitParam,
-    /// Parsed only to be refused with its reason.
+    /// Parsed only to be refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,

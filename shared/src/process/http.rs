@@ -39,7 +39,7 @@ pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry")
 
 /// Characters of a path that an error or a log line repeats.
 const MAX_SHOWN_PATH: usize = 200;
-/// Characters of a method that an error or a log line repeats; clients may make up their own.
+/// Characters of a method shown in an error or a log line; clients may invent methods.
 const MAX_SHOWN_METHOD: usize = 20;
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
@@ -79,7 +79,7 @@ const fn challenge(code: Code) -> Option<&'static str> {
     }
 }
 
-/// Middleware: a handler that panics is our bug, and answers as one.
+/// Middleware: a handler that panics is a bug of this service, and answers 500.
 pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
@@ -100,17 +100,17 @@ pub async fn method_not_allowed(request: Request) -> ApiError {
     )
 }
 
-/// A request's path as errors and logs repeat it: without keys, which some put there.
+/// Returns a request's path for errors and logs: without keys, which some clients put there.
 pub fn shown_path(uri: &Uri) -> String {
     shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
 }
 
-/// A request's method as errors and logs repeat it.
+/// Returns a request's method for errors and logs.
 pub fn shown_method(method: &Method) -> String {
     shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
-/// The token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
+/// Returns the token of `Authorization: Bearer <token>`; exactly one such header, the scheme in any case.
 pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -132,7 +132,7 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// A 200 with this as its JSON.
+/// Answers 200 with `value` as JSON.
 pub fn ok<T: Serialize>(value: &T) -> Response {
     Json(value).into_response()
 }

@@ -5,7 +5,7 @@
 pub enum FinishReason {
     /// The model was done, or met a stop sequence.
     Stop,
-    /// The limit of its output was reached.
+    /// The limit of output was reached.
     Length,
     /// The model calls tools.
     ToolCalls,
@@ -17,7 +17,7 @@ impl FinishReason {
     /// Every reason there is.
     pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
 
-    /// The reason as clients read it.
+    /// Returns the reason in the form for clients.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -28,19 +28,19 @@ impl FinishReason {
     }
 }
 
-/// An upstream's finish reason, as far as it is understood.
+/// An upstream's finish reason, as far as understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishWord {
     /// A word that some server uses for this reason.
     Known(FinishReason),
     /// A word that no known server uses. The answer is complete, and is billed: clients read `stop`.
     Unknown,
-    /// A word of a failure: an answer that was cut short must not pass for a finished one.
+    /// A word of a failure: an answer that was cut short must not pass for a finished answer.
     Failure,
 }
 
 impl FinishWord {
-    /// The words of servers, whichever case they are written in.
+    /// Finish reasons of servers, matched in any case.
     const WORDS: [(&str, Self); 14] = [
         ("stop", Self::Known(FinishReason::Stop)),
         ("length", Self::Known(FinishReason::Length)),

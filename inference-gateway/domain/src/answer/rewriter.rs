@@ -15,8 +15,8 @@ use super::{
 /// The delta that opens a choice of which nothing was generated.
 const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 
-/// Turns an upstream's chunks into ours. Whatever the upstream does, the client sees for each choice: first its role,
-/// then what is generated, then one finish reason, and nothing after it.
+/// Rewriter of an upstream's chunks into the gateway's. For any upstream, the client sees for each choice: first the
+/// role, then the generated output, then a finish reason, and nothing more.
 pub struct Rewriter {
     generation: GenerationId,
     /// Beginning of each chunk.
@@ -37,12 +37,12 @@ struct ChoiceState {
 /// ChoiceProgress of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChoiceProgress {
-    /// Its role was not sent.
+    /// The role was not sent.
     #[default]
     Unseen,
-    /// It goes on.
+    /// The choice goes on.
     Open,
-    /// Its finish reason was sent.
+    /// The finish reason was sent.
     Finished,
 }
 
@@ -57,7 +57,7 @@ impl Rewriter {
         Self { generation, head: head.freeze(), tail, include_usage, choices: Vec::new() }
     }
 
-    /// Writes what a chunk adds; nothing, where it adds nothing.
+    /// Writes the additions of a chunk, if any.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
@@ -77,7 +77,7 @@ impl Rewriter {
         }
     }
 
-    /// Returns whether the upstream has finished every choice that it began, and has begun one: else its end is a failure.
+    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
     pub fn is_finished(&self) -> bool {
         let any = |progress| self.choices.iter().any(|choice| choice.progress == progress);
         any(ChoiceProgress::Finished) && !any(ChoiceProgress::Open)
@@ -111,8 +111,7 @@ impl Rewriter {
         }
     }
 
-    /// Ends the stream: its usage, if that was asked for, and `[DONE]`. `cost` is what was billed; `None` where that is
-    /// not known yet.
+    /// Ends the stream with `[DONE]`, after usage if requested. `cost` is the billed amount; `None` while unknown.
     pub fn done(&self, usage: AnswerUsage, cost: Option<NanoUsd>, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.head);
@@ -123,15 +122,15 @@ impl Rewriter {
         put(out, "data: [DONE]\n\n");
     }
 
-    /// Ends a stream that failed. SDKs take a stream that merely stops for a finished one, and what follows an error
-    /// for its cure, so this is its last event.
+    /// Ends a failed stream. SDKs take a stream that merely stops for a finished stream, and an event after an error
+    /// for the error's cure, so the error is the last event.
     pub fn error(error: &ApiError, out: &mut BytesMut) {
         put(out, "data: ");
         put(out, &error.to_json());
         put(out, "\n\n");
     }
 
-    /// Moves a choice on. `None` where there is nothing to write; else whether its role is still to be written.
+    /// Moves a choice on. `None` without anything to write; else whether the role is still to be written.
     fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
         if self.choices.len() <= choice.index {
             self.choices.resize_with(choice.index + 1, ChoiceState::default);
@@ -166,7 +165,7 @@ fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: 
     }
 }
 
-/// Writes a delta. The first of a choice has the role, and a text even where it is empty.
+/// Writes a delta. The first delta of a choice has the role, and a text, even an empty text.
 fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
     let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 
-/// One event of an upstream's stream.
+/// An event of an upstream's stream.
 pub enum Event<'a> {
     /// A piece of the answer.
     Chunk(Chunk<'a>),
@@ -20,24 +20,24 @@ pub enum Event<'a> {
     Done,
 }
 
-/// A piece of the answer, borrowed from its event.
+/// A piece of the answer, borrowed from an event.
 pub struct Chunk<'a> {
-    /// Usage so far, or in all, as far as the upstream reports it.
+    /// Usage so far, or in all, as far as reported.
     pub usage: Reported,
-    /// Usage of one choice so far, as far as the upstream reports it.
+    /// Usage of a single choice so far, as far as reported.
     pub timings: Reported,
     /// Place of the only choice that the chunk adds to.
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    /// Bytes of the generated text, as JSON spells it. An estimate of its tokens starts from them.
+    /// Bytes of the generated text in JSON, for an estimate of its tokens.
     pub text_bytes: u64,
     /// Choices that something was generated for: at least as many tokens.
     pub outputs: u64,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
 
-/// Part of an answer that a chunk adds to one choice.
+/// Part of an answer that a chunk adds to a choice.
 pub(super) struct ChunkChoice<'a> {
     pub(super) index: usize,
     pub(super) delta: Delta<'a>,
@@ -78,7 +78,7 @@ impl<'a> Event<'a> {
         }
         let raw: Raw<'_> = serde_json::from_slice(payload)?;
         let (usage, timings) = (raw.usage, raw.timings);
-        // Not all errors are wrapped: SGLang's are objects of their own.
+        // Not all errors are wrapped: SGLang sends error objects without a wrapper.
         if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
             return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
         }

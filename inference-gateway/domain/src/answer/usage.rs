@@ -1,4 +1,4 @@
-//! Tokens, as upstreams report them and as clients read them.
+//! Token counts in upstreams' reports and in clients' answers.
 
 use std::num::IntErrorKind;
 
@@ -8,14 +8,14 @@ use shared::{json::RawValue, money::NanoUsd, tokens::Usage};
 
 use super::{put, put_number};
 
-/// Count that stands for itself and all larger ones: beyond what is believed of any request, and small enough that sums of
-/// counts do not overflow.
+/// Count that stands for all larger counts too: beyond any believable request, and small enough that sums of counts do
+/// not overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
 
-/// The usage that an upstream reports, each member by itself: `None` where it is absent, or no number of tokens.
+/// The usage that an upstream reports: each member is `None` where absent, or no number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, cached tokens included.
     pub prompt: Option<u64>,
     /// Tokens of the prompt that were cached.
     pub cached: Option<u64>,
@@ -32,11 +32,11 @@ pub struct Reported {
 pub struct AnswerUsage {
     /// Tokens that are billed.
     pub tokens: Usage,
-    /// Of the completion's tokens, those that were thoughts.
+    /// Part of the completion's tokens spent on thoughts.
     pub reasoning: u64,
 }
 
-/// The members of a usage, under the names that servers give them.
+/// The members of a usage, under the names of various servers.
 #[derive(Deserialize)]
 struct RawUsage<'a> {
     #[serde(borrow)]
@@ -57,18 +57,18 @@ struct RawUsage<'a> {
     completion_tokens_details: Option<&'a RawValue>,
     #[serde(borrow)]
     output_tokens_details: Option<&'a RawValue>,
-    /// Reasoning tokens, as SGLang reports them.
+    /// Reasoning tokens, by SGLang's name.
     #[serde(borrow)]
     reasoning_tokens: Option<&'a RawValue>,
-    /// Cached tokens of the prompt, as DeepSeek reports them.
+    /// Cached tokens of the prompt, by DeepSeek's name.
     #[serde(borrow)]
     prompt_cache_hit_tokens: Option<&'a RawValue>,
-    /// Cached tokens of the prompt, as Moonshot reports them.
+    /// Cached tokens of the prompt, by Moonshot's name.
     #[serde(borrow)]
     cached_tokens: Option<&'a RawValue>,
 }
 
-/// Timings that llama.cpp's server adds to every chunk if it is asked for `timings_per_token`.
+/// Timings that llama.cpp's server adds to every chunk on request (`timings_per_token`).
 #[derive(Deserialize)]
 struct RawTimings<'a> {
     /// Tokens of the prompt that were cached.
@@ -91,7 +91,7 @@ struct RawDetails<'a> {
 }
 
 impl Reported {
-    /// Reads a `usage`. Of several names of one count the largest counts: servers that know two of them may leave one at zero.
+    /// Reads a `usage`. The largest of several names' counts wins: servers that know two names may leave one at zero.
     pub(super) fn read(usage: &RawValue) -> Self {
         let Ok(raw) = serde_json::from_str::<RawUsage<'_>>(usage.get()) else { return Self::default() };
         let prompts = [raw.prompt_tokens_details, raw.input_tokens_details].map(details);
@@ -125,7 +125,7 @@ impl Reported {
         find().unwrap_or_default()
     }
 
-    /// Reads `timings`, which report the same of one choice.
+    /// Reads `timings`, which report the usage of a single choice.
     pub(super) fn read_timings(timings: &RawValue) -> Self {
         let Ok(raw) = serde_json::from_str::<RawTimings<'_>>(timings.get()) else { return Self::default() };
         let cached = count(raw.cached);
@@ -133,19 +133,19 @@ impl Reported {
         Self { prompt, cached, completion: count(raw.generated), ..Self::default() }
     }
 
-    /// The larger of both, member by member: usage only grows, in whatever order and pieces its reports arrive.
+    /// Takes the larger of both, member by member: usage only grows, whatever the order and pieces of reports.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.join(other, Ord::max)
     }
 
-    /// The members that do not exceed their bounds.
+    /// Keeps the members within `bounds`.
     #[must_use]
     pub fn within(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens <= most))
     }
 
-    /// The members that exceed their bounds.
+    /// Keeps the members beyond `bounds`.
     #[must_use]
     pub fn beyond(self, bounds: Self) -> Self {
         self.join(bounds, |tokens, most| tokens.filter(|_| tokens > most))
@@ -164,7 +164,7 @@ impl Reported {
 }
 
 impl AnswerUsage {
-    /// Writes the `usage` that clients read. `cost` is what was billed; it is left out where that is not known yet.
+    /// Writes the `usage` that clients read. `cost` is the billed amount, left out while unknown.
     pub(super) fn write(&self, cost: Option<NanoUsd>, out: &mut BytesMut) {
         let Usage { prompt, cached, completion } = self.tokens;
         put(out, r#"{"prompt_tokens":"#);
@@ -191,12 +191,12 @@ fn largest<const N: usize>(values: [Option<&RawValue>; N]) -> Option<u64> {
     values.into_iter().filter_map(count).max()
 }
 
-/// The tokens of a prompt. No template renders an empty one: a server that reports zero has not counted.
+/// Returns the tokens of a prompt. No template renders an empty prompt: a server that reports zero has not counted.
 fn counted_prompt(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| *tokens > 0)
 }
 
-/// A number of tokens: an integer, also where it is spelled as a float or as a text.
+/// Reads a number of tokens: an integer, also spelled as a float or as a text.
 fn count(value: Option<&RawValue>) -> Option<u64> {
     let spelled = value?.get();
     let spelled = spelled.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(spelled);
@@ -207,7 +207,7 @@ fn count(value: Option<&RawValue>) -> Option<u64> {
     }
 }
 
-/// The number of tokens that a float is, if it is one.
+/// Returns the number of tokens of an integral float.
 fn integral(tokens: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -215,7 +215,7 @@ fn integral(tokens: f64) -> Option<u64> {
         reason = "not negative and without a fraction; a larger one than any integer becomes the largest"
     )]
     let integer = tokens as u64;
-    // The remainder of what is no finite number is no number either.
+    // The remainder of a non-finite number is no number either.
     (tokens >= 0.0 && tokens % 1.0 == 0.0).then(|| integer.min(MOST_TOKENS))
 }
 

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::chat::MAX_CHOICES;
 
-/// Room for all of an answer but its texts.
+/// Room for an answer apart from its texts.
 const ENVELOPE_BYTES: usize = 512;
 
-/// An upstream's whole answer, borrowed from its body.
+/// An upstream's whole answer, borrowed from the body.
 pub struct Completion<'a> {
-    /// Usage of the answer, as far as the upstream reports it.
+    /// Usage of the answer, as far as reported.
     pub usage: Reported,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
@@ -49,8 +49,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Completion<'a> {
-    /// Reads a `chat.completion`; blanks in front of it, which some upstreams send to keep connections alive, are
-    /// passed over.
+    /// Reads a `chat.completion`, and skips the blanks in front that some upstreams send to keep connections alive.
     pub fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
         let raw: Raw<'_> = serde_json::from_slice(body)?;
         if raw.error.is_some() {
@@ -73,7 +72,8 @@ impl<'a> Completion<'a> {
         Ok(Self { usage, unknown_finish, choices, length: body.len() })
     }
 
-    /// Bytes of all that was generated for each choice, as JSON spells it: the base of an estimate of its tokens.
+    /// Returns the bytes of generated output for each choice, as spelled in JSON: the base of an estimate of the
+    /// tokens.
     pub fn text_bytes(&self) -> impl Iterator<Item = u64> {
         self.choices.iter().map(|(choice, _)| choice.message.text_bytes())
     }

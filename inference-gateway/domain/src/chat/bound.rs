@@ -1,17 +1,17 @@
 //! Upper bound of the tokens of a prompt, computed from its bytes.
 //!
-//! A hold is opened on this bound before anyone has counted, so it may be too high and must not be too low. It cannot
-//! be, for these reasons:
+//! A hold is opened on this bound before any count, so the bound may be too high and must not be too low. These reasons
+//! keep it high enough:
 //! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
 //!   are no more tokens than bytes in what the model's template renders.
-//! - Templates show texts as they are, or as JSON. Texts are counted as the client spelled them in JSON, quotes
-//!   included: an escape is never shorter than what it stands for (`\u00e9` has six bytes, `é` has two), and a text
-//!   that is written as JSON again needs no more escapes than the client used.
+//! - Templates show texts as they are, or as JSON. Texts count as the client spelled them in JSON, quotes included: an
+//!   escape is never shorter than its character (`\u00e9` has six bytes, `é` has two), and a text that is written as
+//!   JSON again needs no more escapes than the client used.
 //! - Some tokenizers compose text first (Unicode's NFC), which lengthens a few characters: those count for more.
 //! - Tools and schemas are parsed and written anew, by some templates with indentation, by some with `<`, `>`, `&` and
-//!   `'` escaped as `\u003c`. They are counted as the longest of these ways to write them.
-//! - What templates write of their own, markers around messages and how to call tools, are the constants below.
-//! - Images count as the model's own bound for each. Their bytes are no text.
+//!   `'` escaped as `\u003c`. The longest of these spellings counts.
+//! - The constants below cover the templates' own text: markers around messages, and how to call tools.
+//! - Images count as the model's own bound for each. The bytes of an image are no text.
 
 use shared::catalog::Model;
 
@@ -19,31 +19,32 @@ use shared::catalog::Model;
 const PER_REQUEST: u64 = 64;
 /// Tokens around each message: its markers and the name of its role.
 const PER_MESSAGE: u64 = 16;
-/// Tokens that explain to the model how tools are called, or which shape an answer has; the longest in use have 300.
+/// Tokens that explain to the model how to call tools or shape an answer; the longest explanations in use have 300.
 const PER_PREAMBLE: u64 = 512;
-/// Tokens around each tool, each call of one, and each answer: markers, or the tags of templates that write XML.
+/// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Bytes of text that are about one token.
+/// Usual number of bytes of text per token.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
-/// Bytes of the bound that one token stands for at most. The longest tokens in use are 128 blanks; a blank is counted as six
-/// bytes where it was spelled as an escape, and JSON that is written anew adds about as much again.
+/// Largest number of counted bytes per token. The longest tokens in use are 128 blanks; a blank counts as six bytes
+/// where the client spelled it as an escape, and rewritten JSON adds about as much again.
 const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
-/// Bytes of varied text that one token stands for at most: long words of scripts with three bytes a letter come to some 60.
+/// Largest number of varied bytes per token: long words of scripts with three bytes a letter come to some 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
-/// Length of a text from which its varied bytes are counted: shorter ones would add few tokens, and every request pays for it.
+/// Length of a text from which its varied bytes are counted: shorter texts would add few tokens to a check that every
+/// request pays for.
 const LONG_TEXT: usize = 4 << 10;
 /// The longest escape of a character in JSON.
 const LONGEST_ESCAPE: u64 = 6;
 
-/// Spaces that templates indent JSON by, per level.
+/// Number of spaces per level of indentation in templates' JSON.
 const INDENT: u64 = 4;
-/// The longest float that a renderer makes of a number with an exponent.
+/// Length of the longest float that a renderer makes of a number with an exponent.
 const FLOAT: u64 = 24;
-/// Levels of nesting in a tool or schema. Upstreams parse with recursive parsers, which give up at 100 or more, some of
-/// them by falling over.
+/// Levels of nesting in a tool or schema. Upstreams parse with recursive parsers, which give up, or crash, at 100 or
+/// more.
 pub(super) const MAX_DEPTH: u64 = 64;
 
 /// A value is nested deeper than [`MAX_DEPTH`].
@@ -59,58 +60,59 @@ pub(super) struct PromptSize {
     markers: u64,
     /// True if tools, or the shape of an answer, have to be explained.
     preamble: bool,
-    /// True if more than texts is shown: tools and their calls, JSON, parameters of the template.
+    /// True if templates show more than texts: tools, tool calls, JSON, or parameters of the template.
     more_than_texts: bool,
-    /// Bytes of long texts, at least, that repeat none of those in front of them.
+    /// Lower bound of the bytes of long texts that repeat none of the bytes in front.
     varied: u64,
     /// Images, which no text shows.
     pub(super) images: u64,
 }
 
 impl PromptSize {
-    /// A message begins.
+    /// Counts the markers of a message.
     pub(super) fn message(&mut self) {
         self.markers += PER_MESSAGE;
     }
 
-    /// A tool, or a call of one, begins.
+    /// Counts the markers of a tool or of a tool call.
     pub(super) fn tool(&mut self) {
         self.markers += PER_TOOL;
         self.more_than_texts = true;
     }
 
-    /// Tools, or the shape of an answer, are explained.
+    /// Counts an explanation of tools or of an answer's shape.
     pub(super) fn preamble(&mut self) {
         self.preamble = true;
         self.more_than_texts = true;
     }
 
-    /// A string is shown; `token` is how it was spelled.
+    /// Counts a string that is shown; `token` is its spelling in JSON.
     pub(super) fn text(&mut self, token: &str) {
         self.bytes += token.len() as u64 + growth(token);
     }
 
-    /// A string that is shown is left out by no template, as earlier reasoning may be; `token` is how it was spelled.
+    /// Counts the varied bytes of a string that no template leaves out, unlike earlier reasoning; `token` is its
+    /// spelling in JSON.
     pub(super) fn kept(&mut self, token: &str) {
         if token.len() >= LONG_TEXT {
             self.varied += varied(token);
         }
     }
 
-    /// A JSON value is shown, written anew.
+    /// Counts a JSON value that templates write anew.
     pub(super) fn json(&mut self, json: &str) -> Result<(), TooDeep> {
         self.more_than_texts = true;
         self.bytes += rewritten(json)? + growth(json);
         Ok(())
     }
 
-    /// A text that is meant to be JSON is shown as it is, or written anew, or as a JSON string.
+    /// Counts a text meant to be JSON, which templates show unchanged, written anew, or as a JSON string.
     pub(super) fn maybe_json(&mut self, text: &str) {
-        // Too deep for a parser, it is only ever shown as text, and each byte as six at most.
+        // A text too deep for a parser is only ever shown as text, at six bytes a byte at most.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// A parameter is passed on as it was spelled. No template shows it, but a server is sent its bytes.
+    /// Counts a parameter that is passed on as spelled. No template shows it, but a server receives its bytes.
     pub(super) fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
@@ -120,23 +122,23 @@ impl PromptSize {
         self.preamble
     }
 
-    /// Returns whether nothing but texts is shown, so that a report of its tokens tells of the template.
+    /// Returns whether a prompt consists of texts alone, so that its reported tokens tell of the template.
     pub(super) const fn is_plain(&self) -> bool {
         !self.more_than_texts && self.images == 0
     }
 
-    /// The most tokens that the prompt can have. It may exceed the catalogue's context window: an upstream whose window is
-    /// larger takes such a prompt, and all of it has to be covered.
+    /// Returns the upper bound of the prompt's tokens, which may exceed the catalogue's context window: an upstream
+    /// with a larger window takes such a prompt, and the hold has to cover all of it.
     pub(super) fn bound(&self, model: &Model) -> u64 {
         self.most_of_text().saturating_add(self.most_of_images(model))
     }
 
-    /// The fewest tokens that the prompt can have. Images may count as none.
+    /// Returns the lower bound of the prompt's tokens. Images may count as none.
     pub(super) fn least(&self) -> u64 {
         (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
 
-    /// The tokens of the prompt to bill if no count is to be had: a token of text is about [`BYTES_PER_TOKEN`] bytes. Images,
+    /// Returns the prompt's tokens to bill without a count: a token of text is about [`BYTES_PER_TOKEN`] bytes. Images,
     /// which differ more, are taken at their bound.
     pub(super) fn estimate(&self, model: &Model) -> u64 {
         self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
@@ -147,7 +149,7 @@ impl PromptSize {
         self.bytes + own
     }
 
-    /// The most tokens that its images can have.
+    /// Returns the upper bound of the tokens of all images.
     pub(super) const fn most_of_images(&self, model: &Model) -> u64 {
         self.images.saturating_mul(model.max_tokens_per_image)
     }
@@ -169,8 +171,8 @@ const SPELLED: [u8; 256] = {
     }
 };
 
-/// The bytes of a JSON text when written anew, at most; a text that is no JSON may be passed, and is then counted as a
-/// JSON string at least.
+/// Returns the upper bound of the bytes of a JSON text written anew. A text that is no JSON may be passed, and counts
+/// as a JSON string at least.
 fn rewritten(json: &str) -> Result<u64, TooDeep> {
     let (mut bytes, mut depth, mut in_string, mut escaped) = (2, 0_u64, false, false);
     for byte in json.bytes() {
@@ -204,8 +206,9 @@ fn rewritten(json: &str) -> Result<u64, TooDeep> {
     Ok(bytes)
 }
 
-/// The bytes of a text, at least, that differ from the four in front of them. Tokens that stand for hundreds of bytes repeat a
-/// character or two. `token` is how the text was spelled: escapes may spell one character over and over, and count for nothing.
+/// Returns the lower bound of the bytes of a text that differ from the four in front. Tokens of hundreds of bytes
+/// repeat a character or two. `token` is the text's spelling in JSON: escapes may spell one character over and over,
+/// and count for nothing.
 fn varied(token: &str) -> u64 {
     let bytes = token.as_bytes();
     let different = bytes.array_windows().filter(|[before @ .., byte]: &&[u8; 5]| !before.contains(byte));
@@ -213,7 +216,7 @@ fn varied(token: &str) -> u64 {
     (different.count() as u64).saturating_sub(LONGEST_ESCAPE * escapes.count() as u64)
 }
 
-/// The bytes that Unicode normalisation (NFC or NFKC, as tokenizers apply it) adds to a text, at most.
+/// Returns the upper bound of the bytes that Unicode normalisation (NFC or NFKC, as in tokenizers) adds to a text.
 fn growth(text: &str) -> u64 {
     if text.is_ascii() {
         return 0;
@@ -221,7 +224,7 @@ fn growth(text: &str) -> u64 {
     text.chars().map(added_by_composition_or_compatibility).sum()
 }
 
-/// The bytes that one character may add. The ranges are those of Unicode 14, joined where characters between them are rare.
+/// Returns the bytes that one character may add. The ranges are those of Unicode 14, joined across rare characters.
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,

@@ -1,4 +1,4 @@
-//! The request as upstreams read it: written once, sent to any of them behind a small head of its own.
+//! The request as upstreams read it: written once, sent to any upstream behind a small head.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{bound::PromptSize, read::Value};
 /// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressReports {
-    /// It does not report them.
+    /// The upstream reports no progress.
     None,
     /// By `continuous_usage_stats`: as `usage`.
     Usage,
@@ -22,28 +22,28 @@ pub enum ProgressReports {
     Timings,
 }
 
-/// The members of a request that depend on the upstream it is sent to.
+/// Members of a request that depend on its upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamParams<'a> {
     /// Name of the model at the upstream.
     pub model: &'a str,
-    /// The name of its limit of output.
+    /// Name of the upstream's limit of output.
     pub limit_param: LimitParam,
-    /// Tokens that one choice may generate; `None` leaves it to the upstream, which stops where its context ends.
+    /// Tokens per choice; `None` leaves the limit to the upstream, which stops where its context ends.
     pub max_tokens: Option<u64>,
-    /// The form of its progress reports.
+    /// Form of the upstream's progress reports.
     pub progress: ProgressReports,
-    /// Keeps the account's part of its cache apart, where it can.
+    /// Salt that keeps the account's part of the upstream's cache apart, if supported.
     pub cache_salt: Option<&'a str>,
 }
 
-/// A request that is checked against its model and ready to be sent.
+/// A checked request, ready to be sent.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
     /// True if the answer is wanted as a stream.
     pub stream: bool,
-    /// True if a stream ends with its usage.
+    /// True if a stream ends with usage.
     pub include_usage: bool,
     /// Output tokens wanted of each choice: the request's limit, or the model's most.
     pub max_tokens: u64,
@@ -59,29 +59,29 @@ pub struct Forward {
     pub has_tools: bool,
     /// True if the prompt is of texts alone: no images, no tools, no parameters of the template.
     pub is_plain: bool,
-    /// Tokens of the prompt, at most, but for what an upstream's template adds beyond the usual.
+    /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
     pub prompt_bound: u64,
     /// Tokens of the prompt, if no exact count is to be had.
     pub prompt_estimate: u64,
     /// Tokens of the prompt, at least, whatever the tokenizer.
     pub prompt_least: u64,
-    /// The bounds that the catalogue names. A report beyond them is billed as reported, and logged.
+    /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
     pub bounds: Usage,
-    /// Where in the rest the messages are that further requests of one conversation begin with too.
+    /// Range, within `rest`, of the opening messages that further requests of the conversation repeat.
     pub(super) opening: Range<usize>,
     /// Everything but the head's members.
     pub(super) rest: Bytes,
 }
 
-/// Bytes of messages that are worth going back to an upstream for, since it has read them: some 250 tokens. Fewer are
-/// read sooner than they are found.
+/// Bytes of messages that make an upstream worth a return, since it has read them: some 250 tokens. Fewer are read
+/// sooner than found.
 const WORTH_FINDING: usize = 1 << 10;
-/// Bytes by which conversations are distinguished. Requests whose first messages are longer and begin alike, as with one
-/// long system prompt, go to one upstream, which then has read that prompt.
+/// Bytes by which conversations are distinguished. Requests whose longer first messages begin alike, as with a shared
+/// long system prompt, go to the same upstream, which then has read that prompt.
 const OPENING_BYTES: usize = 4 << 10;
 
 impl Forward {
-    /// The body for one upstream, in two pieces. The first is small; the second is shared by all attempts.
+    /// Returns the body for an upstream, in two pieces. The first is small; the second is shared by all attempts.
     pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
@@ -107,7 +107,7 @@ impl Forward {
         (Bytes::from(head), self.rest.clone())
     }
 
-    /// Bytes that it keeps in memory.
+    /// Returns the bytes of the request kept in memory.
     pub fn prompt_bytes(&self) -> usize {
         self.rest.len()
     }
@@ -118,29 +118,29 @@ impl Forward {
         self.opening = 0..0;
     }
 
-    /// The prefix that further requests of the same conversation share, and others with the same long beginning; `None`
-    /// where the messages are so short that it does not matter which upstream has read them.
+    /// Returns the prefix that further requests of the same conversation share, and other requests with the same long
+    /// beginning; `None` where the messages are too short for the choice of the upstream to matter.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then(|| &self.rest[self.opening.clone()])
     }
 }
 
-/// The body while it is written, and what of it a prompt may show.
+/// The body while being written, and the size of its prompt.
 ///
-/// Members begin with the comma in front of them, since all of them follow another one: the body's follow the head's,
-/// and an object's follow the one it was opened with.
+/// Members begin with the comma in front, since every member follows another: the body's members follow the head's, and
+/// an object's follow its opening member.
 pub(super) struct Draft {
     json: Vec<u8>,
     pub(super) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
     pub(super) opening: Range<usize>,
-    /// Kind of image URLs that an upstream has to accept to be handed the images, and the place of the first image that needs
-    /// it; `None` without images that are elsewhere.
+    /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
+    /// `None` without remote images.
     pub(super) image_need: Option<(ImageUrls, String)>,
 }
 
 impl Draft {
-    /// An empty draft with room for the client's whole body: what is written is hardly ever more than what came.
+    /// Makes an empty draft with room for the client's whole body: the written body is hardly ever longer.
     pub(super) fn new(room: usize) -> Self {
         Self { json: Vec::with_capacity(room), shown: PromptSize::default(), opening: 0..0, image_need: None }
     }
@@ -152,7 +152,7 @@ impl Draft {
         }
     }
 
-    /// Writes JSON as it is.
+    /// Writes JSON unchanged.
     pub(super) fn push(&mut self, json: &str) {
         self.json.extend_from_slice(json.as_bytes());
     }
@@ -176,7 +176,7 @@ impl Draft {
         self.push("\":");
     }
 
-    /// Writes an array of at least one and at most `most` elements, each as `write` does.
+    /// Writes an array of at least 1 and at most `most` elements, each by `write`.
     pub(super) fn array(
         &mut self,
         array: &Value<'_, '_>,

@@ -1,4 +1,4 @@
-//! The messages: who speaks, what they say, and what they show.
+//! The messages: roles, texts, images, and calls.
 
 use shared::{
     error::{ApiError, Code},
@@ -11,9 +11,9 @@ use super::{
     read::{Members, Value},
 };
 
-/// The body's own bound is the only one on how many messages, parts and calls there are.
+/// Bound on messages, parts and calls: none beside the bound on the body.
 const ANY_NUMBER: usize = usize::MAX;
-/// An empty string as JSON spells it.
+/// An empty string in JSON.
 const EMPTY: &str = r#""""#;
 
 /// Role of a message's author.
@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-/// Checks the messages, and writes what of them is known.
+/// Checks the messages, and writes the known members.
 pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     draft.name("messages");
     let (start, mut turn) = (draft.len(), None);
@@ -90,7 +90,7 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
         (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
         (Some(text), Some(refusal)) => content_and_refusal(&text, &refusal, draft)?,
         (None, None) if calls.is_some() || reasoning.is_some() => draft.member("content", "null"),
-        // Absent or null: either way the error is the one of a content that has to be there.
+        // Absent or null: either way the error names the required content.
         (None, None) => content(&message.require("content")?, Role::Assistant, draft)?,
     }
     if let Some(reasoning) = reasoning {
@@ -103,8 +103,8 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Writes a content and the refusal beside it as one content. Templates, and most servers, have no refusals: the model
-/// reads one as the text that it was.
+/// Writes a content and its refusal as a single content. Templates, and most servers, have no refusals: the model reads
+/// a refusal as plain text.
 fn content_and_refusal(
     content: &Value<'_, '_>,
     refusal: &Value<'_, '_>,
@@ -201,7 +201,7 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
     }
 }
 
-/// Writes a part of text; `token` is how it was spelled.
+/// Writes a part of text; `token` is the text's spelling in JSON.
 fn text_part(token: &str, role: Role, draft: &mut Draft) {
     draft.push("{\"type\":\"text\"");
     shown_text("text", token, role, draft);

@@ -179,7 +179,7 @@ impl<'a> Value<'a, '_> {
         Ok(token)
     }
 
-    /// The same, of a string that is not empty.
+    /// A non-empty string as spelled, known to be well-formed.
     pub(super) fn filled_string_token(&self) -> Result<&'a str, ApiError> {
         match self.string_token()? {
             r#""""# => Err(self.error(Code::EmptyString, "the string is empty")),

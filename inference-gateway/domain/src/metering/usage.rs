@@ -1,5 +1,4 @@
-//! Tokens that an answer has used so far: reported by its upstream, as far as that can be believed, or else counted as they
-//! pass.
+//! Tokens used by an answer so far: reported by the upstream, as far as believable, or else counted in passing.
 
 use shared::tokens::Usage;
 
@@ -8,8 +7,8 @@ use crate::{
     chat::{BYTES_PER_TOKEN, MAX_CHOICES},
 };
 
-/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts exceed
-/// them by less.
+/// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts
+/// exceed the bounds by less.
 const BELIEVED_TIMES: u64 = 4;
 /// Number of tokens that is believed of any request: a catalogue may name a window that is too small.
 const BELIEVED_TOKENS: u64 = 1_000_000;
@@ -19,16 +18,16 @@ const BELIEVED_TOKENS: u64 = 1_000_000;
 pub enum UsageScope {
     /// The output of all choices.
     Answer,
-    /// In a chunk of one choice, that choice's output; elsewhere that of all.
+    /// The output of its choice in a chunk of a single choice; elsewhere the output of all choices.
     ChunkChoice,
-    /// The output of one choice: that of its chunk, or of the chunk before, or the first of a whole answer.
+    /// The output of a single choice: the chunk's, the previous chunk's, or the first of a whole answer.
     Choice,
 }
 
-/// Bounds of the usage of one answer.
+/// Bounds of the usage of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageBounds {
-    /// Tokens of the prompt to assume until they are reported.
+    /// Tokens assumed for the prompt until a report comes.
     pub prompt_estimate: u64,
     /// Output tokens that the upstream was limited to, for each choice.
     pub max_tokens: u64,
@@ -44,8 +43,8 @@ impl UsageBounds {
         self.max_tokens.saturating_mul(self.choices)
     }
 
-    /// The largest counts that are believed. Each member of a report is judged by itself: one that is false says nothing
-    /// against the others, which come from other counters of the upstream.
+    /// Returns the largest counts that are believed. Each member of a report is judged alone: a false member says
+    /// nothing against the others, which come from other counters of the upstream.
     fn believable(&self) -> Reported {
         let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
         let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));
@@ -59,7 +58,7 @@ impl UsageBounds {
     }
 }
 
-/// Counts the tokens of one answer.
+/// Counter of an answer's tokens.
 #[derive(Clone, Debug)]
 pub struct UsageCounter {
     bounds: UsageBounds,
@@ -72,11 +71,11 @@ pub struct UsageCounter {
     disbelieved: Reported,
     /// Output tokens of each choice, where the upstream reports them separately.
     by_choice: [u64; MAX_CHOICES as usize],
-    /// The choice of the last chunk that had a single one.
+    /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
-    /// The prompt was neither reported nor counted exactly, or the last report of it was false.
+    /// True if the prompt was neither reported nor counted exactly, or if its last report was false.
     prompt_is_estimate: bool,
-    /// Output came after the last report, or the last report of it was false.
+    /// True if output came after the last report, or if the last report of output was false.
     completion_is_estimate: bool,
 }
 
@@ -102,7 +101,7 @@ impl UsageCounter {
         self.with_output(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
     }
 
-    /// The count with the usage that this chunk reports, but without its text.
+    /// Counts the usage that this chunk reports, but not the chunk's text.
     #[must_use]
     pub fn with_report_of(mut self, chunk: &Chunk<'_>) -> Self {
         self.last_choice = chunk.choice.or(self.last_choice);
@@ -136,7 +135,7 @@ impl UsageCounter {
         self
     }
 
-    /// The count of a whole answer that was not kept: of this many bytes, with the usage found at their end.
+    /// Counts a whole answer that was not kept, from its bytes and the usage found at the end.
     #[must_use]
     pub fn with_end_of_answer(self, bytes: u64, mut usage: Reported) -> Self {
         let mut counter = self.with_output(bytes, 1);
@@ -189,7 +188,7 @@ impl UsageCounter {
         Usage { prompt, cached, completion: self.completion() }
     }
 
-    /// The usage to bill, as a client reads it.
+    /// Returns the usage to bill, in the form for clients.
     pub fn answer_usage(&self) -> AnswerUsage {
         let tokens = self.usage();
         AnswerUsage { tokens, reasoning: self.reported.reasoning.unwrap_or(0).min(tokens.completion) }
@@ -205,7 +204,7 @@ impl UsageCounter {
         self.completion_is_estimate
     }
 
-    /// Returns whether the usage of a whole answer counts all of its choices.
+    /// Returns whether the usage of a whole answer counts all choices.
     fn counts_all_choices(&self) -> bool {
         self.scope != UsageScope::Choice || self.bounds.choices == 1
     }
@@ -238,8 +237,8 @@ impl UsageCounter {
         self.disbelieved = self.disbelieved.max(beyond);
     }
 
-    /// Adds to the completion the output that a report shows in its total alone: some servers count reasoning apart. A total
-    /// that shows more than the upstream was allowed to generate is false. Only a false one is left in the report.
+    /// Adds to the completion the output that a report shows in the total alone: some servers count reasoning apart. A
+    /// total beyond the upstream's limit is false. Only a false total is left in the report.
     fn resolve_total(&self, mut report: Reported) -> Reported {
         let total = report.total.take();
         let prompt = report.prompt.or(self.reported.prompt);
@@ -256,7 +255,7 @@ impl UsageCounter {
         report
     }
 
-    /// Output over all choices, after this report for one of them, or for all.
+    /// Returns the output over all choices after this report of `choice`, or of all choices.
     fn output_of_all(&self, output: u64, choice: Option<usize>) -> u64 {
         let Some(choice) = choice else { return output };
         let own = self.by_choice[choice];
@@ -274,7 +273,7 @@ impl UsageCounter {
     }
 }
 
-/// Tokens of this many bytes of output, for this many choices: at least one each.
+/// Estimates the tokens of `bytes` of output for `outputs` choices: at least one token each.
 const fn estimated(bytes: u64, outputs: u64) -> u64 {
     let tokens = bytes / BYTES_PER_TOKEN;
     if tokens > outputs { tokens } else { outputs }

@@ -37,7 +37,7 @@ const FILE_ENDINGS: [&str; 10] = [".py", ".rs", ".go", ".c", ".cc", ".cpp", ".cu
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "hf_", "ghp_", "akia"];
 /// Length from which a string of letters and digits counts as a token, a digest or an id.
 const TOKEN_CHARS: usize = 20;
-/// The same length for letters alone.
+/// Length from which a string of letters alone counts as a token, a digest or an id.
 const LETTERS_ONLY_CHARS: usize = 40;
 
 /// Returns whether a text contains an address, a credential, a file or a stack.

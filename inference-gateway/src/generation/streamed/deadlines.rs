@@ -1,4 +1,4 @@
-//! The times of a stream: its upstream's silence, the silence towards its client, and its standstills.
+//! The deadlines of a stream: the upstream's silence, the silence towards the client, and standstills.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use tokio::time::Instant;
 
 /// Silence towards the client is bridged this often, so that proxies on the way do not give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Time in which an upstream has to end a stream whose choices are finished, once its usage is reported.
+/// Time for an upstream to end a stream after finished choices and reported usage.
 const LINGER_REPORTED: Duration = Duration::from_secs(2);
-/// The same time while its usage is still missing.
+/// Time for an upstream to end a stream after finished choices, with the usage still missing.
 const LINGER_UNREPORTED: Duration = Duration::from_secs(10);
 /// Longest time that a stream which needs an extension waits for a key-service that is away.
 const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before an extension that failed is tried again.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);
 
-/// Silence of an upstream whose client left, after which all that it had sent was read: a further token takes longer.
+/// Silence of an upstream after which all that it had sent to a client that left was read: a further token takes
+/// longer.
 pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
-/// Longest time for which an upstream is read to count what it had sent before its stream ended. It generates meanwhile.
+/// Longest time to read and count the upstream's output of a stream that has ended. The upstream generates meanwhile.
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
-/// The same time after a hold was lost: a gateway that was frozen has much in its sockets.
+/// Longest time to read and count the output after a lost hold: a gateway that was frozen has much in its sockets.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
-/// Longest time for which the upstream is not read since its client takes nothing and the memory for what it misses is full.
+/// Longest time without reading the upstream while its client takes nothing and the memory for missed output is full.
 const UNREAD_BOUND: Duration = Duration::from_secs(10);
 
 /// Times of the last events of a stream. Every method takes the present time as an argument.
@@ -33,7 +34,7 @@ pub(super) struct Deadlines {
     full_since: Option<Instant>,
     /// The upstream is listened to.
     listening: bool,
-    /// Last event of the upstream, or the time since which it is listened to.
+    /// Last event of the upstream, or the start of listening.
     read_at: Instant,
     /// Last piece that was handed to the client.
     written_at: Instant,
@@ -43,7 +44,7 @@ pub(super) struct Deadlines {
     left_at: Option<Instant>,
 }
 
-/// State of a stream on which its next deadline depends.
+/// State of a stream, from which the next deadline follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
     /// The usage of everything delivered is reported.
@@ -59,9 +60,9 @@ pub(super) struct StreamState {
 /// Reason to read an upstream whose client left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadingOn {
-    /// What it had sent is counted.
+    /// The output sent before is counted.
     Received,
-    /// Its choices are finished, and the usage may be missing.
+    /// The choices are finished, and the usage may be missing.
     Usage,
     /// The catalogue says so; for at most this time.
     ToTheEnd(Duration),
@@ -100,7 +101,7 @@ impl Deadlines {
         self.listening = listening;
     }
 
-    /// Notes whether every choice is finished. Later calls change nothing, unless a choice went on between them.
+    /// Records whether every choice is finished. Later calls change nothing, unless a choice went on in between.
     pub(super) fn set_finished(&mut self, finished: bool) {
         self.finished_at = finished.then(|| self.finished_at.unwrap_or(self.read_at));
     }
@@ -135,12 +136,12 @@ impl Deadlines {
         self.blocked_since.is_some_and(|since| now.duration_since(since) >= EXTENSION_BOUND)
     }
 
-    /// Returns whether the client has taken nothing for too long while no more was read for it.
+    /// Returns whether the client has taken nothing for too long while the upstream was not read.
     pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
         self.full_since.is_some_and(|since| now.duration_since(since) >= UNREAD_BOUND)
     }
 
-    /// Returns whether the upstream has been silent, or has lingered after its choices, for longer than it may.
+    /// Returns whether the upstream's silence, or its lingering after finished choices, has lasted too long.
     pub(super) fn upstream_is_overdue(&self, reported: bool, now: Instant) -> bool {
         self.upstream_deadline(reported).is_some_and(|deadline| now >= deadline)
     }

@@ -1,4 +1,4 @@
-//! The end of a stream: why it ended, what is billed, and the last bytes for its client.
+//! The end of a stream: the reason, the bill, and the last bytes for the client.
 
 use shared::error::{ApiError, Code};
 
@@ -9,7 +9,7 @@ use domain::{metering::StreamEnd, routing::AttemptOutcome, upstream_error::Upstr
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";
 
-/// The end of a stream as its client sees it.
+/// The end of a stream as seen by the client.
 pub(super) enum End {
     Complete,
     GrantUsedUp,
@@ -28,8 +28,8 @@ impl Stream {
         }
     }
 
-    /// Before the first word an upstream's error may be the request's fault, which some servers find only once they have
-    /// begun to answer. Its text may quote the prompt, and is kept out of the log.
+    /// Classifies an upstream's error: before the first word the request may be at fault, which some servers find only
+    /// after beginning to answer. The error's text may quote the prompt, and is kept out of the log.
     fn complained(&self, error: &UpstreamError) -> End {
         match of_event(error, &self.running.upstream().model) {
             Failure::Refused(error) if !self.meter.has_begun() => End::Failed(error),
@@ -37,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// End of a stream of which no more is kept, since its client takes nothing.
+    /// Ends a stream of which no more is kept, since its client takes nothing.
     pub(super) fn unread(&self) -> End {
         tracing::info!(generation = %self.job.id, bytes = self.meter.output_bytes(), "a client takes nothing of its stream, and no more is kept for it; the stream ends");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "unread").increment(1);
@@ -45,8 +45,8 @@ impl Stream {
         End::Failed(ApiError::new(Code::Overloaded, message))
     }
 
-    /// Settles the stream and writes its last bytes. A client that does not read, or has gone, misses them; it was charged for
-    /// all that came.
+    /// Settles the stream and writes the last bytes. A client that does not read, or has gone, misses these bytes, and
+    /// was charged for all output.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) {
             self.count_prompt().await;
@@ -94,7 +94,7 @@ impl Stream {
         pipe.put_last(room.leave_with(meter.take_output()));
     }
 
-    /// Replaces an estimate of the prompt where the upstream can count it.
+    /// Replaces an estimate of the prompt if the upstream can count it.
     async fn count_prompt(&mut self) {
         if self.meter.reported_prompt().is_none()
             && let Some(exact) = self.generator.count_exactly(&self.running, &self.job).await

@@ -7,19 +7,19 @@ use shared::process::{
     serve::{Network, PeerAddress},
 };
 
-/// The facts of our own connection, or better ones of a trusted proxy before us. Of a list that it passes on the last address
-/// counts, which is the one that it added itself.
+/// Facts of the client's connection, or better facts from a trusted proxy. Of a list that the proxy passes on, the last
+/// address counts, which the proxy added.
 pub(super) struct Forwarded {
     proto: String,
     host: Option<String>,
-    /// Network address of the client, as far as it is known.
+    /// Network address of the client, as far as known.
     pub(super) address: Option<String>,
-    /// The client names other clients that it speaks for, and is not trusted to.
+    /// True if the client names other clients, without being trusted to speak for others.
     pub(super) untrusted: bool,
 }
 
 impl Forwarded {
-    /// The facts about a request, read before its headers are stripped.
+    /// Reads the facts about a request, before the headers are stripped.
     pub(super) fn of(request: &Request<Body>, proxy_trusted: bool) -> Self {
         let peer = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
         let from_proxy = |name: &HeaderName| last(request.headers(), name).filter(|_| proxy_trusted);
@@ -31,13 +31,13 @@ impl Forwarded {
         Self { proto, host, address, untrusted }
     }
 
-    /// The network of the client, where its address is known.
+    /// Returns the network of a client with a known address.
     pub(super) fn network(&self) -> Option<Network> {
         Some(Network::of(self.address.as_ref()?.parse().ok()?))
     }
 
-    /// Writes them in place of what the client sent, after the headers that `Connection` names were stripped: a client that
-    /// names these must not get rid of them.
+    /// Writes the facts in place of the client's headers, after the headers named by `Connection` were stripped: a
+    /// client must not get rid of the facts by naming these headers.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         let (proto, host, address) = (Some(&self.proto), self.host.as_ref(), self.address.as_ref());
         for (name, value) in
@@ -51,7 +51,7 @@ impl Forwarded {
     }
 }
 
-/// Host and port that the client used: HTTP/2 has them in the address.
+/// Returns the host and port that the client used: HTTP/2 has both in the address.
 fn host(request: &Request<Body>) -> Option<String> {
     let named = || request.headers().get(header::HOST)?.to_str().ok().map(str::to_owned);
     request.uri().authority().map(ToString::to_string).or_else(named)

@@ -1,4 +1,4 @@
-//! Permits for management requests in flight. Each has a connection to a key-service, and an answer on its way.
+//! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on the way.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -19,19 +19,19 @@ use crate::{
     turns::{Turn, Turns},
 };
 
-/// Requests in flight of one account.
+/// Limit of requests in flight of an account.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
-/// Requests in flight of callers that are not authenticated. They are answered at once, and few connections to a key-service
-/// do for them, which it does not trust.
+/// Limit of requests in flight of unauthenticated callers. Such requests are answered at once, and a key-service that
+/// does not trust these callers needs few connections.
 const UNAUTHENTICATED_IN_FLIGHT: usize = 16;
 /// Requests for pages of the dashboard in flight. People look at a few at a time.
 const PAGES_IN_FLIGHT: usize = 64;
-/// Exports in flight: files without a bound, which are sent as their clients take them. A key-service makes two at once for
-/// an account.
+/// Limit of exports in flight: files without a bound, sent at the clients' pace. A key-service makes two exports at
+/// once for an account.
 const EXPORTS_IN_FLIGHT: usize = 8;
 /// Bytes of a page, or of a refusal, that need no room: pages without a session have less.
 const SMALL_PAGE: usize = 16 << 10;
-/// KiB of larger pages in memory until they are sent, and a quarter of it for one network: hundreds of the largest.
+/// KiB of larger pages in memory until sent, with a quarter for each network: hundreds of the largest pages.
 const PAGES_KIB: usize = 32 << 10;
 
 /// Permits for management requests.
@@ -45,19 +45,19 @@ pub(super) struct ManagementPermits {
     pages_kib_of_network: Shares<Network>,
 }
 
-/// The permit of an account's request, given back when it is dropped.
+/// Permit of an account's request, given back when dropped.
 pub(super) struct ManagementPermit {
     _share: Unit,
     _permit: OwnedSemaphorePermit,
 }
 
-/// The turn of a caller without a management key, over when it is dropped.
+/// Turn of a caller without a management key, over when dropped.
 pub(super) struct StrangersTurn {
     network: Network,
     _turn: Turn,
 }
 
-/// Room for a page in memory, given back when it is dropped.
+/// Room for a page in memory, given back when dropped.
 pub(super) struct PageRoom {
     _share: shares::Unit<Network>,
     _permit: OwnedSemaphorePermit,
@@ -94,12 +94,12 @@ impl ManagementPermits {
         in_turn(&self.pages, network).await
     }
 
-    /// A place for an export, if one is free.
+    /// Takes a free place for an export.
     pub(super) fn export(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         self.exports.clone().try_acquire_owned().map_err(|_| overloaded())
     }
 
-    /// Room for so many bytes of a page until it is sent, if there is any. A small page needs none.
+    /// Reserves room for `bytes` of a page until sent, if there is any. A small page needs none.
     pub(super) fn room(&self, turn: &StrangersTurn, bytes: usize) -> Result<Option<PageRoom>, ApiError> {
         if bytes <= SMALL_PAGE {
             return Ok(None);

@@ -60,7 +60,7 @@ impl ReplayableRequest {
         self.repeat
     }
 
-    /// The same request to this key-service; `None` after a streamed body was passed on.
+    /// Copies the request for this key-service; `None` after a streamed body was passed on.
     pub(super) fn copy(&mut self, base: &Uri) -> Option<Request<Body>> {
         let body = match &mut self.body {
             Content::Read(read) => Body::from(read.clone()),

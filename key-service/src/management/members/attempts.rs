@@ -1,7 +1,7 @@
-//! Attempts to sign in with a password: counted in the store before they are judged.
+//! Attempts to sign in with a password: counted in the store before being judged.
 //!
-//! Counts lie in a fixed number of rows, so that invented names and addresses do not fill a store. Rows are chosen with the
-//! pepper: a stranger cannot find a name or an address that shares the row of someone else.
+//! Counts lie in a fixed number of rows, so that invented names and addresses do not fill a store. Rows are chosen with
+//! the pepper: an unauthenticated caller cannot find a name or an address that shares another person's row.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use domain::digest::Digest;
 
 /// Time over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Failed attempts from one address within that time: an office has one address and many people.
+/// Failed attempts from an address within that time: an office has one address and many people.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Failed attempts with one name from one address, or in one known browser, within that time: people mistype, and 40 guesses an
-/// hour find no password.
+/// Failed attempts with a name from an address, or in a known browser, within that time: people mistype, and 40 guesses
+/// an hour find no password.
 const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
-/// Failed attempts with one name from everywhere within that time: no password falls to 400 guesses an hour, and a stranger
-/// with a few addresses does not lock a member out.
+/// Failed attempts with a name from everywhere within that time: no password falls to 400 guesses an hour, and an
+/// unauthenticated caller with a few addresses does not lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Rows of each of the counts, some 4 MiB in Redis when all of them are in use.
+/// Row of a count: each count has 65,536 rows, some 4 MiB in Redis when all are in use.
 type Row = u16;
 
 /// An attempt that was counted, and is not judged yet.
@@ -37,7 +37,7 @@ pub(super) struct CountedAttempt {
 }
 
 impl Management {
-    /// Counts a stranger's attempt, or refuses it.
+    /// Counts an attempt from an unknown browser, or refuses it.
     pub(super) async fn count_attempt(
         &self,
         account: &str,
@@ -56,8 +56,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![of_both, of_name], of_all: vec![of_address] })
     }
 
-    /// Counts an attempt in a browser in which the member signed in before, or refuses it. What strangers do, from the same
-    /// address too, does not concern it.
+    /// Counts an attempt in a browser in which the member signed in before, or refuses it. Attempts in unknown
+    /// browsers, even at the same address, do not count here.
     pub(super) async fn count_known_attempt(
         &self,
         account: &str,
@@ -81,7 +81,7 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
-    /// Counts in each row, in their order. What is refused by one count is not counted by the next one: an address past its
+    /// Counts in each row, in order. An attempt refused by one count is not counted by the next: an address past its
     /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
     async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
         let now = self.clock.now();
@@ -93,7 +93,7 @@ impl Management {
         Ok(())
     }
 
-    /// Forgets the attempts with a name after one that succeeded, and takes that one back where others are counted too.
+    /// Forgets the attempts with a name after a success, and takes back this attempt where others are counted too.
     pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;

@@ -57,7 +57,7 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.create_management_key(account, "more").await.unwrap_err();
     assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
-    // Those who have a link sign in, and end what there is.
+    // Members with a link can still sign in.
     management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Browsers in which a member signed in before. Their attempts are judged apart from those of strangers, so that guesses of
-//! strangers keep no member out.
+//! Browsers in which a member signed in before. Attempts in such browsers are judged apart, so that guesses of
+//! unauthenticated callers keep no member out.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{clock::random_bytes, secret::same};
@@ -11,17 +11,17 @@ const NUMBER: usize = 16;
 /// Bytes of the member's number in the name of a mark.
 const NAME: usize = 8;
 
-/// The mark of a browser in which a member signed in: it proves that, and signs no one in.
+/// The mark of a browser in which a member signed in: a proof of that sign-in, which signs no one in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBrowser {
-    /// The name under which the browser keeps it, one for each member.
+    /// Name under which the browser keeps the mark, different for each member.
     pub name: String,
-    /// The browser's own number, and what those without the pepper cannot calculate.
+    /// The browser's own number, and a digest that cannot be calculated without the pepper.
     pub mark: String,
 }
 
 impl Management {
-    /// The mark of a browser in which a member has just signed in: the one it had, or a new one.
+    /// Marks a browser in which a member has just signed in, by the browser's mark or a new one.
     pub(super) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
         let mark = self.known_mark(account, name, known).cloned().unwrap_or_else(|| {
             self.mark_of_browser(account, name, &URL_SAFE_NO_PAD.encode(random_bytes::<NUMBER>(&*self.clock)))
@@ -30,7 +30,7 @@ impl Management {
         KnownBrowser { name: hex::encode(&of_member.as_bytes()[..NAME]), mark }
     }
 
-    /// The mark of this member among those that a browser has.
+    /// Finds the mark of this member among the marks of a browser.
     pub(super) fn known_mark<'a>(
         &self,
         account: &str,

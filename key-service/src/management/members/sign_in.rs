@@ -1,4 +1,4 @@
-//! Signing in with a password: attempts are counted before they are judged.
+//! Signing in with a password: attempts are counted before being judged.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,9 +20,9 @@ pub struct SignIn<'a> {
     pub name: &'a str,
     /// The password.
     pub password: SecretString,
-    /// The address that it comes from.
+    /// Address of the caller.
     pub address: &'a str,
-    /// The browser, as it describes itself.
+    /// Browser, by its own description.
     pub agent: &'a str,
     /// The marks of the browser, of all members who signed in there.
     pub known: &'a [String],
@@ -31,7 +31,7 @@ pub struct SignIn<'a> {
 /// A session that has just begun.
 #[derive(Debug)]
 pub struct NewSession {
-    /// Its token.
+    /// Token of the session.
     pub token: Token,
     /// The mark by which the browser is known from now on.
     pub browser: KnownBrowser,
@@ -41,7 +41,7 @@ impl Management {
     /// Signs a member in with a password.
     ///
     /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
-    /// before it is judged, so that attempts at once are counted too; one that does not fail is taken back.
+    /// before being judged, so that concurrent attempts are counted too; an attempt that does not fail is taken back.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<NewSession, Error<MemberRefused>> {
         let SignIn { account: account_name, name, password, address, agent, known } = attempt;
         let counted = match self.known_mark(account_name, name, known) {
@@ -56,7 +56,7 @@ impl Management {
         Ok(NewSession { token, browser: self.know_browser(account_name, name, known) })
     }
 
-    /// Refuses another password than the one that the signed-in member has.
+    /// Refuses a password other than the signed-in member's.
     pub(super) async fn check_present_password(
         &self,
         SignedIn { account, member, .. }: &SignedIn,
@@ -91,7 +91,7 @@ impl Management {
         match &judged {
             Ok(None) => {}
             Ok(Some(_)) => self.forget_attempts(counted).await?,
-            // What was not judged is no failure. That the store may be away is said already.
+            // An unjudged attempt is no failure. The store's absence is reported already.
             Err(_) => drop(self.take_attempt_back(counted).await),
         }
         judged
@@ -112,8 +112,8 @@ impl Management {
     }
 }
 
-/// The part of an address that one person has: an IPv4 address, or the /64 network of an IPv6 address, within which everyone
-/// chooses addresses freely. Text that is no address stays as it is.
+/// Returns the part of an address that belongs to a person: an IPv4 address, or the /64 network of an IPv6 address,
+/// within which everyone chooses addresses freely. Text that is no address stays unchanged.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {

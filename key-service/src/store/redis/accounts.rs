@@ -14,12 +14,12 @@ use domain::digest::Digest;
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
-/// Hashes read in one round trip: half a millisecond of Redis.
+/// Hashes read per round trip: half a millisecond of Redis.
 const HASHES_AT_ONCE: usize = 200;
 
 impl Redis {
-    /// Makes the account first, then lists it under its name. After an interruption, a name that is taken belongs to an
-    /// existing account, and an unlisted account was never returned to a caller.
+    /// Creates the account first, then lists it by name. After an interruption, a taken name belongs to an existing
+    /// account, and an unlisted account was never returned to a caller.
     pub(super) async fn make_account(&self, new: &NewAccount) -> RedisResult<bool> {
         let id = new.id.to_string();
         if self.find_account(&new.name).await?.is_some_and(|owner| owner != new.id) {
@@ -56,7 +56,7 @@ impl Redis {
         stream::iter(accounts).buffered(ASKED_AT_ONCE).try_collect().await
     }
 
-    /// The account of this name, as the index of names has it.
+    /// Finds the account of this name in the index of names.
     pub(super) async fn find_account(&self, name: &str) -> RedisResult<Option<AccountId>> {
         let mut question = cmd("HGET");
         question.arg(self.key_space.account_names()).arg(name);
@@ -73,8 +73,8 @@ impl Redis {
         Ok(Some(store::Funds { name, credit, held }))
     }
 
-    /// Writes the mapping from a digest to its owner. The account's part is written before, so that a credential that
-    /// is found has its record.
+    /// Writes the mapping from a digest to an owner. The account's part is written before, so that every credential
+    /// found has a record.
     pub(super) async fn put_credential(&self, digest: &Digest, owner: Principal) -> RedisResult<()> {
         let owner = match owner {
             Principal::ApiKey(account, key) => format!("{account} {key}"),
@@ -92,7 +92,7 @@ impl Redis {
         owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
     }
 
-    /// Reads hashes that lie in one slot, some hundred in a round trip.
+    /// Reads hashes of the same slot, some hundred in a round trip.
     pub(super) async fn read_hashes(&self, names: &[String]) -> RedisResult<Vec<Fields>> {
         let mut hashes = Vec::with_capacity(names.len());
         for some in names.chunks(HASHES_AT_ONCE) {

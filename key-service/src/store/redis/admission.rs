@@ -11,7 +11,7 @@ pub(super) enum Sync {
     BeforeAnswering,
     /// The server reports on request which writes are on disk (`WAITAOF`, from 7.2).
     Awaited,
-    /// The server cannot report it: up to two seconds may be lost with the machine or, on a slow disk, with Redis
+    /// The server cannot report the sync: up to two seconds may be lost with the machine or, on a slow disk, with Redis
     /// alone.
     Behind,
 }
@@ -43,12 +43,12 @@ pub(super) enum NotAdmitted {
 /// Result of the check of all masters.
 pub(super) enum Admission {
     Admitted(Sync),
-    /// One of the masters still loads its data. Until then its own report may be wrong (`aof_enabled:0`).
+    /// A master still loads its data. Until then the master's own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
 
-/// Reads the settings of every master, and checks those that have loaded their data.
+/// Reads the settings of every master, and checks the masters that have loaded their data.
 pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -> RedisResult<Admission> {
     let mut weakest = Sync::BeforeAnswering;
     let fsync = slowest_fsync(connection).await;
@@ -65,7 +65,7 @@ pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -
     Ok(Admission::Admitted(weakest))
 }
 
-/// Time at which a server writes its append-only file to disk, from the fastest to the slowest.
+/// Time at which a server syncs the append-only file, from the fastest to the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fsync {
     Always,
@@ -73,7 +73,7 @@ enum Fsync {
     No,
 }
 
-/// The slowest `appendfsync` of all masters; the default where it cannot be read.
+/// Finds the slowest `appendfsync` of all masters; the default where unreadable.
 async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     let mut question = cmd("CONFIG");
     question.arg("GET").arg("appendfsync");
@@ -89,7 +89,7 @@ async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
 }
 
-/// Field of a server's `INFO`; empty if it is missing.
+/// Finds a field of a server's `INFO`; empty if missing.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim_end()

@@ -33,7 +33,7 @@ impl MemoryWatch {
         {
             return Ok(look.is_nearly_full);
         }
-        // Calls that come at once look at once, so that none waits for the patience of another.
+        // Simultaneous calls look at once, so that none waits out the timeout of another.
         let (at, mut is_nearly_full) = (Instant::now(), false);
         let mut question = cmd("INFO");
         question.arg("memory");
@@ -54,7 +54,7 @@ impl MemoryWatch {
 /// Returns whether a server with this `INFO memory` is nearly full. `maxmemory` 0 is no bound.
 fn judge(info: &str) -> bool {
     let bytes = |name| field(info, name).parse::<u128>().unwrap_or(0);
-    // As the server counts it: without the buffers of its append-only file and its replicas.
+    // The server's own count, without the buffers of the append-only file and the replicas.
     let used = bytes("used_memory").saturating_sub(bytes("mem_not_counted_for_evict"));
     let most = bytes("maxmemory");
     most > 0 && 100 * used > NEARLY_FULL_PERCENT * most

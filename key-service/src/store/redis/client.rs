@@ -1,4 +1,4 @@
-//! Client of Redis: one shared connection that is made again whenever it breaks, and a deadline on every call.
+//! Client of Redis: a shared connection, renewed after a break, and a deadline on every call.
 
 use std::{
     io,
@@ -26,20 +26,21 @@ use super::{
     watermark::Watermark,
 };
 
-/// Longest time of a call, reconnecting included: half of the 3 s for which gateways wait for an answer, so that a
-/// gateway gets an error in time to ask another key-service. A quicker restart goes unnoticed; during a longer one,
-/// requests are answered 503.
+/// Longest time of a call, reconnecting included: half of the gateways' timeout of 3 s, so that a gateway gets an error
+/// in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are answered
+/// 503.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Longest time of the first connection, when no call waits yet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
-/// Shortest time between two new connections to a cluster, since one shard may be down for long.
+/// Shortest time between two new connections to a cluster, since a shard may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
-/// Number of calls in flight or waiting; one more is refused. Each holds a batch of some hundred kilobytes at most.
+/// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
+/// most.
 const CALLS: usize = 4096;
 /// Pauses before connecting again.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// Client of the configured Redis, which reconnects when its connection breaks.
+/// Client of the configured Redis, which reconnects after a broken connection.
 pub(super) struct Client {
     source: Source,
     volatile_allowed: bool,
@@ -48,7 +49,7 @@ pub(super) struct Client {
     masters: Masters,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
-    /// Time at which a cluster's connection was last replaced; locked while it is replaced.
+    /// Time of the last replacement of a cluster's connection; locked during a replacement.
     renewed: Mutex<Instant>,
     calls: Semaphore,
     /// Durability that was logged.
@@ -60,7 +61,7 @@ enum ConnectionState {
     Up {
         connection: Connection,
         sync: Sync,
-        /// Number of the connection, which increases with every new one.
+        /// Number of the connection, increased by every reconnection.
         number: u64,
     },
     Down {
@@ -72,14 +73,14 @@ enum ConnectionState {
     },
 }
 
-/// A request. It may be sent again: the ledger's commands and the scripts are idempotent.
+/// A request that is safe to repeat: the ledger's commands and the scripts are idempotent.
 enum RedisRequest<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
 }
 
 impl Client {
-    /// Connects for the first time. Calls wait for a server that still loads its data; any other error is final.
+    /// Connects for the first time. Calls wait for a server that is loading its data; any other error is final.
     pub(super) async fn connect(
         source: Source,
         volatile_allowed: bool,
@@ -118,12 +119,12 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens a separate connection, for commands that would delay others. Its server is not checked.
+    /// Opens a separate, unchecked connection, for commands that would delay others.
     pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
         self.source.connect(answering).await
     }
 
-    /// Number of the current connection: increases with every new one.
+    /// Returns the number of the current connection, increased by every reconnection.
     pub(super) async fn number(&self) -> u64 {
         match &*self.state.read().await {
             ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. } => *number,
@@ -148,12 +149,12 @@ impl Client {
         Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
     }
 
-    /// Sends commands together; all of them lie in one slot.
+    /// Sends commands together, all in the same slot.
     pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
         Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
-    /// Runs a script, and sends its text to a server that does not have it.
+    /// Runs a script, and sends the script's text to a server that lacks it.
     pub(super) async fn run<T: FromRedisValue>(&self, script: &Lua, arguments: &Arguments) -> RedisResult<T> {
         match self.ask(&script.by_hash(arguments)).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
@@ -163,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Marks the store as seen now, unless it has lost too many earlier marks. Returns the losses since the last mark.
+    /// Marks the store as seen now, unless too many earlier marks are lost. Returns the losses since the last mark.
     pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
         let (mut connection, _) = self.connection().await;
         let forgotten = self.watermark.check(&connection).await?.map_err(refused)?;
@@ -175,7 +176,7 @@ impl Client {
         Ok(Losses { promoted, forgotten })
     }
 
-    /// Asks every master; one answer each.
+    /// Asks every master, and returns an answer of each.
     pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
         let asked = async {
             let (mut connection, _) = self.connection().await;
@@ -222,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Returns the connection as soon as there is one. Callers have deadlines of their own.
+    /// Waits for the connection. Callers have deadlines of their own.
     async fn connection(&self) -> (Connection, u64) {
         loop {
             let until = match &*self.state.read().await {
@@ -245,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Connects to a server that has loaded its data, meets the requirements, and has not lost data.
+    /// Connects to a server that has loaded all data, meets the requirements, and has not lost data.
     async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
         let mut connection = self.source.connect(ANSWERING).await?;
         let sync = match admit(&mut connection, self.volatile_allowed).await? {
@@ -271,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Replaces a cluster's connection that has lost its masters: by itself it may look for them only much later.
+    /// Replaces a cluster's connection that has lost its masters: left alone, it may look for masters only much later.
     /// Returns whether the call is worth another attempt.
     async fn renew(&self, lost: u64) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
@@ -311,7 +312,7 @@ fn is_broken(connection: &Connection, error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Warns of charges that may be lost after they were answered.
+/// Warns of charges that may be lost after being answered.
 fn log_durability(sync: Sync) {
     match sync {
         Sync::BeforeAnswering => {}
@@ -326,7 +327,7 @@ fn log_durability(sync: Sync) {
     }
 }
 
-/// Error of a server that still reads its file and may be used later.
+/// Error of a server that is loading its file and may be used later.
 fn loading() -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
 }
@@ -335,7 +336,7 @@ fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
-/// Logs the reason why there is no connection. A server that loads its data is logged only once.
+/// Logs the reason for a missing connection. A server that loads its data is logged only once.
 fn log_failure(why: &RedisError, was_loading: bool) {
     match (is_loading(why), was_loading) {
         (true, true) => {}

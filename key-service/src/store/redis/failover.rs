@@ -1,5 +1,5 @@
-//! Notices that a replica has become the master. Nothing can prevent that it lacks writes that the old master had answered;
-//! so it is reported.
+//! Detection of promoted replicas. A new master may lack writes that the old master had answered, which nothing can
+//! prevent, so the promotion is reported.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 
 use super::admission::field;
 
-/// Masters by their replication ids, as they were seen last.
+/// Replication ids of the masters last seen.
 #[derive(Default)]
 pub(super) struct Masters(Mutex<Vec<String>>);
 
-/// Losses of a store that were found when it was marked as seen.
+/// Losses of a store, found when marking the store as seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
     /// Replicas that became masters since the last look.
     pub(super) promoted: usize,
-    /// Time between the mark that the store remembers and the last one that it had confirmed.
+    /// Time between the mark that the store remembers and the last confirmed mark.
     pub(super) forgotten: Duration,
 }
 
 impl Masters {
-    /// Compares the masters with those seen last, by the `INFO replication` of each. Returns the number of replicas that were
-    /// promoted: the second id of such a master is the first of the one before.
+    /// Compares the masters with the masters last seen, by the `INFO replication` of each. Returns the number of
+    /// promoted replicas: the second id of a promoted master is the first id of its predecessor.
     pub(super) fn look(&self, infos: &[String]) -> usize {
-        // A master that has just become a replica has the ids of the new one.
+        // A master that has just become a replica has the ids of the new master.
         if infos.iter().any(|info| field(info, "role") != "master") {
             return 0;
         }

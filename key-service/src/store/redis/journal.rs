@@ -17,7 +17,7 @@ use domain::usage::{Counts, Day};
 
 /// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;
-/// The same, where each addition has few entries.
+/// Additions to the journal read in a round trip where each addition has few entries.
 const MOST_ADDITIONS: usize = 500;
 /// Counters read in a round trip.
 const COUNTERS_AT_ONCE: usize = 1000;

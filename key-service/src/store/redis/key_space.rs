@@ -1,7 +1,7 @@
 //! Names of all data in Redis.
 //!
-//! The data of an account shares one hash tag, so that it lies in one slot and one script can change it atomically.
-//! Lookups that lead to an account (a credential, a name, a due hold) lie in slots of their own.
+//! The data of an account shares one hash tag, so that all of an account lies in one slot and a script can change it
+//! atomically. Lookups that lead to an account (a credential, a name, a due hold) lie in other slots.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
 use domain::{digest::Digest, key::Status, usage::Day};
 
-/// Number of parts of the index of accounts with holds, so that a cluster shares its load.
+/// Number of parts of the index of accounts with holds, which spreads the load over a cluster.
 pub(super) const PARTS: usize = 16;
 
 /// Makes the names, which begin with the installation's prefix.
@@ -23,7 +23,8 @@ impl KeySpace {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Hash: the account's name and time, its `funds`, and the balances of each key under the bytes of its id.
+    /// Hash: the account's name and creation time, `funds`, and the balances of each key under the bytes of the key's
+    /// id.
     pub(super) fn account(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}", self.prefix)
     }
@@ -38,13 +39,12 @@ impl KeySpace {
         format!("{}:{{{account}}}:settled:{hour}", self.prefix)
     }
 
-    /// Hash: the settlement of each expired generation that began on this day, until it is captured. Expires a month
-    /// later.
+    /// Hash: the settlement of each expired generation that began on this day, until captured. Expires a month later.
     pub(super) fn expired(&self, account: AccountId, day: i64) -> String {
         format!("{}:{{{account}}}:expired:{day}", self.prefix)
     }
 
-    /// Stream: the settlements of each batch together. The number in an id is that of its first entry.
+    /// Stream: the settlements of each batch together. The number in an id is the number of the batch's first entry.
     pub(super) fn journal(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:journal", self.prefix)
     }
@@ -59,23 +59,23 @@ impl KeySpace {
         format!("{}:{{{account}}}:usage:{day}", self.prefix)
     }
 
-    /// Hash: the charges of a day by model. The empty field says that they are those of the whole day.
+    /// Hash: the charges of a day by model. The empty field marks the charges of the whole day.
     pub(super) fn spend(&self, account: AccountId, day: Day) -> String {
         format!("{}:{{{account}}}:spend:{day}", self.prefix)
     }
 
-    /// Sorted set: the ids of API keys that have a status, in their order. Keys that have expired are among the active ones until
-    /// they are looked for.
+    /// Sorted set: the ids of API keys with a status, in order. Expired keys stay among the active keys until looked
+    /// for.
     pub(super) fn keys_of(&self, account: AccountId, status: Status) -> String {
         format!("{}:{{{account}}}:keys:{}", self.prefix, status.as_str())
     }
 
-    /// Sorted set: the ids of active API keys that expire, by the time at which they do.
+    /// Sorted set: the ids of active API keys with an expiry, by time of expiry.
     pub(super) fn expiring(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:keys:expiring", self.prefix)
     }
 
-    /// Sorted set: the ids of API keys, in their order.
+    /// Sorted set: the ids of API keys, in order.
     pub(super) fn keys(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:keys", self.prefix)
     }
@@ -95,7 +95,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:{key}", self.prefix)
     }
 
-    /// Sorted set: the ids of members, in their order.
+    /// Sorted set: the ids of members, in order.
     pub(super) fn members(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:members", self.prefix)
     }
@@ -110,12 +110,12 @@ impl KeySpace {
         format!("{}:{{{account}}}:{member}", self.prefix)
     }
 
-    /// String: the member of a sign-in link, when it expires, the digest of the password beside it, and its maker.
+    /// String: the member of a sign-in link, the link's expiry and maker, and the digest of the password at that time.
     pub(super) fn link(&self, account: AccountId, digest: &Digest) -> String {
         format!("{}:{{{account}}}:link:{}", self.prefix, hex(digest))
     }
 
-    /// String: the name of the member's link. It may be gone.
+    /// String: the name of the member's link, which may be gone.
     pub(super) fn link_of(&self, account: AccountId, member: MemberId) -> String {
         format!("{}:{{{account}}}:link-of:{member}", self.prefix)
     }
@@ -125,7 +125,7 @@ impl KeySpace {
         format!("{}:{{{account}}}:session:{}", self.prefix, hex(digest))
     }
 
-    /// Hash: the digest of each session of a member. Some of them have ended.
+    /// Hash: the digest of each session of a member, ended sessions included.
     pub(super) fn sessions(&self, account: AccountId, member: MemberId) -> String {
         format!("{}:{{{account}}}:sessions:{member}", self.prefix)
     }
@@ -135,13 +135,13 @@ impl KeySpace {
         format!("{}:attempts:{}", self.prefix, hex(name))
     }
 
-    /// String: the request and the key of an idempotency key, under its digest. Earlier versions wrote the idempotency key
-    /// itself: those are no longer found, and expire within a day.
+    /// String: the request and the key of an idempotency record, under the digest of the idempotency key. Earlier
+    /// versions wrote the idempotency key itself: such records are no longer found, and expire within a day.
     pub(super) fn promise(&self, account: AccountId, idempotency_key: &Digest) -> String {
         format!("{}:{{{account}}}:promise:{}", self.prefix, hex(idempotency_key))
     }
 
-    /// String: an empty value, written only to wait for its durability.
+    /// String: an empty value, written only for the wait until durable.
     pub(super) fn barrier(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:barrier", self.prefix)
     }
@@ -158,17 +158,17 @@ impl KeySpace {
         format!("{}:owner:{key}", self.prefix)
     }
 
-    /// Sorted set: the ids of all accounts, in their order.
+    /// Sorted set: the ids of all accounts, in order.
     pub(super) fn accounts(&self) -> String {
         format!("{}:{{accounts}}", self.prefix)
     }
 
-    /// Hash: the account of each name; in one slot with the list.
+    /// Hash: the account of each name; in the same slot as the list.
     pub(super) fn account_names(&self) -> String {
         format!("{}:{{accounts}}:names", self.prefix)
     }
 
-    /// Sorted set: accounts that may have holds, by the time at which they were last listed.
+    /// Sorted set: accounts that may have holds, by the time of the last listing.
     pub(super) fn holders(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}", self.prefix)
     }

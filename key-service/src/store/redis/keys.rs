@@ -1,4 +1,4 @@
-//! API keys and their idempotency keys.
+//! API keys and idempotency keys.
 
 use redis::{RedisResult, Value, cmd, pipe};
 use shared::{
@@ -15,10 +15,10 @@ use super::{
 use crate::store::{Created, Idempotency, Order, Page, Updated};
 use domain::key::{ApiKey, KeyPatch, NewKey, Status};
 
-/// A key in Redis: its balances, then its texts.
+/// A key in Redis: balances, then texts.
 type Found = (Option<Vec<u8>>, KeyTexts);
 
-/// Keys read in one round trip of a listing: some hundred kilobytes, a millisecond of Redis.
+/// Keys read per round trip of a listing: some hundred kilobytes, a millisecond of Redis.
 const READ_AT_ONCE: usize = 500;
 
 impl Redis {
@@ -28,7 +28,7 @@ impl Redis {
         NewKey { account, key, digest, most }: &NewKey,
         attempt: Option<&Idempotency>,
     ) -> RedisResult<Option<Created>> {
-        // Without an attempt the script leaves the promise alone.
+        // Without an attempt the script leaves the idempotency record alone.
         let name = attempt.map_or(*digest, |attempt| attempt.key);
         let mut arguments = Arguments::keys([
             self.key_space.account(*account),
@@ -74,7 +74,7 @@ impl Redis {
         records::read_key(id, texts, spend.as_deref())
     }
 
-    /// Reads a page in parts; each part of the index and of the keys takes one round trip.
+    /// Reads a page in parts; each part of the index and of the keys takes a round trip.
     pub(super) async fn read_keys(&self, account: AccountId, page: Page) -> RedisResult<Vec<ApiKey>> {
         if let Some((_, now)) = page.status {
             self.list_statuses(account, now).await?;
@@ -110,7 +110,7 @@ impl Redis {
         Ok(keys)
     }
 
-    /// Ids of a page. All have the same score, so that they sort by themselves.
+    /// Reads the ids of a page. All ids have the same score, so that they sort by themselves.
     pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> RedisResult<Vec<KeyId>> {
         let behind = page.after.map(|id| format!("({id}"));
         let mut question = cmd("ZRANGE");

@@ -1,7 +1,7 @@
 //! Members, their sign-in links and sessions, and attempts to sign in.
 //!
-//! Links and sessions lie in the slot of their account and expire by themselves. A removed member takes neither along:
-//! both are read together with their member, and without one they are worth nothing.
+//! Links and sessions lie in the slot of their account and expire by themselves. Removing a member removes neither:
+//! links and sessions are read together with the member, and are void without the member.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,7 +23,7 @@ use domain::{
     member::{Link, LinkMaker, Member, MemberChange, PasswordHash, Session},
 };
 
-/// Life of a member's list of sessions since the last one was added: longer than any session may live.
+/// Lifetime of a member's list of sessions since the last addition: longer than any session may live.
 const SESSION_LIST_LIFE: Duration = Duration::from_hours(31 * 24);
 
 #[async_trait]
@@ -139,7 +139,7 @@ impl Members for Redis {
         let taken: Option<String> =
             self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, &digest))).await?;
         if taken.is_some() {
-            // A link that came back with a Redis that lost its end would work twice.
+            // A link restored by a Redis that lost its latest writes would work twice.
             self.confirm_account(account).await?;
         }
         Ok(self.live_link(account, digest, taken, now).await?)
@@ -235,7 +235,7 @@ impl Redis {
         records::read_member(id, &fields)
     }
 
-    /// A link as it is stored, with its member, if it has not expired.
+    /// Finds a stored link that has not expired, with its member.
     async fn live_link(
         &self,
         account: AccountId,
@@ -264,7 +264,7 @@ impl Redis {
     }
 }
 
-/// A link as it is stored. The maker is last, since a name may have blanks.
+/// Stored form of a link. The maker is last, since a name may have blanks.
 fn written(link: &Link) -> String {
     let password = link.password.map_or_else(|| "-".to_owned(), |digest| hex::encode(digest.as_bytes()));
     format!("{} {} {password} {}", link.member, link.expires_at.millis(), link.maker)
@@ -287,7 +287,7 @@ fn read(digest: Digest, stored: &str) -> Option<Link> {
     Some(Link { digest, member, expires_at, password, maker })
 }
 
-/// Milliseconds from one time to the other, at least one.
+/// Milliseconds from `from` to `to`, at least 1.
 fn lives(from: Timestamp, to: Timestamp) -> i64 {
     to.millis().saturating_sub(from.millis()).max(1)
 }

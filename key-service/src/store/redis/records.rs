@@ -1,7 +1,7 @@
 //! Formats of records in Redis: packed numbers that the scripts read with `struct`, and hashes of texts.
 //!
-//! Numbers are big-endian doubles, exact below 2^53. A limit or a time that is not set is infinite. Texts at the end of
-//! a record have a length of two bytes before them, so that records can follow each other.
+//! Numbers are big-endian doubles, exact below 2^53. An unset limit or time is infinite. Texts at the end of a record
+//! have a length of two bytes in front, so that records can follow each other.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) type Fields = HashMap<String, String>;
 /// Fields and values of a hash, and the cursor for the rest (`HSCAN`).
 pub(super) type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// The field of an account's hash that has its funds.
+/// Field of an account's hash with the funds.
 pub(super) const FUNDS: &str = "funds";
 
 /// Sums above 2^53 are stored as a multiple of this number and a remainder.
@@ -43,7 +43,7 @@ const EXPIRED: u8 = 2;
 /// A limit or a time that may be absent.
 struct Setting<T>(Option<T>);
 
-/// Reads a record from its beginning.
+/// Reads a record from the beginning.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -120,13 +120,13 @@ fn optional(n: Option<i64>) -> [u8; 8] {
     n.map_or_else(|| f64::INFINITY.to_be_bytes(), double)
 }
 
-/// Encodes an amount for the ledger. Amounts above the largest one are cut to one nano-USD above it, which keeps the
-/// decision.
+/// Encodes an amount for the ledger. Amounts above the largest are cut to a nano-USD more than the largest, which keeps
+/// the decision.
 pub(super) fn amount(amount: NanoUsd) -> i64 {
     amount.nanos().clamp(-1, NanoUsd::MAX.nanos() + 1)
 }
 
-/// Money of an account, its lease time, and the length of its journal.
+/// Money, lease time, and length of the journal of an account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FundsRecord {
     pub(super) credit: NanoUsd,
@@ -150,7 +150,7 @@ impl FundsRecord {
     }
 }
 
-/// The ledger's part of a key, as a field of its account's hash.
+/// Writes the ledger's part of a key, as a field of the account's hash.
 pub(super) fn write_spend(key: &ledger::Key) -> Vec<u8> {
     let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = key;
     let (high, low) = (used.nanos().div_euclid(CARRY), used.nanos().rem_euclid(CARRY));
@@ -182,7 +182,7 @@ pub(super) fn read_spend(record: &[u8]) -> RedisResult<ledger::Key> {
     read().ok_or_else(|| damaged("the balances of a key"))
 }
 
-/// Encodes a change of a limit or a time for a script; an empty value leaves it unchanged.
+/// Encodes a change of a limit or a time for a script; empty for no change.
 pub(super) fn write_setting(value: Option<i64>) -> Vec<u8> {
     optional(value).to_vec()
 }
@@ -193,7 +193,7 @@ pub(super) fn write_payer(key: KeyId, model: &str) -> Vec<u8> {
     [key.as_bytes(), &length.to_be_bytes()[..], &model.as_bytes()[..length.into()]].concat()
 }
 
-/// Bytes of an encoded bill: its ending, its cost and its usage.
+/// Bytes of an encoded bill: ending, cost and usage.
 pub(super) const BILL_SIZE: usize = 33;
 
 /// Encodes a bill for the ledger.
@@ -212,7 +212,7 @@ pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) ->
     bill
 }
 
-/// The fields of an open hold that are read outside of the ledger: its key, and the tick at which it ends.
+/// Reads the fields of an open hold that are needed outside the ledger: the key, and the tick of the hold's end.
 pub(super) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
     let mut reader = Reader(record);
     let (b"H", _amount, lease_until) = (reader.take(1)?, reader.money()?, reader.count()?) else {
@@ -222,7 +222,7 @@ pub(super) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
     Some((reader.payer()?.0, lease_until))
 }
 
-/// A settlement with its effect on the key's balance. An entry of the journal ends with these fields.
+/// Reads a settlement with the effect on the key's balance. An entry of the journal ends with these fields.
 pub(super) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
     let b"S" = reader.take(1)? else { return None };
     let at = Timestamp::from_millis(reader.number()?);
@@ -239,7 +239,7 @@ pub(super) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
     Some(Entry { settlement, delta, used_after })
 }
 
-/// The entries of one addition to the journal; `number` is that of the first.
+/// Reads the entries of an addition to the journal; `number` is the number of the first entry.
 pub(super) fn read_entries(mut number: u64, text: &[u8]) -> RedisResult<Vec<JournalEntry>> {
     let (mut reader, mut entries) = (Reader(text), Vec::new());
     while !reader.0.is_empty() {
@@ -278,7 +278,7 @@ pub(super) const KEY_TEXTS: [&str; 3] = ["label", "hint", "created_at"];
 /// Values of [`KEY_TEXTS`].
 pub(super) type KeyTexts = (Option<String>, Option<String>, Option<i64>);
 
-/// A key from its texts and its balances; `None` without balances, which means that the key does not exist.
+/// Reads a key from texts and balances; `None` without balances, when the key does not exist.
 pub(super) fn read_key(id: KeyId, texts: KeyTexts, spend: Option<&[u8]>) -> RedisResult<Option<ApiKey>> {
     let Some(spend) = spend else { return Ok(None) };
     let (Some(label), Some(hint), Some(created_at)) = texts else { return Err(damaged("a key")) };
@@ -294,7 +294,7 @@ pub(super) fn write_management_key(arguments: &mut Arguments, key: &ManagementKe
     write(arguments, [("name", name.as_str()), ("hint", hint.as_str())], numbers);
 }
 
-/// A management key from its texts.
+/// Reads a management key from its texts.
 pub(super) fn read_management_key(
     id: ManagementKeyId,
     fields: &Fields,
@@ -311,7 +311,7 @@ pub(super) fn read_management_key(
     }))
 }
 
-/// The same for a member.
+/// Writes a member's texts and times.
 pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
     let Member { id: _, name, role, password, created_at, last_link } = member;
     let texts = [("name", name.as_str()), ("role", role.as_str())];
@@ -325,7 +325,7 @@ pub(super) fn write_member(arguments: &mut Arguments, member: &Member) {
     }
 }
 
-/// The same for the last link that someone else made for a member.
+/// Writes the last link that someone else made for a member.
 pub(super) fn write_last_link(arguments: &mut Arguments, MadeLink { by, at }: &MadeLink) {
     let by = by.to_string();
     write(arguments, [("last_link_by", by.as_str())], [("last_link_at", Some(at.millis()))]);
@@ -337,7 +337,7 @@ fn read_last_link(fields: &Fields) -> RedisResult<Option<MadeLink>> {
     Ok(Some(MadeLink { by, at: Timestamp::from_millis(required(fields, "last_link_at")?) }))
 }
 
-/// The same for a member.
+/// Reads a member from its texts; `None` without texts.
 pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<Member>> {
     if fields.is_empty() {
         return Ok(None);
@@ -352,7 +352,7 @@ pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<M
     }))
 }
 
-/// The same for a session.
+/// Writes a session's texts and times.
 pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
     let Session { digest: _, id, member, agent, created_at, seen_at, expires_at, way } = session;
     let (id, member, way) = (id.to_string(), member.to_string(), way.to_string());
@@ -362,7 +362,7 @@ pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
     write(arguments, texts, times.map(|(name, at)| (name, Some(at.millis()))));
 }
 
-/// The same for a session.
+/// Reads a session from its texts; `None` without texts.
 pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Option<Session>> {
     if fields.is_empty() {
         return Ok(None);

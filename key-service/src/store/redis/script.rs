@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use redis::{Cmd, Script, cmd};
 
-/// A script. A server identifies it by the hash of its text once it has received the text.
+/// A script. A server that has received the text identifies a script by its hash.
 pub(in crate::store) struct Lua {
     text: Cow<'static, str>,
     hash: String,
@@ -21,7 +21,7 @@ impl Lua {
         arguments.command("EVALSHA", &self.hash)
     }
 
-    /// Command for a server that does not have the script; it does afterwards.
+    /// Builds the command for a server that does not have the script yet.
     pub(super) fn by_text(&self, arguments: &Arguments) -> Cmd {
         arguments.command("EVAL", &self.text)
     }
@@ -35,12 +35,12 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Arguments with the names that the script reads and writes; all of them lie in one slot.
+    /// Takes the names that the script reads and writes, all in the same slot.
     pub(super) fn keys<const N: usize>(names: [String; N]) -> Self {
         Self { keys: names.into_iter().map(String::into_bytes).collect(), values: Vec::new() }
     }
 
-    /// Adds a name. Returns its index, from one.
+    /// Adds a name. Returns the name's index, counted from 1.
     pub(super) fn key(&mut self, name: String) -> usize {
         self.keys.push(name.into_bytes());
         self.keys.len()
@@ -87,7 +87,7 @@ pub(super) struct Scripts {
     pub(super) audit: Lua,
 }
 
-/// The rules about money, as one script: its parts in their order.
+/// Script of the rules about money, made of parts in their order.
 pub(in crate::store) const LEDGER: &str = concat!(
     include_str!("scripts/ledger/arguments.lua"),
     include_str!("scripts/ledger/load.lua"),

@@ -39,7 +39,7 @@ pub(super) struct Watermark {
     /// Time in milliseconds; the lowest value means never.
     seen: AtomicI64,
     mark: Lua,
-    /// Set once the store was found to be older. It is not used any more then.
+    /// Set once the store was found to be older, and is not used any more.
     older: OnceLock<Older>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Older {
 }
 
 impl Watermark {
-    /// Reads the file; `new_directory` is the name for a data directory without one.
+    /// Reads the file; `new_directory` names a data directory without a name.
     pub(super) fn open(key_space: KeySpace, data_dir: &Path, new_directory: String) -> io::Result<Self> {
         let file = data_dir.join(FILE);
         let (directory, seen) = match fs::read_to_string(&file) {
@@ -78,8 +78,8 @@ impl Watermark {
         self.older.get()
     }
 
-    /// Compares the times in every part of the store with the time at which it was last seen. Returns the time that the store
-    /// has forgotten, as far as it is tolerated.
+    /// Compares the times in every part of the store with the time of the last mark. Returns the time that the store
+    /// has forgotten, if tolerable.
     pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Result<Duration, Older>> {
         let seen = self.seen.load(Ordering::Acquire);
         if seen == i64::MIN {
@@ -123,7 +123,7 @@ fn parse(text: &str) -> Option<(String, i64)> {
     Some((directory.to_owned(), seen.parse().ok()?))
 }
 
-/// Replaces the file by renaming a new one, so that it is always complete.
+/// Replaces the file by renaming a new file, so that the file is always complete.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         private_files::create_folder(folder)?;

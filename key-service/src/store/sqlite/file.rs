@@ -1,4 +1,4 @@
-//! Opening of the file: checks its format and version, migrates it, and configures SQLite.
+//! Opening of the file: format and version checks, migrations, and the configuration of SQLite.
 
 use std::{
     fs, io,
@@ -16,7 +16,7 @@ use crate::store::Unavailable;
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Migrations, each to the next version. A file's version is the number of migrations it has had.
+/// Migrations, each to the next version. The version of a file is the number of migrations applied.
 const MIGRATIONS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -29,7 +29,7 @@ const MIGRATIONS: [&str; 6] = [
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts to get a write-ahead log while other processes do the same: each attempt lets one of them through.
+/// Attempts to get a write-ahead log while other processes try the same: each attempt lets one process through.
 const WAL_ATTEMPTS: u32 = 100;
 
 /// Statements that stay prepared on a connection: all there are, with room to grow.
@@ -49,7 +49,7 @@ pub(crate) enum OpenError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// The version of its tables.
+        /// Version of the tables.
         found: usize,
         /// The latest version that this program can read.
         known: usize,
@@ -60,12 +60,12 @@ pub(crate) enum OpenError {
     /// The file cannot be opened or brought up to date.
     #[error("{} cannot be opened", .0.display())]
     Failed(PathBuf, #[source] rusqlite::Error),
-    /// No thread can be started for it.
+    /// No thread can be started for the store.
     #[error("no thread can be started")]
     NoThread(#[source] io::Error),
 }
 
-/// Opens the writer's connection: creates a missing file, and brings its tables up to date.
+/// Opens the writer's connection: creates a missing file, and migrates the tables.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let failed = |e| OpenError::Failed(path.to_owned(), e);
     make_private(path).map_err(|e| OpenError::NotMade(path.to_owned(), e))?;
@@ -88,12 +88,12 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     connection.map_err(|e| OpenError::Failed(path.to_owned(), e))
 }
 
-/// The file that a path led to when it was opened. While connections are open, a removed or replaced file is still written,
-/// and lost at the end.
+/// The file that a path led to at opening. While connections are open, a removed or replaced file is still written, and
+/// lost at the end.
 pub(super) struct FileIdentity {
     path: PathBuf,
     device_and_inode: (u64, u64),
-    /// The path led to no file, or to another one, when it was last checked.
+    /// True if the path led to no file, or to another file, at the last check.
     gone: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl FileIdentity {
         Ok(Self { path: path.to_owned(), device_and_inode, gone: AtomicBool::new(false) })
     }
 
-    /// Fails if the file was removed or replaced: nothing that is written into it would be found again.
+    /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
     pub(super) fn check(&self) -> Result<(), Unavailable> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
@@ -126,7 +126,7 @@ impl FileIdentity {
     }
 }
 
-/// Creates the file, readable by its owner alone, if it is missing. SQLite gives its auxiliary files the same mode.
+/// Creates a missing file, readable by the owner alone. SQLite gives auxiliary files the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     match private_files::options().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -135,20 +135,21 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    // Each connection belongs to one thread, so SQLite need not lock it; names are paths, never URIs.
+    // Each connection belongs to a single thread, so SQLite need not lock; names are paths, never URIs.
     let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    // Without it SQLite prepares some statements anew whenever a parameter is bound, in case other values ask for another plan.
+    // Without this setting SQLite prepares some statements anew whenever a parameter is bound, in case other values ask
+    // for another plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
-/// Refuses files of other programs or of newer versions. A file without any table is a new one.
+/// Refuses files of other programs or of newer versions. A file without any table is new.
 fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let header = || -> rusqlite::Result<(i32, usize, bool)> {
-        // One transaction, since another process may be creating the tables at this moment.
+        // A single transaction, since another process may be creating the tables at this moment.
         let moment = connection.unchecked_transaction()?;
         let number = |name| moment.pragma_query_value(None, name, |row| row.get(0));
         let tables = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -172,10 +173,10 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 /// Configures SQLite for the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
-    // A commit returns after its sync: acknowledged changes survive the loss of the machine.
+    // A commit returns after the sync: acknowledged changes survive the loss of the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Savepoints keep their undo data in memory.
+    // Savepoints keep undo data in memory.
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // Nothing in the file's schema may call functions with side effects.
@@ -184,8 +185,8 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Enables the write-ahead log: readers and one writer do not block each other, over several processes.
 ///
-/// If two processes do so on a new file at once, SQLite refuses one instead of letting it wait. That one waits here,
-/// for a moment with the file to itself, and tries again.
+/// If two processes do so on a new file at once, SQLite refuses one process instead of making it wait. The refused
+/// process waits here, for a moment with the file to itself, and tries again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut attempt = 1;
     loop {
@@ -199,8 +200,8 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Brings the tables up to date, completely or not at all. Of two processes that do so at once, the second finds it
-/// done.
+/// Brings the tables up to date, completely or not at all. Of two processes that migrate at once, the second finds
+/// nothing to do.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     // A long journal is sorted, which may exceed the memory of a process.
     connection.pragma_update(None, "temp_store", "file")?;

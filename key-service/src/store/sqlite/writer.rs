@@ -1,4 +1,4 @@
-//! The writer thread: it runs all waiting calls in one transaction, and answers after the sync.
+//! The writer thread: runs all waiting calls in one transaction, and answers after the sync.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,11 +14,11 @@ use super::{
 use crate::store::{Outcomes, Unavailable};
 use domain::ledger::Command;
 
-/// Largest number of calls in a transaction. It bounds the time that the first call waits for the last, and the work
-/// that one failed sync undoes.
+/// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
+/// failed sync undoes.
 const CALLS_PER_TRANSACTION: usize = 256;
 
-/// Runs changes in batches, possibly reordered, and answers when they are durable.
+/// Writer that runs changes in batches, possibly reordered, and answers durable changes.
 pub(super) struct Writer {
     calls: Queue<Call>,
     file: Arc<FileIdentity>,
@@ -45,7 +45,7 @@ impl Writer {
         Ok(Self { calls, file })
     }
 
-    /// The file that it writes.
+    /// The file being written.
     pub(super) fn file(&self) -> &FileIdentity {
         &self.file
     }
@@ -77,16 +77,16 @@ fn serve(connection: &mut Connection, file: &FileIdentity, mut waiting: Calls<Ca
     }
 }
 
-/// A change that takes effect completely or not at all, and the callers that wait for it.
+/// A change that takes effect completely or not at all, and the callers waiting for its result.
 trait Change: Send {
-    /// Runs the change, and keeps its result.
+    /// Runs the change, and keeps the result.
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
 
-    /// Answers the callers: the change is durable, or it failed for this reason.
+    /// Answers the callers that the change is durable, or failed for this reason.
     fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
 }
 
-/// Groups commands by account. They are concurrent, so any order among them is correct.
+/// Groups commands by account. Calls are concurrent, so any order among calls is correct.
 fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
     let mut changes: Vec<Box<dyn Change>> = Vec::new();
     let mut executes: Vec<Execute> = Vec::new();
@@ -119,7 +119,7 @@ fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box
     }
 }
 
-/// Runs one transaction with a savepoint for each change, so that a failed one affects no other.
+/// Runs a transaction with a savepoint for each change, so that a failed change affects no other.
 fn run_all(
     connection: &mut Connection,
     changes: &mut [Box<dyn Change>],
@@ -142,9 +142,9 @@ fn run_all(
     Ok(verdicts)
 }
 
-/// The change of one caller.
+/// The change of a single caller.
 struct Single<W, T> {
-    /// Taken when it runs.
+    /// Taken by the run.
     work: Option<W>,
     done: Option<T>,
     reply: Reply<T>,
@@ -173,9 +173,9 @@ where
 struct Execute {
     account: AccountId,
     requests: Vec<Request>,
-    /// One for each request.
+    /// Reply for each request.
     replies: Vec<Reply<Outcomes>>,
-    /// Outcomes for each request, once they are executed.
+    /// Outcomes for each executed request.
     done: Vec<Outcomes>,
 }
 
@@ -195,7 +195,7 @@ impl Change for Execute {
     }
 }
 
-/// Error of a change without a result. A successful change always has one, so it is not seen.
+/// Error of a change without a result, never seen, since a successful change always has a result.
 fn not_done() -> Unavailable {
     Unavailable("it was not done".into())
 }

@@ -1,5 +1,5 @@
-//! Facts of a client's connection that a gateway passes on to a key-service. They are believed of callers that present
-//! the internal token, and of no one else.
+//! Facts of a client's connection that a gateway passes on to a key-service. Only callers that present the internal
+//! token are believed.
 
 use axum::{
     extract::{Request, State},
@@ -21,18 +21,18 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Name of the header, or of the entry of metadata, with the token that the services share.
 pub const INTERNAL_TOKEN: &str = "x-internal-token";
-/// That header. Only requests between the services have it.
+/// Header of the internal token, used only between the services.
 pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN);
 
-/// The internal token as a header, which no log shows. `None` if a header cannot carry it.
+/// Makes the internal token a header, which no log shows. `None` if a header cannot carry the token.
 pub fn internal_token_header(token: &SecretString) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(token.expose_secret()).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// Middleware: removes the internal token from a request, and without the right one also the facts that only a gateway may
-/// state. Such a caller has the address of its own connection.
+/// Middleware: removes the internal token from a request, and without the right token also the facts that only a
+/// gateway may state. A caller without the token has the address of its own connection.
 pub async fn believe_gateways(
     State(token): State<SecretString>,
     mut request: Request,
@@ -46,7 +46,7 @@ pub async fn believe_gateways(
 fn believe(headers: &mut HeaderMap, token: &SecretString, peer: Option<PeerAddress>) {
     let presented = headers.remove(X_INTERNAL_TOKEN);
     let presented = presented.as_ref().and_then(|presented| presented.to_str().ok());
-    // A missing token is never correct, whatever the configured one is.
+    // A missing token is never correct, whatever the configured token is.
     if presented.is_some_and(|presented| same(presented, token.expose_secret())) {
         return;
     }

@@ -1,4 +1,4 @@
-//! API keys and their idempotency keys.
+//! API keys and idempotency keys.
 
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -17,22 +17,22 @@ use domain::{
     ledger,
 };
 
-/// API keys of accounts, as this process counted them.
+/// Numbers of API keys per account, as counted by this process.
 pub(crate) type KeyCounts = Cache<AccountId, KeyCount>;
 
 /// API keys of an account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCount {
     keys: u64,
-    /// Counted in the file, rather than added to since: what was added may have been undone.
+    /// True if counted in the file. A number added to since is not exact: the additions may have been undone.
     exact: bool,
 }
 
-/// Expired idempotency keys that one call may remove: more than it can add, so that none accumulate, and few enough
-/// that no caller is delayed by those of a busy day.
+/// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
+/// few enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: i64 = 64;
 
-/// Makes a key unless its idempotency key is taken; repeating it changes nothing.
+/// Creates a key unless the idempotency key is taken; repeating it changes nothing.
 pub(crate) fn create(
     connection: &Connection,
     new: &NewKey,
@@ -62,8 +62,8 @@ pub(crate) fn create(
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-/// Keys of the account as this process counted them. Before an account is found to be full they are counted anew, once: no
-/// key is ever deleted.
+/// Counts the keys of the account by this process's cache. Before an account is found to be full, the cached number is
+/// replaced by a new count, once: no key is ever deleted.
 fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite::Result<u64> {
     if let Some(KeyCount { keys, .. }) =
         counted.get(&new.account).filter(|count| count.exact || count.keys < new.most)
@@ -78,7 +78,7 @@ fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite
     Ok(keys)
 }
 
-/// Writes a key unless there is one of its id; how many it wrote.
+/// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, spend } = key;
     let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = spend;
@@ -102,7 +102,7 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
     Ok(written as u64)
 }
 
-/// One key of the account.
+/// Finds a key of the account.
 pub(crate) fn get(
     connection: &Connection,
     account: AccountId,
@@ -115,15 +115,14 @@ pub(crate) fn get(
     connection.prepare_cached(sql)?.query_row([account, id], api_key).optional()
 }
 
-/// Keys of the account in the order of their ids.
+/// Lists keys of the account in the order of ids.
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
-    // A shorter value than an id sorts before every id with its prefix; a longer one of 0xFF bytes sorts after every
-    // id.
+    // The empty value sorts before every id, 17 bytes of 0xFF after every id.
     let (behind, order, end): (_, _, &[u8]) = match page.order {
         Order::Ascending => (">", "ASC", &[]),
         Order::Descending => ("<", "DESC", &[0xff; 17]),
     };
-    // The ids are read from an index alone: SQLite would look up every key that it goes past.
+    // The ids are read from an index alone: otherwise SQLite would look up every key on the way.
     let (index, condition) = match page.status.map(|(status, _)| status) {
         None => ("", "?4 IS NULL"),
         Some(Status::Revoked) => ("INDEXED BY keys_revoked", "revoked_at IS NOT NULL AND ?4 IS NOT NULL"),
@@ -222,7 +221,7 @@ pub(crate) fn put_spend(
     Ok(())
 }
 
-/// The request of a live idempotency key, and the key that it made.
+/// Finds the request of a live idempotency key, with the key that the request created.
 fn promise(
     connection: &Connection,
     account: AccountId,
@@ -255,8 +254,8 @@ fn put_promise(
     Ok(())
 }
 
-/// The digest of an idempotency key, in the digits of its column. A file of an earlier version has the keys themselves there:
-/// they are no longer found, and are pruned within a day.
+/// Returns the digest of an idempotency key, in the digits of its column. A file of an earlier version has the
+/// idempotency keys themselves in this column: such rows are no longer found, and are pruned within a day.
 fn written(attempt: &Idempotency) -> String {
     hex::encode(attempt.key.as_bytes())
 }

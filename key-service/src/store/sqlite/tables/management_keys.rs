@@ -41,7 +41,7 @@ pub(crate) fn list(connection: &Connection, account: AccountId) -> rusqlite::Res
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], management_key)?.collect()
 }
 
-/// One management key of the account.
+/// Finds a management key of the account.
 pub(crate) fn get(
     connection: &Connection,
     account: AccountId,
@@ -53,7 +53,7 @@ pub(crate) fn get(
     connection.prepare_cached(sql)?.query_row([account, id], management_key).optional()
 }
 
-/// Revokes a management key of any account, unless it is revoked already; returns the result.
+/// Revokes a management key of any account, unless already revoked, and returns the result.
 pub(crate) fn revoke(
     connection: &Connection,
     id: ManagementKeyId,
