@@ -58,6 +58,8 @@ pub struct Management {
     passwords: members::Passwords,
     top_keys: spend::TopKeysCache,
     turns: turns::ReadingTurns,
+    /// Held while the owners of an account are counted and one of them is changed.
+    owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
 }
@@ -123,8 +125,8 @@ impl Management {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let (passwords, top_keys) = (members::Passwords::new(), spend::TopKeysCache::default());
-        let turns = turns::ReadingTurns::default();
-        Self { store, clock, credentials, max_keys, passwords, top_keys, turns, last_id }
+        let (turns, owners) = (turns::ReadingTurns::default(), tokio::sync::Mutex::default());
+        Self { store, clock, credentials, max_keys, passwords, top_keys, turns, owners, last_id }
     }
 
     /// Sets the bound of API keys per account.
@@ -200,6 +202,11 @@ impl Management {
         id: KeyId,
         patch: KeyPatch,
     ) -> Result<ApiKey, Error<KeyRefused>> {
+        // A longer label takes memory. Limits and expiries protect money, and change in a full store too.
+        let labels = patch.label.as_ref().is_some_and(|label| !label.is_empty());
+        if labels && self.store.is_nearly_full().await? {
+            return Err(Error::Refused(KeyRefused::StoreFull));
+        }
         match self.store.update_key(account, id, patch).await? {
             Updated::Key(key) => Ok(key),
             Updated::Revoked => Err(Error::Refused(KeyRefused::Revoked)),

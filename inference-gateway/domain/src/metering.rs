@@ -126,7 +126,9 @@ impl StreamMeter {
     }
 
     /// Ends the stream at the end of the upstream's body, or at the error that broke it.
-    pub fn upstream_ended(&self, error: Option<String>) -> StreamEnd {
+    pub fn upstream_ended(&mut self, error: Option<String>) -> StreamEnd {
+        // The last event may lack the blank line behind it. Its usage counts; its text is not delivered.
+        self.count_only(Bytes::from_static(b"\n\n"));
         self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
     }
 
@@ -355,7 +357,7 @@ impl StreamMeter {
     /// limited to the granted tokens.
     fn covers(&self, counter: &UsageCounter) -> bool {
         self.granted.covers(counter.completion())
-            || (self.granted.is_complete() && counter.completion_is_estimate())
+            || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }
 
     /// End of the upstream's body: complete if every choice is finished, since the client misses nothing then;

@@ -192,6 +192,7 @@ impl Management {
         id: MemberId,
         role: Role,
     ) -> Result<(), Error<MemberRefused>> {
+        let _owners = self.owners.lock().await;
         if role != Role::Owner {
             self.keep_an_owner(account, id).await?;
         }
@@ -202,13 +203,14 @@ impl Management {
 
     /// Removes a member, and ends the member's sessions at once.
     pub async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
+        let _owners = self.owners.lock().await;
         self.keep_an_owner(account, id).await?;
         let found = self.store.remove_member(account, id).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
-    /// Refuses to take away an account's only owner. Two owners who remove each other at once leave none: an operator
-    /// invites a new owner.
+    /// Refuses to take away an account's only owner. Two owners who remove each other at once through two
+    /// key-services may leave none: an operator invites a new owner.
     async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
         let members = self.store.members(account).await?;
         let mut owners = members.iter().filter(|member| member.is_owner());

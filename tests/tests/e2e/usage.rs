@@ -3,7 +3,7 @@
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Call, Options, PATIENCE, Stack, cost_of},
+    harness::{ApiKey, Call, Options, PATIENCE, Stack, cost_of, usd},
     upstream::{End, Fault, Script, Shape, Style, Told, Usage},
 };
 
@@ -180,5 +180,21 @@ async fn an_answer_with_an_unknown_finish_reason_is_complete() {
         assert_eq!(ended.assert_done().finish_reasons(), ["stop"], "{word}");
         stack.released(PATIENCE).await;
         assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(12, 9).nanos(), "{word}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_upstream_that_ignores_its_limit_and_reports_nothing_is_stopped_and_what_it_delivered_is_billed() {
+    for kind in ["openai", "ollama"] {
+        let (stack, key) = of_kind(kind).await;
+        let script = Script { ignores_max_tokens: true, told: Told::Nothing, ..Script::tokens(12, 3_000) };
+        let ended =
+            stack.call(&key, script).with("max_tokens", 50).costing(NanoUsd::ZERO, usd("1")).stream().await;
+        let ended = ended.rest().await;
+        let delivered = ended.assert_done().tokens() as u64;
+        assert_eq!(ended.finish_reasons(), ["length"], "{kind}");
+        assert!((50..=110).contains(&delivered), "{kind}: {delivered} of 50 tokens are delivered");
+        let (billed, estimated) = billed(&stack, &key).await;
+        assert!(billed >= cost_of(0, delivered) && estimated, "{kind}: {billed} for {delivered} tokens");
     }
 }

@@ -243,3 +243,13 @@ fn comments_and_pieces_of_events_are_no_events() {
     assert!(meter.push(Bytes::from_static(b"data: }\n\n")).is_none());
     assert_eq!(meter.events(), 1);
 }
+
+#[test]
+fn usage_in_a_last_event_without_its_blank_line_counts() {
+    let mut meter = meter(1_000, 1_000);
+    let finish = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":200}}"#;
+    assert!(meter.push(format!("{finish}\n\n{usage}\n").into()).is_none());
+    assert!(matches!(meter.upstream_ended(None), StreamEnd::Complete));
+    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 200 }, false));
+}

@@ -24,6 +24,9 @@ pub enum UsageScope {
     Choice,
 }
 
+/// Bytes of output per token that no long text exceeds on average.
+const LONG_TOKEN_BYTES: u64 = 32;
+
 /// Bounds of the usage of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageBounds {
@@ -65,6 +68,8 @@ pub struct UsageCounter {
     scope: UsageScope,
     /// Output tokens that passed after the last report.
     counted: u64,
+    /// Text that passed in all, in bytes, and in pieces: one for each choice of a chunk.
+    passed: (u64, u64),
     /// The largest of each member that was reported and believed; the completion is that of all choices.
     reported: Reported,
     /// The largest of each member that was reported and not believed.
@@ -86,6 +91,7 @@ impl UsageCounter {
             bounds,
             scope,
             counted: 0,
+            passed: (0, 0),
             reported: Reported::default(),
             disbelieved: Reported::default(),
             by_choice: [0; MAX_CHOICES as usize],
@@ -98,7 +104,7 @@ impl UsageCounter {
     /// The count after this chunk is delivered.
     #[must_use]
     pub fn with_chunk(self, chunk: &Chunk<'_>) -> Self {
-        self.with_output(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
+        self.with_text(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
     }
 
     /// Counts the usage that this chunk reports, but not the chunk's text.
@@ -120,7 +126,7 @@ impl UsageCounter {
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
         if self.counts_all_choices() {
             let (bytes, outputs) = answer.text_bytes().fold((0, 0), |(sum, n), bytes| (sum + bytes, n + 1));
-            self = self.with_output(bytes, outputs);
+            self = self.with_text(bytes, outputs);
             self.learn(answer.usage, None);
             return self;
         }
@@ -156,6 +162,13 @@ impl UsageCounter {
         self
     }
 
+    /// The count after a text of this many bytes, in this many pieces.
+    #[must_use]
+    fn with_text(mut self, bytes: u64, pieces: u64) -> Self {
+        self.passed = (self.passed.0 + bytes, self.passed.1 + pieces);
+        self.with_output(bytes, pieces)
+    }
+
     /// The count with the exact tokens of the prompt.
     #[must_use]
     pub const fn with_prompt(mut self, exact: u64) -> Self {
@@ -167,8 +180,20 @@ impl UsageCounter {
     /// Output tokens so far, over all choices.
     pub fn completion(&self) -> u64 {
         let reported = self.reported.completion.unwrap_or(0);
-        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond the upstream's limit.
+        if self.runs_away() {
+            return reported + self.counted;
+        }
+        // Texts may have more or fewer tokens than estimated; an estimate never bills beyond a limit that the upstream obeys.
         reported + self.counted.min(self.bounds.most_completion().saturating_sub(reported))
+    }
+
+    /// Returns whether the output that passed shows that the upstream does not obey its limit: an estimate too low for any text
+    /// is beyond twice the limit. Text that comes letter by letter has more pieces than tokens, and text of long words fewer
+    /// tokens than a byte count suggests; no text has both.
+    pub fn runs_away(&self) -> bool {
+        let (bytes, pieces) = self.passed;
+        let least = (bytes / BYTES_PER_TOKEN).min(pieces).max(bytes / LONG_TOKEN_BYTES);
+        least > self.bounds.most_completion().saturating_mul(2)
     }
 
     /// The members that were reported and believed: the largest of each.

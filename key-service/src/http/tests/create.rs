@@ -197,6 +197,7 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     refused.is_error(503, "store_full", None);
     desk.create_once("once", "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.everything().await, before);
+    desk.patch(&id, r#"{"label":"a longer one"}"#).await.is_error(503, "store_full", None);
     assert_eq!(desk.patch(&id, r#"{"limit":5}"#).await.status, 200);
     assert_eq!(desk.delete(&id).await.status, 200);
     desk.office.store.set_nearly_full(false);

@@ -290,11 +290,32 @@ fn choices_are_not_believed_together_what_is_not_believed_of_one() {
 
 #[test]
 fn an_estimate_never_exceeds_the_upstreams_limit() {
-    let counted = counter(UsageScope::Answer, 1).with_output(40_000, 1);
-    assert_eq!(counted.completion(), 1_000);
+    let counted = counter(UsageScope::Answer, 1).with_text(40_000, 1);
+    assert_eq!((counted.completion(), counted.runs_away()), (1_000, false));
     let mut counted = counted;
     counted.learn(reported(12, 1_070), None);
     assert_eq!(counted.with_output(4, 1).completion(), 1_070);
+}
+
+/// The count of a limit of 1,000 after this many pieces of this many bytes.
+fn counted(pieces: u64, bytes: u64) -> UsageCounter {
+    (0..pieces).fold(counter(UsageScope::Answer, 1), |counter, _| counter.with_text(bytes, 1))
+}
+
+#[test]
+fn output_beyond_any_doubt_shows_an_upstream_that_does_not_obey_its_limit() {
+    for (pieces, bytes, runs_away) in [
+        (2_000, 5, false),
+        (2_001, 5, true),
+        // Letter by letter, and long tokens.
+        (4_000, 1, false),
+        (1_000, 60, false),
+        (1_100, 60, true),
+        (100, 200, false),
+    ] {
+        assert_eq!(counted(pieces, bytes).runs_away(), runs_away, "{pieces} pieces of {bytes} bytes");
+    }
+    assert_eq!(counted(3_000, 5).completion(), 3_000, "what was delivered is billed");
 }
 
 #[test]
