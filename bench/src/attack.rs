@@ -55,7 +55,7 @@ pub enum Part {
     Unscraped,
     /// Streams of a customer that reads nothing.
     Slots,
-    /// What one owner may fill and read, and what strangers that guess at accounts make the store read.
+    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts.
     Filling,
     /// The demo model's own port.
     Demo,

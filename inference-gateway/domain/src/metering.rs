@@ -353,8 +353,8 @@ impl StreamMeter {
         }
     }
 
-    /// Returns whether the granted tokens cover this count. An estimate alone does not end a stream whose upstream was
-    /// limited to the granted tokens.
+    /// Returns whether the granted tokens cover this count. An estimate alone ends no stream whose upstream was
+    /// limited to the granted tokens, unless the output shows beyond doubt that the upstream ignores its limit.
     fn covers(&self, counter: &UsageCounter) -> bool {
         self.granted.covers(counter.completion())
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())

@@ -136,7 +136,7 @@ fn whole(plan: &Plan, running: Running) -> Response<Body> {
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// An answer whose head comes at once, and its body so many milliseconds later.
+/// Answers with the head at once, and the body `ms` milliseconds later.
 fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     let body = stream::once(async move {
         sleep_ms(ms).await;

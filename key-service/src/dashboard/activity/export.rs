@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The cells of a line as a program reads them that separates by `separator`, with or without regard to quotes.
+    /// Cells of a line for a program that separates by `separator`, and reads quotes if `minds_quotes`.
     fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
         let (mut cells, mut is_quoted) = (vec![String::new()], false);
         for c in line.chars() {

@@ -94,7 +94,7 @@ fn unfit(error: argon2::Error) -> Unavailable {
     Unavailable(format!("a password cannot be hashed: {error}"))
 }
 
-/// Parameters, salt and hash of the PHC string that [`Passwords::hash`] writes, with whatever parameters.
+/// Reads parameters, salt and hash of a PHC string as [`Passwords::hash`] writes it, of any parameters.
 fn parse(text: &str) -> Option<(Params, Vec<u8>, Vec<u8>)> {
     let rest = text.strip_prefix("$argon2id$v=19$m=")?;
     let (memory, rest) = rest.split_once(",t=")?;
