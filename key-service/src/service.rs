@@ -109,18 +109,19 @@ impl Service {
             let message = "the time until which the call may take effect is over".into();
             return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
-        let (price, prompt, least) = (model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let (price, prompt, least) = (&model.price, a.prompt_tokens, a.least_output_tokens.max(1));
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
             model: a.model.clone(),
-            least: pricing::worst_case(&price, prompt, least),
-            enough: pricing::worst_case(&price, prompt, a.enough_output_tokens.clamp(least, output)),
-            most: pricing::worst_case(&price, prompt, output),
+            least: pricing::worst_case(price, prompt, least),
+            enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
+            most: pricing::worst_case(price, prompt, output),
             lease_ticks: LEASE_TICKS,
         };
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price };
+        let price = price.clone();
+        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,
@@ -129,7 +130,7 @@ impl Service {
     }
 
     /// The prices of the hold apply, whatever the catalogue contains by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images: _, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
