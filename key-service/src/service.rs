@@ -26,7 +26,7 @@ pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
 use crate::{
     credentials::Credentials,
-    store::{Ledger, Outcomes, Unavailable},
+    store::{Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -81,7 +81,7 @@ impl Service {
         planned.unwrap_or_else(|unavailable| Plan::Done(Err(failure(&unavailable))))
     }
 
-    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, Unavailable> {
+    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, StoreError> {
         Ok(match (self.credentials.find(credential).await?, required) {
             (Some(Principal::ApiKey(account, key)), Class::Api) => {
                 let principal = Principal::ApiKey(account, key);
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    async fn plan_authorize(&self, a: Authorize) -> Result<Plan, Unavailable> {
+    async fn plan_authorize(&self, a: Authorize) -> Result<Plan, StoreError> {
         let (account, key) = match self.credentials.find(&a.credential).await? {
             Some(Principal::ApiKey(account, key)) => (account, key),
             other => {
@@ -109,18 +109,19 @@ impl Service {
             let message = "the time until which the call may take effect is over".into();
             return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
-        let (price, prompt, least) = (model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let (price, prompt, least) = (&model.price, a.prompt_tokens, a.least_output_tokens.max(1));
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
             model: a.model.clone(),
-            least: pricing::worst_case(&price, prompt, least),
-            enough: pricing::worst_case(&price, prompt, a.enough_output_tokens.clamp(least, output)),
-            most: pricing::worst_case(&price, prompt, output),
+            least: pricing::worst_case(price, prompt, least),
+            enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
+            most: pricing::worst_case(price, prompt, output),
             lease_ticks: LEASE_TICKS,
         };
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price };
+        let price = price.clone();
+        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,
@@ -129,7 +130,7 @@ impl Service {
     }
 
     /// The prices of the hold apply, whatever the catalogue contains by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images: _, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
@@ -142,7 +143,7 @@ impl Service {
         Plan::Run { account: hold.account, command, meaning }
     }
 
-    async fn plan_release(&self, release: Release) -> Result<Plan, Unavailable> {
+    async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
@@ -194,7 +195,7 @@ impl KeyService for Service {
 
 fn put_answers(
     answers: &mut [Option<Result<Answer, CallFailure>>],
-    outcomes: Result<Outcomes, Unavailable>,
+    outcomes: Result<Outcomes, StoreError>,
     meanings: Vec<(usize, Meaning)>,
 ) {
     match outcomes {

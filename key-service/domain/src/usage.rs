@@ -103,11 +103,7 @@ impl Counts {
     pub fn plus(self, other: Self) -> Self {
         Self {
             requests: stopped(self.requests, other.requests),
-            usage: Usage {
-                prompt: stopped(self.usage.prompt, other.usage.prompt),
-                cached: stopped(self.usage.cached, other.usage.cached),
-                completion: stopped(self.usage.completion, other.usage.completion),
-            },
+            usage: self.usage.zip(other.usage, stopped),
             charged: NanoUsd::from_nanos(
                 self.charged.nanos().saturating_add(other.charged.nanos()).min(COUNTED.cast_signed()),
             ),
@@ -123,12 +119,7 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
     let (requests, usage) = match before {
         Record::Closed(earlier) => {
             let earlier = counted(earlier);
-            let more = Usage {
-                prompt: usage.prompt.saturating_sub(earlier.prompt),
-                cached: usage.cached.saturating_sub(earlier.cached),
-                completion: usage.completion.saturating_sub(earlier.completion),
-            };
-            (0, more)
+            (0, usage.zip(earlier, u64::saturating_sub))
         }
         Record::None | Record::Open(_) | Record::Deposited(_) => (1, usage),
     };
@@ -138,11 +129,7 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
 }
 
 fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
-    Usage {
-        prompt: usage.prompt.min(COUNTED_PER_REQUEST),
-        cached: usage.cached.min(COUNTED_PER_REQUEST),
-        completion: usage.completion.min(COUNTED_PER_REQUEST),
-    }
+    usage.zip(*usage, |tokens, _| tokens.min(COUNTED_PER_REQUEST))
 }
 
 fn stopped(a: u64, b: u64) -> u64 {
@@ -161,7 +148,7 @@ mod tests {
         Settlement {
             key: key(1),
             model: "Model Flash".into(),
-            usage: Usage { prompt, cached: 0, completion },
+            usage: Usage::of(prompt, 0, completion),
             cost: NanoUsd::from_nanos(charged),
             charged: NanoUsd::from_nanos(charged),
             ending,

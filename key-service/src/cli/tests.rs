@@ -122,7 +122,7 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
         most: NanoUsd::from_usd(usd),
         lease_ticks: 7,
     };
-    let usage = shared::tokens::Usage { prompt: 12, cached: 2, completion: 5 };
+    let usage = shared::tokens::Usage::of(12, 2, 5);
     let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001) };
     let generation = GenerationId::new(now, [1; 10]);
     let model = "Model Flash".into();

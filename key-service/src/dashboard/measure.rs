@@ -126,7 +126,7 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
             let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
-            let usage = Usage { prompt: 1_000 + n % 500, cached: 0, completion: 300 };
+            let usage = Usage::of(1_000 + n % 500, 0, 300);
             let cost = NanoUsd::from_nanos(i64::try_from(200_000 + n % 1_000).unwrap());
             let (least, enough, most) = (amount, amount, amount);
             let hold =

@@ -61,6 +61,7 @@ impl Trial {
             generation: self.generation(n),
             model: "Model Flash".into(),
             prompt_tokens: 0,
+            images: 0,
             output_tokens,
             enough_output_tokens: output_tokens,
             least_output_tokens: 1,
@@ -92,7 +93,7 @@ async fn granted(service: &Service, authorize: Authorize) -> Grant {
 }
 
 async fn captured(service: &Service, hold: HoldRef, completion: u64) -> Captured {
-    let usage = Usage { prompt: 0, cached: 0, completion };
+    let usage = Usage::of(0, 0, completion);
     match one(service, Call::Capture(Capture { hold, usage, estimated: false })).await {
         Ok(Answer::Captured(captured)) => captured,
         other => panic!("not captured: {other:?}"),
@@ -111,8 +112,9 @@ async fn a_hold_keeps_the_prices_that_it_was_opened_with() {
     // The model becomes more expensive, and is then withdrawn.
     for later in [catalogue("Model Flash", 4), catalogue("Model Max", 4)] {
         let service = trial.service(later);
-        let usage = Usage { prompt: 0, cached: 0, completion: 100 };
-        let extend = Extend { hold: grant.hold.clone(), usage, prompt_tokens: 0, output_tokens: 300 };
+        let usage = Usage::of(0, 0, 100);
+        let extend =
+            Extend { hold: grant.hold.clone(), usage, prompt_tokens: 0, images: 0, output_tokens: 300 };
         let Ok(Answer::Extended(Extended::Open(extension))) = one(&service, Call::Extend(extend)).await
         else {
             panic!("the hold is open")
@@ -179,7 +181,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     assert_eq!(captured(&service, unknown.clone(), 1).await, Captured::Gone);
     let released = one(&service, Call::Release(Release::Hold(unknown.clone()))).await;
     assert!(matches!(released, Ok(Answer::Released)), "{released:?}");
-    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, output_tokens: 1 };
+    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, images: 0, output_tokens: 1 };
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 
@@ -187,7 +189,8 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, estimated: false });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);
-    let away = trial.over(Arc::new(Answering(Err(Unavailable("away".into())))), catalogue("Model Flash", 1));
+    let away = trial
+        .over(Arc::new(Answering(Err(StoreError::Unavailable("away".into())))), catalogue("Model Flash", 1));
     assert_eq!(one(&away, capture).await.unwrap_err().code, Code::Unavailable);
     captured(&service, grant.hold, 1).await;
     let again = one(&service, Call::Authorize(trial.authorize(1, 100))).await;
@@ -217,7 +220,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
 }
 
 /// A ledger with the same answer to every command.
-struct Answering(Result<Result<domain::ledger::Outcome, Refused>, Unavailable>);
+struct Answering(Result<Result<domain::ledger::Outcome, Refused>, StoreError>);
 
 #[async_trait]
 impl Ledger for Answering {
@@ -226,7 +229,7 @@ impl Ledger for Answering {
         _: AccountId,
         commands: Vec<Command>,
         _: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         let answer = self.0.clone()?;
         Ok(commands.iter().map(|_| answer.clone()).collect())
     }
@@ -235,15 +238,15 @@ impl Ledger for Answering {
         HoldIndex::default()
     }
 
-    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, StoreError> {
         Ok(DueHolds::default())
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -302,7 +302,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
 }
 
 pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
-    let usage = Usage { prompt: 1, cached: 0, completion: cost.unsigned_abs() };
+    let usage = Usage::of(1, 0, cost.unsigned_abs());
     let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost) });
     Command::Capture { key, generation, model, total, estimated: false }
 }

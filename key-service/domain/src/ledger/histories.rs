@@ -150,7 +150,7 @@ fn deposited() -> impl Strategy<Value = NanoUsd> {
 fn progress() -> impl Strategy<Value = Progress> {
     let tokens = || prop_oneof![19 => 0..1_000_u64, 1 => Just(u64::MAX)];
     (tokens(), tokens(), tokens(), nanos(0..700)).prop_map(|(prompt, cached, completion, cost)| Progress {
-        usage: Usage { prompt, cached, completion },
+        usage: Usage::of(prompt, cached, completion),
         cost,
     })
 }

@@ -22,7 +22,7 @@ fn after(seconds: u64) -> Timestamp {
 }
 
 fn cost(n: i64) -> Progress {
-    Progress { usage: Usage { prompt: 3, cached: 1, completion: n.unsigned_abs() }, cost: nanos(n) }
+    Progress { usage: Usage::of(3, 1, n.unsigned_abs()), cost: nanos(n) }
 }
 
 fn capture(generation: GenerationId, total: Progress) -> Command {

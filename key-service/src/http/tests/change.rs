@@ -16,7 +16,7 @@ impl Desk {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let now = self.office.clock.now();
         let generation = GenerationId::new(now, [1; 10]);
-        let usage = Usage { prompt: 12, cached: 0, completion: 5 };
+        let usage = Usage::of(12, 0, 5);
         let hold = Command::Hold {
             key,
             generation,

@@ -297,7 +297,7 @@ impl<'a> BatchEncoder<'a> {
 }
 
 /// The tokens that a capture adds to the counters.
-fn counted(Usage { prompt, cached, completion }: Usage) -> [i64; 3] {
+fn counted(Usage { prompt, cached, completion, .. }: Usage) -> [i64; 3] {
     [prompt, cached, completion].map(|tokens| tokens.min(COUNTED_PER_REQUEST).cast_signed())
 }
 

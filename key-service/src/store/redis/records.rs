@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
 
     fn usage(&mut self) -> Option<Usage> {
         let mut tokens = || Some(u64::from_be_bytes(self.bytes()?));
-        Some(Usage { prompt: tokens()?, cached: tokens()?, completion: tokens()? })
+        Some(Usage::of(tokens()?, tokens()?, tokens()?))
     }
 }
 
@@ -198,7 +198,7 @@ pub(super) const BILL_SIZE: usize = 33;
 
 /// Encodes a bill for the ledger.
 pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) -> [u8; BILL_SIZE] {
-    let Progress { usage: Usage { prompt, cached, completion }, cost } = progress;
+    let Progress { usage: Usage { prompt, cached, completion, .. }, cost } = progress;
     let mut bill = [0; BILL_SIZE];
     bill[0] = match (ending, estimated) {
         (Ending::Expired, _) => EXPIRED,
@@ -257,7 +257,7 @@ pub(super) fn read_counts(record: &[u8]) -> Option<Counts> {
     let mut reader = Reader(record);
     Some(Counts {
         requests: reader.count()?,
-        usage: Usage { prompt: reader.count()?, cached: reader.count()?, completion: reader.count()? },
+        usage: Usage::of(reader.count()?, reader.count()?, reader.count()?),
         charged: reader.money()?,
     })
 }

@@ -41,7 +41,7 @@ async fn expire_all(store: &dyn Store, account: AccountId, key: KeyId, generatio
 }
 
 fn report(key: KeyId, n: u8, cost: i64) -> Command {
-    let usage = Usage { prompt: 10, cached: 4, completion: cost.unsigned_abs() };
+    let usage = Usage::of(10, 4, cost.unsigned_abs());
     let progress = Progress { usage, cost: nanos(cost) };
     Command::Extend { key, generation: generation(n), most: nanos(0), progress, lease_ticks: 7 }
 }
@@ -150,7 +150,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     let lines: Vec<_> = lines.iter().map(|l| (l.day, l.key, l.model.as_str(), l.counts)).collect();
     let counts = |requests, (prompt, cached, completion), charged| Counts {
         requests,
-        usage: Usage { prompt, cached, completion },
+        usage: Usage::of(prompt, cached, completion),
         charged: nanos(charged),
     };
     let expected = [

@@ -274,8 +274,7 @@ fn edges() -> Vec<Vec<Step>> {
         most: amount,
         lease_ticks: 1,
     };
-    let progress =
-        |tokens, cost| Progress { usage: Usage { prompt: tokens, cached: tokens, completion: tokens }, cost };
+    let progress = |tokens, cost| Progress { usage: Usage::of(tokens, tokens, tokens), cost };
     let report = |n, tokens, cost| Command::Extend {
         key,
         generation: generation(n),

@@ -98,7 +98,7 @@ pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut im
     let account = open_account_with(&**store, 1, 1_000).await;
     let key = make_key(&**store, account, 1, Some(200)).await;
     let report = |generation, cost| {
-        let usage = Usage { prompt: 9, cached: 0, completion: 9 };
+        let usage = Usage::of(9, 0, 9);
         let progress = Progress { usage, cost: nanos(cost) };
         Command::Extend { key, generation, most: nanos(0), progress, lease_ticks: 1 }
     };
@@ -133,7 +133,7 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     let held = execute_one(&**store, account, hold(key, generation(1), most.nanos(), 7)).await;
     assert_eq!(held, Ok(Outcome::Held(most)));
     assert_eq!(spend(&**store, account, key).await.held, most);
-    let usage = Usage { prompt: u64::MAX, cached: u64::MAX - 1, completion: 1 << 63 };
+    let usage = Usage::of(u64::MAX, u64::MAX - 1, 1 << 63);
     let total = Progress { usage, cost: most };
     let model = "Model Flash".into();
     let capture = Command::Capture { key, generation: generation(1), model, total, estimated: true };

@@ -49,7 +49,7 @@ async fn a_capture_long_after_an_expiry_replaces_its_bill() {
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     let generation = GenerationId::new(START, [7; 10]);
-    let usage = Usage { prompt: 9, cached: 0, completion: 9 };
+    let usage = Usage::of(9, 0, 9);
     let progress = Progress { usage, cost: NanoUsd::from_nanos(8) };
     let report = Command::Extend { key, generation, most: NanoUsd::ZERO, progress, lease_ticks: 1 };
     store.execute(account, vec![hold(key, generation, 9, 1), report], START).await.unwrap();
