@@ -4,6 +4,7 @@
 //! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
 pub mod backoff;
+pub mod calendar;
 pub mod catalog;
 pub mod clock;
 pub mod error;
