@@ -10,13 +10,14 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
+    rates::RateStatus,
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{
-    Account, Budget, Command, Entry, Group, Key, Outcome, Payer, Progress, Record, RecordId, Refused, State,
-    apply, entry,
+    Account, Budget, Command, Entry, Group, Key, Level, Outcome, Payer, Progress, Record, RecordId, Refused,
+    State, apply, entry,
 };
 use crate::{
     key::KeyPatch,
@@ -80,6 +81,14 @@ pub fn of_history(n: u8) -> GenerationId {
 pub fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
 }
+
+/// The outcome of a hold at budgets without rates.
+pub fn held(amount: NanoUsd) -> Outcome {
+    Outcome::Held { amount, rates: RateStatus::default() }
+}
+
+/// The refusal of a key whose lifetime limit is reached.
+pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
 /// Random part of an id. Larger numbers sort behind smaller numbers.
 fn chance(n: u8) -> [u8; 10] {

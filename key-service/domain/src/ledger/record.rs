@@ -69,6 +69,11 @@ pub struct Settlement {
 }
 
 impl Payer {
+    /// A key without groups.
+    pub const fn alone(key: KeyId, model: String) -> Self {
+        Self { key, model, groups: [None, None] }
+    }
+
     /// Returns whether the group pays along.
     pub fn is_in(&self, group: GroupId) -> bool {
         self.groups.contains(&Some(group))

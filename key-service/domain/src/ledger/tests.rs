@@ -4,15 +4,14 @@ mod properties;
 
 use std::time::Duration;
 
-use shared::{rates::RateStatus, time::Timestamp};
+use shared::time::Timestamp;
 
 use super::{
-    histories::{START, World, account, deposit, generation, key},
+    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, held, key},
     *,
 };
 
 const MINE: u8 = 0;
-const LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
 fn nanos(n: i64) -> NanoUsd {
     NanoUsd::from_nanos(n)
@@ -20,11 +19,6 @@ fn nanos(n: i64) -> NanoUsd {
 
 fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
-}
-
-/// The outcome of a hold without rates.
-fn held(amount: NanoUsd) -> Outcome {
-    Outcome::Held { amount, rates: RateStatus::default() }
 }
 
 fn cost(n: i64) -> Progress {
@@ -144,7 +138,7 @@ fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
 #[test]
 fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
     let mut book = Book::new(1_000, Some(500));
-    assert_eq!(book.hold(1, 501, 501, 501), Err(LIMIT_REACHED));
+    assert_eq!(book.hold(1, 501, 501, 501), Err(KEY_LIMIT_REACHED));
     book.set_limit(Some(5_000));
     assert_eq!(book.hold(1, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
     book.must_hold(1, 1_000);
@@ -163,7 +157,7 @@ fn checks_are_made_in_their_order() {
     book.set_limit(None);
     assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
     book.set_limit(Some(100));
-    assert_eq!(book.run(&check), Err(LIMIT_REACHED));
+    assert_eq!(book.run(&check), Err(KEY_LIMIT_REACHED));
     book.key_mut().expires_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
     book.key_mut().revoked_at = Some(book.now);
@@ -258,7 +252,7 @@ fn a_limit_lowered_under_what_is_held_stops_new_holds_and_bills_the_old() {
     book.set_limit(Some(100));
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
     assert_eq!(book.capture(1, cost(450)).charged, nanos(400));
-    assert_eq!(book.hold(2, 1, 1, 1), Err(LIMIT_REACHED));
+    assert_eq!(book.hold(2, 1, 1, 1), Err(KEY_LIMIT_REACHED));
 }
 
 #[test]
