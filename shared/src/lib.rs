@@ -15,6 +15,7 @@ pub mod money;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod rates;
 pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;
