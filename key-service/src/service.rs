@@ -118,6 +118,7 @@ impl Service {
             least: pricing::worst_case(price, prompt, least),
             enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
             most: pricing::worst_case(price, prompt, output),
+            prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
         let price = price.clone();
@@ -135,7 +136,7 @@ impl Service {
             key: hold.key,
             generation: hold.generation,
             most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens),
-            progress: Progress { usage, cost: pricing::cost(&hold.price, usage) },
+            progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
@@ -158,7 +159,7 @@ impl Service {
 }
 
 fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
-    let total = Progress { usage, cost: pricing::cost(&hold.price, usage) };
+    let total = Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None };
     let HoldRef { account, key, generation, model, .. } = hold;
     let command = Command::Capture { key, generation, model, total, estimated };
     Plan::Run { account, command, meaning: Meaning::Charge }

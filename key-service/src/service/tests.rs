@@ -75,7 +75,7 @@ impl Trial {
     }
 
     async fn held(&self) -> i64 {
-        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.held.nanos()
+        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.budget.held.nanos()
     }
 }
 

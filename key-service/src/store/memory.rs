@@ -96,7 +96,7 @@ impl Ledger for Memory {
         let Some(book) = books.accounts.get(&account) else { return Ok(DueHolds::default()) };
         let due = |(id, record): (&RecordId, &Record)| match (id, record) {
             (RecordId::Generation(generation), Record::Open(hold)) if hold.lease_until <= book.money.tick => {
-                Some(DueHold { key: hold.key, generation: *generation })
+                Some(DueHold { key: hold.payer.key, generation: *generation })
             }
             _ => None,
         };
@@ -173,7 +173,7 @@ impl Keys for Memory {
 
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         let books = self.books()?;
-        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.key == key);
+        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.payer.key == key);
         let holds = books.accounts.get(&account).map(|book| book.records.values().filter(is_of).count());
         Ok(holds.unwrap_or_default() as u64)
     }

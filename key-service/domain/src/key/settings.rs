@@ -60,16 +60,16 @@ key_fields! {
         /// A new label.
         Label = label: String, label;
         /// A new limit, or none.
-        Limit = limit: Option<NanoUsd>, spend.limit;
+        Limit = limit: Option<NanoUsd>, spend.budget.limit;
         /// A new expiry, or none.
         ExpiresAt = expires_at: Option<Timestamp>, spend.expires_at;
     }
     answered(key, now) {
         KeyHint = key.hint;
         Status = key.status(now).as_str().to_owned();
-        Used = key.spend.used;
+        Used = key.spend.budget.used;
         // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
-        LimitRemaining = key.spend.limit.and_then(|limit| limit.checked_sub(key.spend.used));
+        LimitRemaining = key.spend.budget.limit.and_then(|limit| limit.checked_sub(key.spend.budget.used));
         CreatedAt = key.created_at;
         LastUsedAt = key.spend.last_used_at.map(Timestamp::to_whole_seconds);
         RevokedAt = key.spend.revoked_at;
