@@ -24,6 +24,7 @@ mod leases;
 mod leaving;
 mod management;
 mod openapi;
+mod prices;
 mod recipes;
 mod routing;
 mod services;
