@@ -21,7 +21,7 @@ use shared::{
 
 use crate::{
     credentials::Credentials,
-    store::{self, Idempotency, Store, Unavailable, Updated},
+    store::{self, Idempotency, Store, StoreError, Updated},
 };
 use domain::{
     digest::Digest,
@@ -72,7 +72,7 @@ pub enum Error<R> {
     Refused(R),
     /// Try again. The outcome is unknown.
     #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    Store(#[from] StoreError),
 }
 
 /// Reason why a key was not changed or found.

@@ -30,7 +30,7 @@ use crate::{
         Management,
         reading::{EntrySearch, Outcome},
     },
-    store::{JournalEntry, Unavailable},
+    store::{JournalEntry, StoreError},
 };
 use domain::{key::ApiKey, ledger::Ending, usage::Day};
 
@@ -272,7 +272,7 @@ fn file(
 impl Rest {
     /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
     /// taken for the whole.
-    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Unavailable> {
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, account) = (rest.management.clone(), rest.account);
         let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;

@@ -10,7 +10,7 @@ use shared::{
 };
 use tonic::Code;
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -67,9 +67,14 @@ fn refusal(refused: Refused) -> Result<Refusal, CallFailure> {
     Ok(refusal)
 }
 
-/// The failure of a store: the outcome is unknown, and the same call may be repeated.
-pub(super) fn failure(unavailable: &Unavailable) -> CallFailure {
-    CallFailure { code: Code::Unavailable, message: unavailable.to_string() }
+/// The failure of a store.
+pub(super) fn failure(error: &StoreError) -> CallFailure {
+    let code = match error {
+        StoreError::Unavailable(_) | StoreError::Busy(_) => Code::Unavailable,
+        StoreError::Conflict(_) => Code::Internal,
+        StoreError::Damaged(_) => Code::DataLoss,
+    };
+    CallFailure { code, message: error.to_string() }
 }
 
 /// The failure of a bug in the key-service.

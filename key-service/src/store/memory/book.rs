@@ -15,7 +15,7 @@ use shared::{
 #[cfg(test)]
 use crate::store::suite::Fault;
 use crate::store::{
-    Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, Unavailable, UsageLine,
+    Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, StoreError, UsageLine,
 };
 use domain::{
     audit::{Audit, Auditor},
@@ -63,8 +63,8 @@ pub(super) struct Promise {
 }
 
 impl Shelf {
-    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, Unavailable> {
-        self.accounts.get_mut(&id).ok_or_else(|| Unavailable(format!("there is no account {id}")))
+    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, StoreError> {
+        self.accounts.get_mut(&id).ok_or_else(|| StoreError::no_account(id))
     }
 }
 
