@@ -17,6 +17,7 @@ mod capacity;
 mod client;
 mod connection;
 mod durability;
+mod expiring;
 mod failover;
 mod hold_index;
 mod journal;
@@ -42,6 +43,7 @@ use async_trait::async_trait;
 use shared::{
     clock::{Clock, random_bytes},
     ids::{AccountId, KeyId, ManagementKeyId},
+    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
@@ -67,7 +69,7 @@ pub(crate) use self::{
 use super::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Funds,
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
+    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
@@ -261,6 +263,22 @@ impl Keys for Redis {
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         Ok(self.read_keys(account, page).await?)
+    }
+
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let all = Page { after: None, order: Order::Ascending, status: None, limit: usize::MAX };
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.used, key.id));
+        let mut keys = self.read_keys(account, all).await?;
+        let after = after.and_then(|id| keys.iter().find(|key| key.id == id)).map(place);
+        keys.retain(|key| key.spend.used > NanoUsd::ZERO && after.is_none_or(|after| place(key) > after));
+        keys.sort_by_key(place);
+        keys.truncate(limit);
+        Ok(keys)
     }
 
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {

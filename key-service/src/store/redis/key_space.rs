@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
+use crate::store::RecordKind;
 use domain::{digest::Digest, key::Status, usage::Day};
 
 /// Number of parts of the index of accounts with holds, which spreads the load over a cluster.
@@ -110,24 +111,19 @@ impl KeySpace {
         format!("{}:{{{account}}}:{member}", self.prefix)
     }
 
-    /// String: the member of a sign-in link, the link's expiry and maker, and the digest of the password at that time.
-    pub(super) fn link(&self, account: AccountId, digest: &Digest) -> String {
-        format!("{}:{{{account}}}:link:{}", self.prefix, hex(digest))
+    /// String: an expiring record of a member.
+    pub(super) fn record(&self, account: AccountId, kind: RecordKind, name: &Digest) -> String {
+        let kind = match kind {
+            RecordKind::Link => "link",
+            // `session` has the hashes of an earlier version.
+            RecordKind::Session => "signed-in",
+        };
+        format!("{}:{{{account}}}:{kind}:{}", self.prefix, hex(name))
     }
 
-    /// String: the name of the member's link, which may be gone.
-    pub(super) fn link_of(&self, account: AccountId, member: MemberId) -> String {
-        format!("{}:{{{account}}}:link-of:{member}", self.prefix)
-    }
-
-    /// Hash: a session.
-    pub(super) fn session(&self, account: AccountId, digest: &Digest) -> String {
-        format!("{}:{{{account}}}:session:{}", self.prefix, hex(digest))
-    }
-
-    /// Hash: the digest of each session of a member, ended sessions included.
-    pub(super) fn sessions(&self, account: AccountId, member: MemberId) -> String {
-        format!("{}:{{{account}}}:sessions:{member}", self.prefix)
+    /// Set: the names of a member's records of a kind, expired ones included.
+    pub(super) fn records_of(&self, account: AccountId, kind: RecordKind, member: MemberId) -> String {
+        format!("{}:{{{account}}}:{}s-of:{member}", self.prefix, kind.as_str())
     }
 
     /// String: how many attempts to sign in there were under this digest of a name or an address.

@@ -16,10 +16,9 @@ use shared::{
 use super::script::Arguments;
 use crate::store::{JournalEntry, ManagementKey};
 use domain::{
-    digest::Digest,
     key::ApiKey,
     ledger::{self, Ending, Entry, Payer, Progress, Settlement},
-    member::{LinkMaker, MadeLink, Member, PasswordHash, Role, Session, SignInWay},
+    member::{LinkMaker, MadeLink, Member, PasswordHash, Role},
     usage::Counts,
 };
 
@@ -356,36 +355,6 @@ pub(super) fn read_member(id: MemberId, fields: &Fields) -> RedisResult<Option<M
         password: fields.get("password").cloned().map(PasswordHash),
         created_at: Timestamp::from_millis(required(fields, "created_at")?),
         last_link: read_last_link(fields)?,
-    }))
-}
-
-/// Writes a session's texts and times.
-pub(super) fn write_session(arguments: &mut Arguments, session: &Session) {
-    let Session { digest: _, id, member, agent, created_at, seen_at, expires_at, way } = session;
-    let (id, member, way) = (id.to_string(), member.to_string(), way.to_string());
-    let texts =
-        [("id", id.as_str()), ("member", member.as_str()), ("agent", agent.as_str()), ("way", way.as_str())];
-    let times = [("created_at", created_at), ("seen_at", seen_at), ("expires_at", expires_at)];
-    write(arguments, texts, times.map(|(name, at)| (name, Some(at.millis()))));
-}
-
-/// Reads a session from its texts; `None` without texts.
-pub(super) fn read_session(digest: Digest, fields: &Fields) -> RedisResult<Option<Session>> {
-    if fields.is_empty() {
-        return Ok(None);
-    }
-    let time = |name| required(fields, name).map(Timestamp::from_millis);
-    // Sessions of an earlier version have no way.
-    let way = fields.get("way").map_or(Some(SignInWay::Password), |way| SignInWay::parse(way));
-    Ok(Some(Session {
-        digest,
-        id: text(fields, "id")?.parse().map_err(|_| damaged("a session's id"))?,
-        member: text(fields, "member")?.parse().map_err(|_| damaged("a session's member"))?,
-        agent: text(fields, "agent")?,
-        created_at: time("created_at")?,
-        seen_at: time("seen_at")?,
-        expires_at: time("expires_at")?,
-        way: way.ok_or_else(|| damaged("way"))?,
     }))
 }
 
