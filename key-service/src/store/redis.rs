@@ -272,10 +272,12 @@ impl Keys for Redis {
         limit: usize,
     ) -> Result<Vec<ApiKey>, StoreError> {
         let all = Page { after: None, order: Order::Ascending, status: None, limit: usize::MAX };
-        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.used, key.id));
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.budget.used, key.id));
         let mut keys = self.read_keys(account, all).await?;
         let after = after.and_then(|id| keys.iter().find(|key| key.id == id)).map(place);
-        keys.retain(|key| key.spend.used > NanoUsd::ZERO && after.is_none_or(|after| place(key) > after));
+        keys.retain(|key| {
+            key.spend.budget.used > NanoUsd::ZERO && after.is_none_or(|after| place(key) > after)
+        });
         keys.sort_by_key(place);
         keys.truncate(limit);
         Ok(keys)
@@ -290,6 +292,7 @@ impl Keys for Redis {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        _now: Timestamp,
     ) -> Result<Updated, StoreError> {
         Ok(self.change_key(account, id, &patch).await?)
     }
@@ -303,6 +306,8 @@ impl Keys for Redis {
         Ok(self.end_key(account, id, now).await?)
     }
 }
+
+impl crate::store::Groups for Redis {}
 
 #[async_trait]
 impl Accounts for Redis {

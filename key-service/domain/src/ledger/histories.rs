@@ -62,6 +62,11 @@ pub fn key(n: u8) -> KeyId {
     KeyId::new(START, chance(n))
 }
 
+/// The group of this number, in whatever account.
+pub fn group(n: u8) -> GroupId {
+    GroupId::new(START, chance(n))
+}
+
 /// The generation of this number, in whatever account.
 pub fn generation(n: u8) -> GenerationId {
     GenerationId::new(START, chance(n))

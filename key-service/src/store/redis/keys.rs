@@ -13,7 +13,7 @@ use super::{
     script::Arguments,
 };
 use crate::store::{Created, Idempotency, Order, Page, Updated};
-use domain::key::{ApiKey, KeyPatch, NewKey, Status};
+use domain::key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status};
 
 /// A key in Redis: balances, then texts.
 type Found = (Option<Vec<u8>>, KeyTexts);
@@ -135,9 +135,9 @@ impl Redis {
         &self,
         account: AccountId,
         id: KeyId,
-        KeyPatch { label, limit, expires_at }: &KeyPatch,
+        KeyPatch { label, bounds, expires_at, .. }: &KeyPatch,
     ) -> RedisResult<Updated> {
-        let limit = limit.map(|limit| records::write_setting(limit.map(amount)));
+        let limit = bounds.limit.map(|limit| records::write_setting(limit.map(amount)));
         let expires_at = expires_at.map(|at| records::write_setting(at.map(Timestamp::millis)));
         let mut arguments = self.key_arguments(account, id);
         arguments.value(limit.unwrap_or_default());
@@ -147,7 +147,7 @@ impl Redis {
         }
         match self.client.run(&self.scripts.update_key, &arguments).await? {
             Value::Nil => Ok(Updated::NotFound),
-            Value::SimpleString(_) => Ok(Updated::Revoked),
+            Value::SimpleString(_) => Ok(Updated::NotChanged(KeyNotChanged::Revoked)),
             answer => {
                 self.confirm_account(account).await?;
                 let (spend, texts): Found = redis::from_redis_value(answer)?;

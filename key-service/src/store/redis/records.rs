@@ -270,7 +270,7 @@ pub(super) fn read_counts(record: &[u8]) -> Option<Counts> {
 
 /// Adds the texts of a key to the arguments of a script.
 pub(super) fn write_key(arguments: &mut Arguments, key: &ApiKey) {
-    let ApiKey { id: _, label, hint, created_at, spend: _ } = key;
+    let ApiKey { id: _, label, hint, created_at, metadata: _, spend: _ } = key;
     write(
         arguments,
         [("label", label.as_str()), ("hint", hint.as_str())],
@@ -289,7 +289,8 @@ pub(super) fn read_key(id: KeyId, texts: KeyTexts, spend: Option<&[u8]>) -> Redi
     let Some(spend) = spend else { return Ok(None) };
     let (Some(label), Some(hint), Some(created_at)) = texts else { return Err(damaged("a key")) };
     let created_at = Timestamp::from_millis(created_at);
-    Ok(Some(ApiKey { id, label, hint, created_at, spend: read_spend(spend)? }))
+    let metadata = domain::settings::Metadata::new();
+    Ok(Some(ApiKey { id, label, hint, created_at, metadata, spend: read_spend(spend)? }))
 }
 
 /// Adds the texts of a management key to the arguments of a script.
