@@ -116,14 +116,15 @@ impl Service {
         let command = Command::Hold {
             key,
             generation: a.generation,
-            model: a.model.clone(),
+            model: model.id.clone(),
             least: worst_case(least),
             enough: worst_case(a.enough_output_tokens.clamp(least, output)),
             most: worst_case(output),
             lease_ticks: LEASE_TICKS,
         };
         let price = price.clone();
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
+        let hold =
+            HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,

@@ -16,7 +16,7 @@ const TOKENS_PER_PRICE: i128 = 1_000_000;
 /// The tier of the prompt's size bills all of the request. Parts of the prompt (cached, written, audio) and of the
 /// completion (reasoning, audio) are disjoint. Parts that add up to more than their whole fill it, the dearest first.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
-    let rates = rates_of(price, usage.prompt);
+    let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
     let prompt_parts = [
         (cached, rates.cached_input),
@@ -58,12 +58,6 @@ pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, 
         0 => wanted,
         output => u64::try_from(rest / output).unwrap_or(u64::MAX).min(wanted),
     }
-}
-
-/// Rates of a request whose prompt has this many tokens.
-fn rates_of(price: &Price, prompt: u64) -> &Rates {
-    let reached = price.tiers.iter().rev().find(|tier| prompt > tier.above);
-    reached.map_or(&price.base, |tier| &tier.rates)
 }
 
 /// The dearest rates that a request may be billed by.

@@ -38,7 +38,7 @@ fn a_lying_upstream_cannot_overflow_the_price() {
         audio_output: most,
     };
     let usage = Usage { details, ..Usage::of(most, most, most) };
-    let rates = Rates::resolve([Some(nanos(i64::MAX)); RATES]).unwrap();
+    let rates = Rates::of_array([nanos(i64::MAX); RATES]);
     let dear = Price { base: rates, tiers: vec![Tier { above: most - 1, rates }] };
     assert_eq!(cost(&dear, usage), NanoUsd::MAX);
     assert_eq!(worst_case(&dear, most, most, most), NanoUsd::MAX);
@@ -130,7 +130,7 @@ impl Numbers {
         let bits = self.below(54);
         let most = NanoUsd::MAX.nanos().cast_unsigned();
         let mut rate = || nanos(self.up_to_bits(bits).min(most).cast_signed());
-        Rates::resolve([(); RATES].map(|()| Some(rate()))).unwrap()
+        Rates::of_array([(); RATES].map(|()| rate()))
     }
 
     fn price(&mut self) -> Price {
