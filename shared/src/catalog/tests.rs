@@ -310,3 +310,14 @@ fn a_model_says_through_which_apis_it_is_served() {
     assert_eq!(unlimited("serves = [\"embeddings\"]\n"), Ok(0));
     assert_eq!(unlimited("").unwrap_err(), "m:8: model \"Model Flash\" has no max_output_tokens");
 }
+
+#[test]
+fn the_examples_of_the_manual_are_catalogues() {
+    let manual = include_str!("../../../docs/catalogue.md");
+    let blocks = manual.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let service = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
+    let catalog =
+        Catalog::parse(&blocks.fold(service.to_owned(), |text, block| text + block), "manual").unwrap();
+    assert_eq!(catalog.ids(), ["Lark 2", "House 8B"]);
+    assert_eq!(catalog.models[0].price.tiers[0].rates.cache_write_long, usd("14.4"));
+}
