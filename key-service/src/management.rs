@@ -56,7 +56,6 @@ pub struct Management {
     /// API keys that an account may have.
     max_keys: u64,
     passwords: members::Passwords,
-    top_keys: spend::TopKeysCache,
     turns: turns::ReadingTurns,
     /// Held while the owners of an account are counted and one of them is changed.
     owners: tokio::sync::Mutex<()>,
@@ -124,9 +123,9 @@ impl Management {
     /// Management of the keys and accounts in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
-        let (passwords, top_keys) = (members::Passwords::new(), spend::TopKeysCache::default());
+        let passwords = members::Passwords::new();
         let (turns, owners) = (turns::ReadingTurns::default(), tokio::sync::Mutex::default());
-        Self { store, clock, credentials, max_keys, passwords, top_keys, turns, owners, last_id }
+        Self { store, clock, credentials, max_keys, passwords, turns, owners, last_id }
     }
 
     /// Sets the bound of API keys per account.
