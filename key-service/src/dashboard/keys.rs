@@ -13,16 +13,16 @@ use super::{
     browser::form_token,
     failure::Failure,
     form::{Fields, query, with},
-    keys_form::{self, KeyForm},
+    keys_form,
     layout::{Section, hidden, page},
     session::{Act, OwnerAct, Viewer},
     show::{count, new_key, or_unnamed, status, time, time_or, usd},
 };
 use crate::management::{
-    Created, KeyDraft,
+    Created,
     reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
-use domain::key::{ApiKey, KeyPatch, Status};
+use domain::key::{ApiKey, Status};
 
 /// Path of the list.
 pub(super) const PATH: &str = "/dashboard/keys";
@@ -116,9 +116,9 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
                                     }
                                 }
                                 td.wide-only { (status(key.status(now))) }
-                                td.n { (usd(key.spend.used))
-                                    p.narrow-only { @match key.spend.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
-                                td.n.wide-only { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+                                td.n { (usd(key.spend.budget.used))
+                                    p.narrow-only { @match key.spend.budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
+                                td.n.wide-only { @match key.spend.budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
                                 td.wide-only { code { (key.hint) } }
                                 td.wide-only { (time_or(key.spend.last_used_at, "never")) }
                                 td.wide-only { (time(key.created_at)) }
@@ -169,17 +169,16 @@ pub(super) async fn create(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
-        Ok(read) => read,
+    let settings = match keys_form::read(&form) {
+        Ok(settings) => settings,
         Err(wrong) => {
             let again = asked(&desk, &viewer, &form, Some(&wrong));
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
         }
     };
-    let draft = KeyDraft { label, limit, expires_at };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
-    match desk.management.create(account, draft, attempt).await? {
+    match desk.management.create(account, settings, attempt).await? {
         Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
         Created::New { key, plaintext } => {
             let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
@@ -217,10 +216,10 @@ pub(super) async fn confirm(
             li { "Its next request is refused, on every server." }
             @match in_flight {
                 0 => li { "No request of it is in flight right now." },
-                1 => li { "1 request in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
-                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
+                1 => li { "1 request in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
+                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
             }
-            li { "This cannot be undone. " (usd(key.spend.used)) " of use stays in the books." }
+            li { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays in the books." }
         }
         @if viewer.is_owner() && key.spend.revoked_at.is_none() {
             form.buttons method="post" {
@@ -251,14 +250,13 @@ pub(super) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
-    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
-        Ok(read) => read,
+    let patch = match keys_form::read(&form) {
+        Ok(patch) => patch,
         Err(wrong) => {
             let again = super::key::whole(&desk, &viewer, &key, Some((&form, &wrong))).await?;
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
         }
     };
-    let patch = KeyPatch { label: Some(label), limit: Some(limit), expires_at: Some(expires_at) };
     desk.management.update(viewer.signed_in.account, key.id, patch).await?;
     Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
 }

@@ -154,7 +154,7 @@ fn top_keys(top: &[ApiKey]) -> Markup {
                         tr {
                             th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
                             td.wide-only { code { (key.hint) } }
-                            td.n { (usd(key.spend.used)) }
+                            td.n { (usd(key.spend.budget.used)) }
                         }
                     }
                 }

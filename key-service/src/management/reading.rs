@@ -150,12 +150,12 @@ impl Management {
         while scan.goes_on() {
             let before = scan.place().and_then(KeyCursor::entry);
             let entries = self.store.latest_entries(account, before, at_once).await?;
-            let ids = entries.iter().map(|entry| entry.entry.settlement.key);
+            let ids = entries.iter().map(|entry| entry.entry.settlement.payer.key);
             let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
             let matching = |entry: JournalEntry| {
-                let Settlement { key, at, .. } = entry.entry.settlement;
+                let Settlement { payer, at, .. } = entry.entry.settlement;
                 let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(at);
-                let key = keys.get(&key).filter(is_last).filter(|key| search.matches(key, now));
+                let key = keys.get(&payer.key).filter(is_last).filter(|key| search.matches(key, now));
                 (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())
             };
             scan.add(entries.into_iter().map(matching), at_once);

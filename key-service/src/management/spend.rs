@@ -34,7 +34,9 @@ impl Management {
         let mut spend = Spend::new();
         let _turn = self.turns.take(account).await?;
         for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
-            spend.entry(line.day).or_default().insert(line.model, line.counts.charged);
+            // A key that moved to another group has a line for each group.
+            let charged = spend.entry(line.day).or_default().entry(line.payer.model).or_default();
+            *charged = NanoUsd::from_nanos(charged.nanos().saturating_add(line.counts.charged.nanos()));
         }
         Ok(spend)
     }

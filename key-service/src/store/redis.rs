@@ -272,10 +272,12 @@ impl Keys for Redis {
         limit: usize,
     ) -> Result<Vec<ApiKey>, StoreError> {
         let all = Page { after: None, order: Order::Ascending, status: None, limit: usize::MAX };
-        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.used, key.id));
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.budget.used, key.id));
         let mut keys = self.read_keys(account, all).await?;
         let after = after.and_then(|id| keys.iter().find(|key| key.id == id)).map(place);
-        keys.retain(|key| key.spend.used > NanoUsd::ZERO && after.is_none_or(|after| place(key) > after));
+        keys.retain(|key| {
+            key.spend.budget.used > NanoUsd::ZERO && after.is_none_or(|after| place(key) > after)
+        });
         keys.sort_by_key(place);
         keys.truncate(limit);
         Ok(keys)
