@@ -1,5 +1,6 @@
 //! Promises of a store, independent of its implementation: one trait per noun.
 
+mod records;
 pub(crate) mod redis;
 pub(crate) mod search;
 mod sign_in;
