@@ -14,7 +14,6 @@ use shared::{
 use super::{
     Redis,
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
-    script::Arguments,
 };
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
 use domain::key::{ApiKey, KeyPatch, NewKey};

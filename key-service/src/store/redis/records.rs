@@ -10,7 +10,7 @@ mod members;
 
 use std::collections::HashMap;
 
-use shared::{ids::KeyId, money::NanoUsd};
+use shared::{ids::KeyId, money::NanoUsd, tokens::Usage};
 
 use crate::store::StoreError;
 

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use redis::pipe;
-use shared::{
-    ids::{AccountId, KeyId},
-    money::NanoUsd,
-};
+use shared::ids::{AccountId, KeyId};
 
 use super::{
     Redis,

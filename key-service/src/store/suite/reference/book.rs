@@ -12,17 +12,16 @@ use shared::{
     time::Timestamp,
 };
 
-#[cfg(test)]
-use crate::store::suite::Fault;
 use crate::store::{
-    Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, StoreError, UsageLine,
+    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
+    SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, Auditor},
     digest::Digest,
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
-    member::{Link, Member, Session},
+    member::Member,
     usage::{self, Counts, Day},
 };
 
@@ -50,8 +49,7 @@ pub(super) struct AccountBook {
     usage: BTreeMap<(Day, KeyId, String), Counts>,
     pub(super) idempotency: HashMap<Digest, Promise>,
     pub(super) members: BTreeMap<MemberId, Member>,
-    pub(super) links: HashMap<Digest, Link>,
-    pub(super) sessions: HashMap<Digest, Session>,
+    pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -81,8 +79,7 @@ impl AccountBook {
             usage: BTreeMap::new(),
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
-            links: HashMap::new(),
-            sessions: HashMap::new(),
+            expiring: HashMap::new(),
         }
     }
 
@@ -217,7 +214,6 @@ impl AccountBook {
     }
 
     /// Writes directly, without the ledger.
-    #[cfg(test)]
     pub(super) fn doctor(&mut self, fault: Fault) {
         let one_more = |amount: NanoUsd| NanoUsd::from_nanos(amount.nanos() + 1);
         match fault {

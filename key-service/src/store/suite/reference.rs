@@ -1,4 +1,4 @@
-//! The reference store: everything is behind one lock, and nothing survives the process.
+//! The reference store: the simplest specification of a store, behind one lock.
 
 mod book;
 mod members;
@@ -9,12 +9,14 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
 use self::book::{AccountBook, Promise, Shelf};
-use super::{
+use super::{Fault, Outage};
+use crate::store::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
     Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
@@ -30,33 +32,27 @@ use domain::{
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
-/// A store in memory, for tests and as the simplest specification of a store.
+/// A store of maps.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Reference {
     books: Mutex<Shelf>,
-    #[cfg(test)]
-    pub(crate) outage: super::suite::Outage,
+    pub(crate) outage: Outage,
 }
 
-impl Memory {
+impl Reference {
     /// An empty store.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Locks the store. The ledger decides before anything is changed, so a panic leaves no half-written state.
-    #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
     fn books(&self) -> Result<MutexGuard<'_, Shelf>, StoreError> {
-        #[cfg(test)]
         self.outage.pass()?;
         Ok(self.books.lock())
     }
-}
 
-#[cfg(test)]
-impl Memory {
     /// Writes directly, without the ledger.
-    pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
+    pub(crate) fn doctor(&self, account: AccountId, fault: Fault) {
         self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
     }
 
@@ -67,7 +63,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Ledger for Memory {
+impl Ledger for Reference {
     async fn execute(
         &self,
         account: AccountId,
@@ -119,14 +115,14 @@ impl Ledger for Memory {
 }
 
 #[async_trait]
-impl Credentials for Memory {
+impl Credentials for Reference {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
         Ok(self.books()?.credentials.get(&digest).copied())
     }
 }
 
 #[async_trait]
-impl Keys for Memory {
+impl Keys for Reference {
     async fn create_key(&self, new: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
@@ -171,6 +167,24 @@ impl Keys for Memory {
         })
     }
 
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.used, key.id));
+        let after = after.and_then(|id| book.keys.get(&id)).map(place);
+        let mut keys: Vec<ApiKey> =
+            book.keys.values().filter(|key| key.spend.used > NanoUsd::ZERO).cloned().collect();
+        keys.retain(|key| after.is_none_or(|after| place(key) > after));
+        keys.sort_by_key(place);
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         let books = self.books()?;
         let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.key == key);
@@ -212,7 +226,7 @@ impl Keys for Memory {
 }
 
 #[async_trait]
-impl Accounts for Memory {
+impl Accounts for Reference {
     async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         if let Some((id, _)) = books.accounts.iter().find(|(_, book)| book.name == account.name) {
@@ -287,14 +301,14 @@ impl Accounts for Memory {
 }
 
 #[async_trait]
-impl Capacity for Memory {
+impl Capacity for Reference {
     async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(self.books()?.is_nearly_full)
     }
 }
 
 #[async_trait]
-impl Books for Memory {
+impl Books for Reference {
     async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
         let books = self.books()?;
         let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));

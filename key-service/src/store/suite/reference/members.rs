@@ -1,4 +1,4 @@
-//! Members in memory.
+//! Members and expiring records in memory.
 
 use async_trait::async_trait;
 use shared::{
@@ -6,15 +6,15 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Memory, book::AccountBook};
-use crate::store::{MemberCreated, Members, StoreError};
+use super::{Reference, book::AccountBook};
+use crate::store::{Expiring, ExpiringRecord, MemberCreated, Members, RecordKind, StoreError};
 use domain::{
     digest::Digest,
-    member::{Link, Member, MemberChange, Session},
+    member::{Member, MemberChange},
 };
 
 #[async_trait]
-impl Members for Memory {
+impl Members for Reference {
     async fn create_member(
         &self,
         account: AccountId,
@@ -59,95 +59,92 @@ impl Members for Memory {
     async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(false) };
-        book.links.retain(|_, link| link.member != id);
-        book.sessions.retain(|_, session| session.member != id);
+        book.expiring.retain(|_, record| record.member != id);
         Ok(book.members.remove(&id).is_some())
     }
+}
 
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError> {
-        let mut books = self.books()?;
-        let book = books.account(account)?;
-        book.links.retain(|_, other| other.expires_at > now && other.member != link.member);
-        book.links.insert(link.digest, link);
-        Ok(())
-    }
-
-    async fn link(
+#[async_trait]
+impl Expiring for Reference {
+    async fn put_record(
         &self,
         account: AccountId,
-        digest: Digest,
+        record: ExpiringRecord,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, StoreError> {
-        let books = self.books()?;
-        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
-        let link = book.links.get(&digest).filter(|link| link.expires_at > now);
-        Ok(link.and_then(|link| Some((link.clone(), book.members.get(&link.member)?.clone()))))
-    }
-
-    async fn take_link(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, StoreError> {
-        let mut books = self.books()?;
-        let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
-        let link = book.links.remove(&digest).filter(|link| link.expires_at > now);
-        Ok(link.and_then(|link| book.members.get(&link.member).cloned().map(|member| (link, member))))
-    }
-
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError> {
-        let mut books = self.books()?;
-        let book = books.account(account)?;
-        book.sessions.retain(|_, other| other.expires_at > session.created_at);
-        book.sessions.insert(session.digest, session);
-        Ok(())
-    }
-
-    async fn session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, StoreError> {
-        let books = self.books()?;
-        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
-        let session = book.sessions.get(&digest).filter(|session| session.expires_at > now);
-        Ok(session.and_then(|session| Some((session.clone(), book.members.get(&session.member)?.clone()))))
-    }
-
-    async fn touch_session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        seen_at: Timestamp,
-        expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let mut books = self.books()?;
-        let session = books.accounts.get_mut(&account).and_then(|book| book.sessions.get_mut(&digest));
-        if let Some(session) = session {
-            (session.seen_at, session.expires_at) = (seen_at, expires_at);
+        let book = books.account(account)?;
+        let is_replaced = |other: &ExpiringRecord| {
+            record.kind == RecordKind::Link && other.kind == record.kind && other.member == record.member
+        };
+        book.expiring.retain(|_, other| other.expires_at > now && !is_replaced(other));
+        book.expiring.insert((record.kind, record.name), record);
+        Ok(())
+    }
+
+    async fn record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
+        let record = book.expiring.get(&(kind, name)).filter(|record| record.expires_at > now);
+        Ok(record.and_then(|record| Some((record.clone(), book.members.get(&record.member)?.clone()))))
+    }
+
+    async fn take_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
+        let record = book.expiring.remove(&(kind, name)).filter(|record| record.expires_at > now);
+        Ok(record.and_then(|record| book.members.get(&record.member).cloned().map(|member| (record, member))))
+    }
+
+    async fn replace_record(
+        &self,
+        account: AccountId,
+        record: ExpiringRecord,
+        _: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut books = self.books()?;
+        let book = books.accounts.get_mut(&account);
+        if let Some(found) = book.and_then(|book| book.expiring.get_mut(&(record.kind, record.name))) {
+            *found = record;
         }
         Ok(())
     }
 
-    async fn sessions(
+    async fn records(
         &self,
         account: AccountId,
+        kind: RecordKind,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, StoreError> {
+    ) -> Result<Vec<ExpiringRecord>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
-        let is_live = |session: &&Session| session.member == member && session.expires_at > now;
-        let mut sessions: Vec<Session> = book.sessions.values().filter(is_live).cloned().collect();
-        sessions.sort_by_key(|session| session.id);
-        Ok(sessions)
+        let is_wanted = |record: &&ExpiringRecord| {
+            record.kind == kind && record.member == member && record.expires_at > now
+        };
+        Ok(book.expiring.values().filter(is_wanted).cloned().collect())
     }
 
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError> {
+    async fn remove_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+    ) -> Result<(), StoreError> {
         if let Some(book) = self.books()?.accounts.get_mut(&account) {
-            book.sessions.remove(&digest);
+            book.expiring.remove(&(kind, name));
         }
         Ok(())
     }
@@ -173,8 +170,7 @@ impl Members for Memory {
     }
 }
 
-#[cfg(test)]
-impl Memory {
+impl Reference {
     /// Rows of attempts, forgotten ones included.
     pub(crate) fn counted_attempts(&self) -> usize {
         self.books().map_or(0, |books| books.attempts.len())
