@@ -280,7 +280,7 @@ impl Generator {
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);
-        log.usage = Usage { prompt, cached: 0, completion: 0 };
+        log.usage = Usage::of(prompt, 0, 0);
         log.charge = hold.capture(log.usage, exact.is_none()).await;
     }
 }

@@ -272,7 +272,7 @@ impl HoldState {
     ) -> Result<Extended, Unavailable> {
         let (asked_at, usage) = (Instant::now(), self.lease().usage);
         let hold = self.hold.clone();
-        let extended = keys.extend(Extend { hold, usage, prompt_tokens, output_tokens }).await?;
+        let extended = keys.extend(Extend { hold, usage, prompt_tokens, images: 0, output_tokens }).await?;
         self.extended(extended, prompt_tokens, asked_at);
         Ok(extended)
     }

@@ -156,6 +156,7 @@ impl HoldRequest {
             generation: self.generation,
             model: self.model,
             prompt_tokens: self.prompt_tokens,
+            images: 0,
             output_tokens: self.output_tokens,
             enough_output_tokens: self.enough_output_tokens,
             least_output_tokens: self.least_output_tokens,

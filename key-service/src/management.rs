@@ -171,7 +171,11 @@ impl Management {
             label: draft.label,
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),
-            spend: ledger::Key { limit: draft.limit, expires_at: draft.expires_at, ..ledger::Key::default() },
+            spend: ledger::Key {
+                budget: ledger::Budget { limit: draft.limit, ..ledger::Budget::default() },
+                expires_at: draft.expires_at,
+                ..ledger::Key::default()
+            },
         };
         match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
         {

@@ -109,18 +109,20 @@ impl Service {
             let message = "the time until which the call may take effect is over".into();
             return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
-        let (price, prompt, least) = (model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let (price, prompt, least) = (&model.price, a.prompt_tokens, a.least_output_tokens.max(1));
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
             model: a.model.clone(),
-            least: pricing::worst_case(&price, prompt, least),
-            enough: pricing::worst_case(&price, prompt, a.enough_output_tokens.clamp(least, output)),
-            most: pricing::worst_case(&price, prompt, output),
+            least: pricing::worst_case(price, prompt, least),
+            enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
+            most: pricing::worst_case(price, prompt, output),
+            prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price };
+        let price = price.clone();
+        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,
@@ -129,12 +131,12 @@ impl Service {
     }
 
     /// The prices of the hold apply, whatever the catalogue contains by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images: _, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
             most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens),
-            progress: Progress { usage, cost: pricing::cost(&hold.price, usage) },
+            progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
@@ -157,7 +159,7 @@ impl Service {
 }
 
 fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
-    let total = Progress { usage, cost: pricing::cost(&hold.price, usage) };
+    let total = Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None };
     let HoldRef { account, key, generation, model, .. } = hold;
     let command = Command::Capture { key, generation, model, total, estimated };
     Plan::Run { account, command, meaning: Meaning::Charge }

@@ -21,7 +21,7 @@ use domain::{
     audit::Audit,
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey, Status},
-    ledger::{Command, Entry, Outcome, Refused},
+    ledger::{Command, Entry, Outcome, Payer, Refused},
     member::{Member, MemberChange},
     search::EntrySearch,
     usage::{Counts, Day},
@@ -279,7 +279,7 @@ pub trait Books: Send + Sync + 'static {
     /// The account's latest deposits, newest first, at most `limit`.
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError>;
 
-    /// Counters of these days, of one key or of all, in the order of days, keys and models.
+    /// Counters of these days, of one key or of all, in the order of days, keys, models and groups.
     async fn usage(
         &self,
         account: AccountId,
@@ -594,15 +594,13 @@ pub struct SpendLine {
     pub charged: NanoUsd,
 }
 
-/// The counters of a key, a model and a day.
+/// The counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     /// The day.
     pub day: Day,
-    /// The key.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
+    /// Key, model and groups.
+    pub payer: Payer,
     /// The counters.
     pub counts: Counts,
 }

@@ -201,7 +201,7 @@ impl Watcher<'_> {
                 metrics::counter!("keyservice_expired_holds_total").increment(1);
                 count_billed(&settlement);
                 tracing::warn!(
-                    %account, %generation, key = %settlement.key, model = settlement.model,
+                    %account, %generation, key = %settlement.payer.key, model = settlement.payer.model,
                     charged_usd = %settlement.charged,
                     "a hold expired; billed its last report"
                 );

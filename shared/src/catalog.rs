@@ -1,14 +1,15 @@
 //! The catalogue: models, prices, and upstreams. Checked completely at start.
 
 mod file;
+mod price;
 
 use std::{collections::HashSet, ops::Range};
 
 use http::Uri;
 use serde::Deserialize;
 
-use crate::money::NanoUsd;
 use file::CatalogFile;
+pub use price::{Price, RATES, Rates, Tier, WrittenRates};
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]
@@ -52,18 +53,6 @@ pub struct Model {
     pub price: Price,
     /// Servers of the model; never empty.
     pub upstreams: Vec<Upstream>,
-}
-
-/// Prices per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Price {
-    /// Prompt tokens.
-    pub input: NanoUsd,
-    /// Prompt tokens that the upstream had cached.
-    pub cached_input: NanoUsd,
-    /// Generated tokens, reasoning included.
-    pub output: NanoUsd,
 }
 
 /// A server of a model.

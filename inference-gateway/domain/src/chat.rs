@@ -130,11 +130,11 @@ impl Chat {
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             is_plain: draft.shown.is_plain(),
-            bounds: Usage {
-                prompt: model.context_window,
-                cached: model.context_window,
-                completion: model.max_output_tokens.saturating_mul(self.n),
-            },
+            bounds: Usage::of(
+                model.context_window,
+                model.context_window,
+                model.max_output_tokens.saturating_mul(self.n),
+            ),
             rest: draft.finish(),
         })
     }

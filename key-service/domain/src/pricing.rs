@@ -9,15 +9,15 @@ const TOKENS_PER_PRICE: i128 = 1_000_000;
 /// [`NanoUsd::MAX`], since nothing costs more than an account can own.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let cached = usage.cached.min(usage.prompt);
-    let scaled = times(usage.prompt - cached, price.input)
-        .saturating_add(times(cached, price.cached_input))
-        .saturating_add(times(usage.completion, price.output));
+    let scaled = times(usage.prompt - cached, price.base.input)
+        .saturating_add(times(cached, price.base.cached_input))
+        .saturating_add(times(usage.completion, price.base.output));
     round_up(scaled)
 }
 
 /// Largest cost of a prompt and this much output, regardless of the cached part of the prompt.
 pub fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
-    round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.output)))
+    round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.base.output)))
 }
 
 /// Largest number of output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; at most
@@ -27,14 +27,14 @@ pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, wanted: u64) 
     if rest < 0 {
         return 0;
     }
-    match i128::from(price.output.nanos()) {
+    match i128::from(price.base.output.nanos()) {
         0 => wanted,
         output => u64::try_from(rest / output).unwrap_or(u64::MAX).min(wanted),
     }
 }
 
 fn dearer_input(price: &Price) -> NanoUsd {
-    price.input.max(price.cached_input)
+    price.base.input.max(price.base.cached_input)
 }
 
 /// Product in 128 bits. Exact: 2^64 tokens at 2^63 nano-USD fit. Sums of these products saturate, far above every
@@ -52,32 +52,30 @@ fn round_up(scaled: i128) -> NanoUsd {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use shared::catalog::Rates;
 
     fn price(input: i64, cached_input: i64, output: i64) -> Price {
-        Price {
-            input: NanoUsd::from_nanos(input),
-            cached_input: NanoUsd::from_nanos(cached_input),
-            output: NanoUsd::from_nanos(output),
-        }
+        let nanos = NanoUsd::from_nanos;
+        Price::flat(Rates::of_three(nanos(input), nanos(cached_input), nanos(output)))
     }
 
     #[test]
     fn a_request_is_rounded_up_once() {
         let flash = price(100_000_000, 25_000_000, 400_000_000);
-        let usage = Usage { prompt: 12, cached: 0, completion: 5 };
+        let usage = Usage::of(12, 0, 5);
         assert_eq!(cost(&flash, usage).nanos(), 3_200);
         // Three thirds of a nano-USD make one, not three.
         let thirds = price(333_333, 333_333, 333_334);
-        assert_eq!(cost(&thirds, Usage { prompt: 2, cached: 1, completion: 1 }).nanos(), 1);
-        assert_eq!(cost(&thirds, Usage { prompt: 3, cached: 1, completion: 1 }).nanos(), 2);
+        assert_eq!(cost(&thirds, Usage::of(2, 1, 1)).nanos(), 1);
+        assert_eq!(cost(&thirds, Usage::of(3, 1, 1)).nanos(), 2);
     }
 
     #[test]
     fn a_lying_upstream_cannot_overflow_the_price() {
         let dear = price(i64::MAX, i64::MAX, i64::MAX);
-        let usage = Usage { prompt: u64::MAX, cached: u64::MAX, completion: u64::MAX };
+        let usage = Usage::of(u64::MAX, u64::MAX, u64::MAX);
         assert_eq!(cost(&dear, usage), NanoUsd::MAX);
-        let more_cached_than_prompt = Usage { prompt: 1, cached: 5, completion: 0 };
+        let more_cached_than_prompt = Usage::of(1, 5, 0);
         assert_eq!(cost(&price(1_000_000, 0, 0), more_cached_than_prompt).nanos(), 0);
     }
 

@@ -203,13 +203,15 @@ impl Management {
             let was_last = entries.len() < READ_AT_ONCE;
             read += entries.len();
             for some in entries.chunks(search.limit + 1) {
-                let ids = some.iter().map(|entry| entry.entry.settlement.key);
+                let ids = some.iter().map(|entry| entry.entry.settlement.payer.key);
                 let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
                 for entry in some {
                     let settlement = &entry.entry.settlement;
                     let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(settlement.at);
-                    let key =
-                        keys.get(&settlement.key).filter(is_last).filter(|key| search.matches(key, now));
+                    let key = keys
+                        .get(&settlement.payer.key)
+                        .filter(is_last)
+                        .filter(|key| search.matches(key, now));
                     if let Some(key) = key
                         && !seen.contains(&key.id)
                     {

@@ -103,7 +103,7 @@ impl Management {
         let mut spend = Spend::new();
         let _turn = self.turns.take(account).await?;
         for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
-            spend.entry(line.day).or_default().insert(line.model, line.counts.charged);
+            spend.entry(line.day).or_default().insert(line.payer.model, line.counts.charged);
         }
         Ok(spend)
     }
@@ -184,7 +184,7 @@ impl Management {
         days.dedup();
         for day in days {
             for line in self.store.usage(account, day..=day, None).await? {
-                plus(spent.entry(line.key).or_default(), line.counts.charged);
+                plus(spent.entry(line.payer.key).or_default(), line.counts.charged);
             }
         }
         Ok(spent)

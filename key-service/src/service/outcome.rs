@@ -32,7 +32,7 @@ impl Meaning {
             (_, Err(Refused::Damaged)) => Err(damaged()),
             (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
-            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held(amount))) => {
+            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held { amount, .. })) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, output);
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
             }
@@ -95,7 +95,7 @@ fn settled() -> CallFailure {
 /// Counts a bill in the metrics, after a capture as after an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
-    let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());
+    let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
     if shortfall > NanoUsd::ZERO {

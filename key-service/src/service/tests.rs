@@ -61,6 +61,7 @@ impl Trial {
             generation: self.generation(n),
             model: "Model Flash".into(),
             prompt_tokens: 0,
+            images: 0,
             output_tokens,
             enough_output_tokens: output_tokens,
             least_output_tokens: 1,
@@ -74,7 +75,7 @@ impl Trial {
     }
 
     async fn held(&self) -> i64 {
-        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.held.nanos()
+        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.budget.held.nanos()
     }
 }
 
@@ -92,7 +93,7 @@ async fn granted(service: &Service, authorize: Authorize) -> Grant {
 }
 
 async fn captured(service: &Service, hold: HoldRef, completion: u64) -> Captured {
-    let usage = Usage { prompt: 0, cached: 0, completion };
+    let usage = Usage::of(0, 0, completion);
     match one(service, Call::Capture(Capture { hold, usage, estimated: false })).await {
         Ok(Answer::Captured(captured)) => captured,
         other => panic!("not captured: {other:?}"),
@@ -111,8 +112,9 @@ async fn a_hold_keeps_the_prices_that_it_was_opened_with() {
     // The model becomes more expensive, and is then withdrawn.
     for later in [catalogue("Model Flash", 4), catalogue("Model Max", 4)] {
         let service = trial.service(later);
-        let usage = Usage { prompt: 0, cached: 0, completion: 100 };
-        let extend = Extend { hold: grant.hold.clone(), usage, prompt_tokens: 0, output_tokens: 300 };
+        let usage = Usage::of(0, 0, 100);
+        let extend =
+            Extend { hold: grant.hold.clone(), usage, prompt_tokens: 0, images: 0, output_tokens: 300 };
         let Ok(Answer::Extended(Extended::Open(extension))) = one(&service, Call::Extend(extend)).await
         else {
             panic!("the hold is open")
@@ -179,7 +181,7 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     assert_eq!(captured(&service, unknown.clone(), 1).await, Captured::Gone);
     let released = one(&service, Call::Release(Release::Hold(unknown.clone()))).await;
     assert!(matches!(released, Ok(Answer::Released)), "{released:?}");
-    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, output_tokens: 1 };
+    let extend = Extend { hold: unknown, usage, prompt_tokens: 0, images: 0, output_tokens: 1 };
     let extended = one(&service, Call::Extend(extend)).await;
     assert!(matches!(extended, Ok(Answer::Extended(Extended::Gone))), "{extended:?}");
 

@@ -138,7 +138,7 @@ impl Trial {
 
     /// Money in open holds.
     async fn held(&self) -> i64 {
-        spend(&self.store.sound, self.account, self.key).await.held.nanos()
+        spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }
 }
 
@@ -244,7 +244,7 @@ async fn an_account_that_is_away_keeps_no_other_from_expiring() {
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 0);
     let waiting = trial.store.sound.key(other, key).await.unwrap().unwrap();
-    assert_eq!(waiting.spend.held, nanos(10));
+    assert_eq!(waiting.spend.budget.held, nanos(10));
 }
 
 #[tokio::test(start_paused = true)]

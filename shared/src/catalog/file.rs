@@ -7,7 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, Service, Upstream, UpstreamKind,
+    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, Rates, Service, Upstream,
+    UpstreamKind,
 };
 use crate::{money::NanoUsd, text::is_control};
 
@@ -35,9 +36,18 @@ pub(super) struct RawModel {
     max_tokens_per_image: u64,
     #[serde(default)]
     extra_params: Vec<String>,
-    price: Option<Spanned<Price>>,
+    price: Option<Spanned<RawPrice>>,
     #[serde(default)]
     upstream: Vec<RawUpstream>,
+}
+
+/// Prices as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrice {
+    input: NanoUsd,
+    cached_input: NanoUsd,
+    output: NanoUsd,
 }
 
 /// 2026-01-01, for models without a date.
@@ -59,12 +69,10 @@ impl RawModel {
         let price = self
             .price
             .ok_or_else(|| at_id("has no [model.price]; what has no price cannot be sold".into()))?;
-        let (at, price) = (price.span(), price.into_inner());
-        if [price.input, price.cached_input, price.output]
-            .iter()
-            .any(|p| *p < NanoUsd::ZERO || *p > NanoUsd::MAX)
-        {
-            return Err((Some(at), "a price is negative or beyond 9000000 USD per million tokens".into()));
+        let (at, RawPrice { input, cached_input, output }) = (price.span(), price.into_inner());
+        let price = Price::flat(Rates::of_three(input, cached_input, output));
+        if let Some(fault) = price.fault() {
+            return Err((Some(at), fault.into()));
         }
         let (at, max_output_tokens) = (self.max_output_tokens.span(), self.max_output_tokens.into_inner());
         if max_output_tokens == 0 {

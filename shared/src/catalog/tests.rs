@@ -35,7 +35,7 @@ fn fault(from: &str, to: &str) -> String {
 fn a_good_catalogue_is_read_exactly() {
     let catalog = Catalog::parse(GOOD, "models.toml").unwrap();
     let model = catalog.model("Model Flash").unwrap();
-    assert_eq!(model.price.cached_input.nanos(), 25_000_000);
+    assert_eq!(model.price.base.cached_input.nanos(), 25_000_000);
     assert_eq!(model.upstreams[0].limit_param.as_str(), "max_tokens");
     assert_eq!(model.upstreams[0].url.as_ref().unwrap().to_string(), "http://127.0.0.1:8000/v1");
     assert!(catalog.model("model flash").is_none());

@@ -13,8 +13,7 @@ use shared::{
 use super::*;
 use crate::sse::Decoder;
 
-const USAGE: AnswerUsage =
-    AnswerUsage { tokens: Usage { prompt: 12, cached: 4, completion: 5 }, reasoning: 2 };
+const USAGE: AnswerUsage = AnswerUsage { tokens: Usage::of(12, 4, 5), reasoning: 2 };
 const COST: Option<NanoUsd> = Some(NanoUsd::from_nanos(3200));
 
 fn generation() -> Generation<'static> {

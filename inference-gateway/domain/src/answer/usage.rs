@@ -166,7 +166,7 @@ impl Reported {
 impl AnswerUsage {
     /// Writes the `usage` that clients read. `cost` is the billed amount, left out while unknown.
     pub(super) fn write(&self, cost: Option<NanoUsd>, out: &mut BytesMut) {
-        let Usage { prompt, cached, completion } = self.tokens;
+        let Usage { prompt, cached, completion, .. } = self.tokens;
         put(out, r#"{"prompt_tokens":"#);
         put_number(out, prompt);
         put(out, r#","completion_tokens":"#);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn usage_is_written_with_its_cost_to_the_last_nano_usd() {
-        let usage = AnswerUsage { tokens: Usage { prompt: 12, cached: 0, completion: 5 }, reasoning: 0 };
+        let usage = AnswerUsage { tokens: Usage::of(12, 0, 5), reasoning: 0 };
         let mut out = BytesMut::new();
         usage.write(Some(NanoUsd::from_nanos(3200)), &mut out);
         assert_eq!(

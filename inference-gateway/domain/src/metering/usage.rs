@@ -210,7 +210,7 @@ impl UsageCounter {
     pub fn usage(&self) -> Usage {
         let prompt = self.reported.prompt.unwrap_or(self.bounds.prompt_estimate);
         let cached = self.reported.cached.unwrap_or(0).min(prompt);
-        Usage { prompt, cached, completion: self.completion() }
+        Usage::of(prompt, cached, self.completion())
     }
 
     /// Returns the usage to bill, in the form for clients.

@@ -18,6 +18,7 @@ use super::{
 use crate::store::{Books, Deposit, JournalEntry, JournalPage, SpendLine, StoreError, UsageLine};
 use domain::{
     audit::Audit,
+    ledger::Payer,
     usage::{Counts, Day},
 };
 
@@ -127,7 +128,7 @@ impl Books for Redis {
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
             for ((key, model), counts) in self.read_counters(account, day, None).await? {
-                lines.push(UsageLine { day, key, model, counts });
+                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
             }
         }
         Ok(lines)

@@ -110,7 +110,7 @@ impl Keys for Redis {
         let ids = ids.iter().map(|id| KeyId::from_slice(id).ok_or_else(|| damaged("the keys by spend")));
         let keys = self.keys_of(account, &ids.collect::<Result<Vec<_>, _>>()?).await?;
         // A key whose charges were all given back is still in the set.
-        Ok(keys.into_iter().filter(|key| key.spend.used > NanoUsd::ZERO).take(limit).collect())
+        Ok(keys.into_iter().filter(|key| key.spend.budget.used > NanoUsd::ZERO).take(limit).collect())
     }
 
     /// Reads all holds of the account, which are as many as requests in flight.

@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
 
     fn usage(&mut self) -> Option<Usage> {
         let mut tokens = || Some(u64::from_be_bytes(self.bytes()?));
-        Some(Usage { prompt: tokens()?, cached: tokens()?, completion: tokens()? })
+        Some(Usage::of(tokens()?, tokens()?, tokens()?))
     }
 }
 

@@ -92,7 +92,7 @@ impl Ledger for Reference {
         let Some(book) = books.accounts.get(&account) else { return Ok(DueHolds::default()) };
         let due = |(id, record): (&RecordId, &Record)| match (id, record) {
             (RecordId::Generation(generation), Record::Open(hold)) if hold.lease_until <= book.money.tick => {
-                Some(DueHold { key: hold.key, generation: *generation })
+                Some(DueHold { key: hold.payer.key, generation: *generation })
             }
             _ => None,
         };
@@ -175,10 +175,10 @@ impl Keys for Reference {
     ) -> Result<Vec<ApiKey>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
-        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.used, key.id));
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.budget.used, key.id));
         let after = after.and_then(|id| book.keys.get(&id)).map(place);
         let mut keys: Vec<ApiKey> =
-            book.keys.values().filter(|key| key.spend.used > NanoUsd::ZERO).cloned().collect();
+            book.keys.values().filter(|key| key.spend.budget.used > NanoUsd::ZERO).cloned().collect();
         keys.retain(|key| after.is_none_or(|after| place(key) > after));
         keys.sort_by_key(place);
         keys.truncate(limit);
@@ -187,7 +187,7 @@ impl Keys for Reference {
 
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         let books = self.books()?;
-        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.key == key);
+        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.payer.key == key);
         let holds = books.accounts.get(&account).map(|book| book.records.values().filter(is_of).count());
         Ok(holds.unwrap_or_default() as u64)
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::answer::Event;
 
 /// Most tokens that the catalogue of these tests allows: four times the prompt is more than is always believed.
-const CATALOGUE: Usage = Usage { prompt: 300_000, cached: 300_000, completion: 1_000 };
+const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 
 fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
@@ -18,7 +18,7 @@ fn reported(prompt: u64, completion: u64) -> Reported {
 }
 
 fn usage(prompt: u64, cached: u64, completion: u64) -> Usage {
-    Usage { prompt, cached, completion }
+    Usage::of(prompt, cached, completion)
 }
 
 /// Eight bytes of text for a choice.

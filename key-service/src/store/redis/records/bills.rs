@@ -9,7 +9,7 @@ use shared::{
 use super::{Reader, amount, damaged, double};
 use crate::store::{JournalEntry, StoreError};
 use domain::{
-    ledger::{Ending, Entry, Progress, Settlement},
+    ledger::{Ending, Entry, Payer, Progress, Settlement},
     usage::Counts,
 };
 
@@ -33,7 +33,7 @@ pub(in crate::store::redis) fn write_bill(
     ending: Ending,
     estimated: bool,
 ) -> [u8; BILL_SIZE] {
-    let Progress { usage: Usage { prompt, cached, completion }, cost } = progress;
+    let Progress { usage: Usage { prompt, cached, completion, .. }, cost, upstream_cost: _ } = progress;
     let mut bill = [0; BILL_SIZE];
     bill[0] = match (ending, estimated) {
         (Ending::Expired, _) => EXPIRED,
@@ -70,7 +70,8 @@ pub(in crate::store::redis) fn read_settlement(reader: &mut Reader<'_>) -> Optio
         EXPIRED => (Ending::Expired, true),
         _ => return None,
     };
-    let settlement = Settlement { key, model, usage, cost, charged, ending, estimated, at };
+    let payer = Payer::alone(key, model);
+    let settlement = Settlement { payer, usage, cost, upstream_cost: None, charged, ending, estimated, at };
     Some(Entry { settlement, delta, used_after })
 }
 
@@ -95,7 +96,8 @@ pub(in crate::store::redis) fn read_counts(record: &[u8]) -> Option<Counts> {
     let mut reader = Reader(record);
     Some(Counts {
         requests: reader.count()?,
-        usage: Usage { prompt: reader.count()?, cached: reader.count()?, completion: reader.count()? },
+        usage: Usage::of(reader.count()?, reader.count()?, reader.count()?),
         charged: reader.money()?,
+        ..Counts::default()
     })
 }

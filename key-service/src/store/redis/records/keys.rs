@@ -12,7 +12,8 @@ use domain::{key::ApiKey, ledger};
 
 /// Writes the ledger's part of a key, as a field of the account's hash.
 pub(in crate::store::redis) fn write_spend(key: &ledger::Key) -> Vec<u8> {
-    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = key;
+    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = key;
+    let ledger::Budget { limit, used, held, bounds: _ } = budget;
     let (high, low) = (used.nanos().div_euclid(CARRY), used.nanos().rem_euclid(CARRY));
     [
         optional(limit.map(amount)),
@@ -31,9 +32,13 @@ pub(in crate::store::redis) fn read_spend(record: &[u8]) -> Result<ledger::Key, 
     let mut reader = Reader(record);
     let mut read = || {
         Some(ledger::Key {
-            limit: reader.optional(NanoUsd::from_nanos)?.0,
-            used: reader.sum()?,
-            held: reader.money()?,
+            budget: ledger::Budget {
+                limit: reader.optional(NanoUsd::from_nanos)?.0,
+                used: reader.sum()?,
+                held: reader.money()?,
+                bounds: None,
+            },
+            group: None,
             expires_at: reader.optional(Timestamp::from_millis)?.0,
             revoked_at: reader.optional(Timestamp::from_millis)?.0,
             last_used_at: reader.optional(Timestamp::from_millis)?.0,

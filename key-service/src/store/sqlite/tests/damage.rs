@@ -9,7 +9,7 @@ use super::{Folder, audit, capture, hold, hold_up, numbered, used};
 use crate::store::{Accounts, Ledger, NewAccount, StoreError};
 use domain::ledger::{
     Outcome, Refused,
-    histories::{START, account, generation},
+    histories::{self, START, account, generation},
 };
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn one_change_that_fails_harms_no_other_of_its_transaction() {
     );
     assert!(matches!(&damaged, Err(StoreError::Damaged(cause)) if cause.contains("CHECK")));
     nonsense.unwrap_err();
-    assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
+    assert_eq!(sound.unwrap(), [Ok(histories::held(NanoUsd::from_nanos(10)))]);
     assert!(created.unwrap());
     // The failed change left nothing behind.
     let count = |connection: &Connection| {
