@@ -90,6 +90,8 @@ pub(crate) struct Job {
     pub(crate) credential: String,
     /// The model's id.
     pub(crate) model: String,
+    /// Alias by which the request named the model.
+    pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
     /// Permit for the prompt's memory.
@@ -136,7 +138,8 @@ impl Job {
 
     /// The members that every object of the answer begins with.
     fn generation(&self) -> answer::Generation<'_> {
-        answer::Generation { id: self.id, created: self.created, model: &self.model }
+        let model = self.alias.as_ref().unwrap_or(&self.model);
+        answer::Generation { id: self.id, created: self.created, model }
     }
 
     /// Returns `max_tokens` if lowered.
