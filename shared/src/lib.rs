@@ -3,6 +3,8 @@
 //! Types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a
 //! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
+#[cfg(feature = "process")]
+pub mod admission;
 pub mod backoff;
 pub mod catalog;
 pub mod clock;
