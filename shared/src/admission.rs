@@ -2,9 +2,11 @@
 //!
 //! `owner`, `quota` and `eviction` decide, without clock, lock or I/O; `permit` is the edge on which callers wait.
 
+mod eviction;
 mod owner;
 mod permit;
 mod quota;
 
+pub use eviction::{Connections, Passed, Snapshot, choose};
 pub use owner::{Network, Owner};
 pub use permit::{Permit, Quota};

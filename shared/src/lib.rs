@@ -20,8 +20,6 @@ pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod secret;
-#[cfg(feature = "process")]
-pub mod shares;
 #[cfg(feature = "rpc")]
 pub mod spool;
 pub mod text;

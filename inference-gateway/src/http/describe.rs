@@ -17,6 +17,7 @@ use shared::{
 };
 
 use super::{App, authenticate, credential};
+use crate::admission::Caller;
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
@@ -57,8 +58,8 @@ pub(super) async fn models(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
 }
 
@@ -69,8 +70,8 @@ pub(super) async fn model(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     // A path that is no UTF-8 names no model.
     let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
     Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))

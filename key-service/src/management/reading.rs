@@ -123,7 +123,7 @@ impl Management {
         account: AccountId,
         search: &KeySearch,
     ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
-        let _turn = self.turns.take(account).await?;
+        let _turn = self.reading_turn(account).await?;
         match search.order {
             KeyOrder::Newest => self.find_by_age(account, search, Order::Descending).await,
             KeyOrder::Oldest => self.find_by_age(account, search, Order::Ascending).await,
@@ -239,7 +239,7 @@ impl Management {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, Unavailable> {
-        let _turn = self.turns.take(account).await?;
+        let _turn = self.reading_turn(account).await?;
         let FoundEntries { entries: found, next } =
             self.store.find_entries(account, search.clone(), before, limit).await?;
         Ok(Found { found, next })

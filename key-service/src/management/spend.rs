@@ -101,7 +101,7 @@ impl Management {
     pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, Unavailable> {
         let today = self.today();
         let mut spend = Spend::new();
-        let _turn = self.turns.take(account).await?;
+        let _turn = self.reading_turn(account).await?;
         for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
             spend.entry(line.day).or_default().insert(line.model, line.counts.charged);
         }

@@ -1,6 +1,6 @@
 //! Owners of connections, requests and memory.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::ids::AccountId;
 
@@ -23,6 +23,9 @@ pub enum Owner {
 pub struct Network(IpAddr);
 
 impl Network {
+    /// The network of all callers whose address is not known.
+    pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
     /// The network of a machine at this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {

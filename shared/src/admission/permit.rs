@@ -30,11 +30,6 @@ impl Quota {
         Self(Arc::new(Mutex::new(QuotaState::new(total, per_owner))))
     }
 
-    /// Largest number of units that this owner may ever have.
-    pub fn most_of(&self, owner: Owner) -> usize {
-        self.0.lock().most_of(owner)
-    }
-
     /// Takes units, if total and share have as many left.
     pub fn try_take(&self, owner: Owner, amount: usize) -> Option<Permit> {
         let taken = self.0.lock().take(owner, amount);
@@ -58,6 +53,11 @@ impl Quota {
             turn
         };
         timeout_at(deadline, turn).await.ok()?.ok()
+    }
+
+    /// A permit of an owner for no units yet.
+    pub fn empty_permit(&self, owner: Owner) -> Permit {
+        self.permit(owner, 0)
     }
 
     fn permit(&self, owner: Owner, amount: usize) -> Permit {
