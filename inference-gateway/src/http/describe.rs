@@ -17,6 +17,7 @@ use shared::{
 };
 
 use super::{App, authenticate, credential};
+use crate::admission::Caller;
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
@@ -60,8 +61,8 @@ pub(super) async fn models(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
 }
 
@@ -72,8 +73,8 @@ pub(super) async fn model(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     // A path that is no UTF-8 names no model.
     let Path(name) = id.map_err(|_| not_found(&app.catalog))?;
     let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;

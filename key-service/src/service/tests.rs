@@ -12,10 +12,10 @@ use shared::{
 
 use super::*;
 use crate::{
-    management::{Created, KeyDraft, testing::Office},
-    store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
+    management::{Created, testing::Office},
+    store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
-use domain::ledger::Refused;
+use domain::{key::KeyPatch, ledger::Refused};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
@@ -45,8 +45,8 @@ impl Trial {
     async fn begin(limit: Option<NanoUsd>) -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
-        let draft = KeyDraft { limit, ..KeyDraft::default() };
-        let made = office.management.create(account, draft, None).await.unwrap();
+        let settings = KeyPatch { limit: Some(limit), ..KeyPatch::default() };
+        let made = office.management.create(account, settings, None).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }
@@ -80,7 +80,7 @@ impl Trial {
     }
 
     async fn held(&self) -> i64 {
-        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.held.nanos()
+        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.budget.held.nanos()
     }
 }
 
@@ -194,7 +194,8 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, estimated: false });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);
-    let away = trial.over(Arc::new(Answering(Err(Unavailable("away".into())))), catalogue("Model Flash", 1));
+    let away = trial
+        .over(Arc::new(Answering(Err(StoreError::Unavailable("away".into())))), catalogue("Model Flash", 1));
     assert_eq!(one(&away, capture).await.unwrap_err().code, Code::Unavailable);
     captured(&service, grant.hold, 1).await;
     let again = one(&service, Call::Authorize(trial.authorize(1, 100))).await;
@@ -224,7 +225,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
 }
 
 /// A ledger with the same answer to every command.
-struct Answering(Result<Result<domain::ledger::Outcome, Refused>, Unavailable>);
+struct Answering(Result<Result<domain::ledger::Outcome, Refused>, StoreError>);
 
 #[async_trait]
 impl Ledger for Answering {
@@ -233,7 +234,7 @@ impl Ledger for Answering {
         _: AccountId,
         commands: Vec<Command>,
         _: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         let answer = self.0.clone()?;
         Ok(commands.iter().map(|_| answer.clone()).collect())
     }
@@ -242,15 +243,15 @@ impl Ledger for Answering {
         HoldIndex::default()
     }
 
-    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, StoreError> {
         Ok(DueHolds::default())
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -292,4 +293,36 @@ async fn a_hold_by_an_alias_is_one_of_the_model() {
     let service = trial.service(catalogue("Model Flash", 1));
     let asked = Authorize { model: "Model Flash Latest".into(), ..trial.authorize(1, 1) };
     assert_eq!(granted(&service, asked).await.hold.model, "Model Flash");
+}
+
+#[tokio::test]
+async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
+    let trial = Trial::begin(None).await;
+    let (url, cost) = (
+        "url = \"http://127.0.0.1:1/v1\"",
+        "[model.upstream.cost]\ninput = \"1\"\ncached_input = \"0\"\noutput = \"2\"",
+    );
+    let price = "input = \"1\"\ncached_input = \"1\"\noutput = \"4\"\nrequest = \"0.5\"\n";
+    let first =
+        format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\nmodel = \"f\"\n{cost}\nrequest = \"0.1\"\n");
+    let service = trial.service(priced("Model Flash", &format!("{price}{first}")));
+    let usage = Usage::of(1_000, 0, 500);
+    // The second upstream's cost is unknown; there is no third; 0 is none. A model that left the catalogue has no costs.
+    for (n, upstream, model) in [
+        (1, 1, "Model Flash"),
+        (2, 2, "Model Flash"),
+        (3, 3, "Model Flash"),
+        (4, 0, "Model Flash"),
+        (5, 1, "gone"),
+    ] {
+        let grant = granted(&service, Authorize { prompt_tokens: 1_000, ..trial.authorize(n, 500) }).await;
+        let hold = HoldRef { upstream, model: model.into(), ..grant.hold };
+        let call = Call::Capture(Capture { hold, usage, estimated: false });
+        one(&service, call).await.unwrap();
+    }
+    let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
+    let costs = journal.entries.iter().map(|entry| entry.entry.settlement.upstream_cost);
+    // 1,000·1 + 500·2, and the request.
+    let known = Some(NanoUsd::from_nanos(1_000_000 + 1_000_000 + 100_000_000));
+    assert_eq!(costs.collect::<Vec<_>>(), [known, None, None, None, None]);
 }
