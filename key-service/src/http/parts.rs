@@ -5,12 +5,10 @@ use std::{convert::Infallible, str::FromStr};
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use shared::{
+    admission::Owner,
     error::ApiError,
     ids::AccountId,
-    process::{
-        http::bearer,
-        serve::{self, ConnectionTrust},
-    },
+    process::{http::bearer, serve::ConnectionTrust},
 };
 use tracing::{Span, field::display};
 
@@ -29,7 +27,7 @@ impl FromRequestParts<Api> for Caller {
         // The span of the request, which is also that of the log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key));
-        ConnectionTrust::of(&parts.extensions).grant(serve::Caller::Account(account));
+        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
         Ok(Self(account))
     }
 }
@@ -43,7 +41,7 @@ impl FromRequestParts<Api> for Holder {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let own = api.management.own_key(bearer(&parts.headers)?).await?;
         Span::current().record("account", display(own.account));
-        ConnectionTrust::of(&parts.extensions).grant(serve::Caller::Account(own.account));
+        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(own.account));
         Ok(Self(own))
     }
 }

@@ -10,7 +10,7 @@ use super::{
     Error, Management,
     listing::{Listed, Listing, Page, UnknownCursor},
 };
-use crate::store::{FoundEntries, JournalEntry, Order, StoreError};
+use crate::store::{Found, JournalEntry, Order, StoreError};
 use domain::{
     ledger::{Ending, Settlement},
     search::EntrySearch,
@@ -68,7 +68,7 @@ impl Management {
         account: AccountId,
         listing: &Listing<Bill>,
         behind: Option<u64>,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let Listing { order, filter, .. } = listing;
         match order {
             Order::Descending => {
@@ -78,7 +78,7 @@ impl Management {
                 let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
                 let is_full = page.entries.len() == READ_AT_ONCE;
                 let next = page.entries.last().map(|entry| entry.number).filter(|_| is_full);
-                Ok(FoundEntries { entries: page.entries, next })
+                Ok(Found { found: page.entries, next })
             }
         }
     }
@@ -117,7 +117,7 @@ impl Listed for Bill {
         };
         let mut items = Vec::new();
         loop {
-            let FoundEntries { entries, next } = management.entries(account, listing, behind).await?;
+            let Found { found: entries, next } = management.entries(account, listing, behind).await?;
             for entry in entries {
                 let settlement = &entry.entry.settlement;
                 if listing.filter.is_past(settlement, listing.order) {

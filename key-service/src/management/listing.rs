@@ -199,7 +199,7 @@ impl Management {
         account: AccountId,
         listing: &Listing<T>,
     ) -> Result<Page<T>, Error<UnknownCursor>> {
-        let _turn = self.turns.take(account).await?;
+        let _turn = self.reading_turn(account).await?;
         T::page(self, account, listing).await
     }
 }
