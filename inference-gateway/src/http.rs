@@ -27,6 +27,7 @@ use shared::{
         serve::Handler,
     },
     refusal::Refusal,
+    wire::OWN_KEY,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +72,7 @@ pub(crate) fn routes(app: Arc<App>) -> Handler {
         .layer(cors::layer());
     let management = Router::new()
         .route("/v1/management/{*rest}", any(passthrough::forward))
+        .route(OWN_KEY, any(passthrough::forward))
         .route("/dashboard", any(passthrough::forward_page))
         .route("/dashboard/{*rest}", any(passthrough::forward_page));
     let routes = Router::new()

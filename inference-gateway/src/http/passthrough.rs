@@ -25,6 +25,7 @@ use shared::{
         serve::ConnectionTrust,
         tls::Tls,
     },
+    wire::OWN_KEY,
 };
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
@@ -113,7 +114,7 @@ enum SendFailure {
     CutShort,
 }
 
-/// Any method on `/v1/management/…`.
+/// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
 pub(super) async fn forward(
     State(app): State<Arc<App>>,
     Extension(id): Extension<RequestId>,
@@ -121,7 +122,8 @@ pub(super) async fn forward(
 ) -> Result<Response<Body>, ApiError> {
     let span = app.management.identified(&mut request, id);
     let caller = Caller(ConnectionTrust::of(request.extensions()));
-    let permit = match account(&app, request.headers(), &caller).await? {
+    let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
+    let permit = match account(&app, request.headers(), class, &caller).await? {
         Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request, &caller).instrument(span).await,
     };
@@ -131,10 +133,15 @@ pub(super) async fn forward(
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of the management key of a request, if any, before anything of the body is read.
-async fn account(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Option<AccountId>, ApiError> {
+/// Finds the account of a request's key of this class, if any, before anything of the body is read.
+async fn account(
+    app: &App,
+    headers: &HeaderMap,
+    class: Class,
+    caller: &Caller,
+) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    Ok(super::account(app, presented, Class::Management, caller).await?.ok())
+    Ok(super::account(app, presented, class, caller).await?.ok())
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
