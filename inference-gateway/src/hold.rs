@@ -5,11 +5,7 @@ mod heartbeat;
 mod settlement;
 mod spool;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
@@ -46,8 +42,6 @@ struct HoldState {
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
-    /// Called at each heartbeat.
-    watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
 }
 
 /// Lease of a hold as known to this gateway.
@@ -83,17 +77,6 @@ pub(crate) struct OpenHold {
     ending: Ending,
 }
 
-/// Registration of a function that each heartbeat calls while the hold is unresolved.
-pub(crate) struct HeartbeatWatch(Arc<HoldState>);
-
-impl HeartbeatWatch {
-    /// Sets the function; only once per hold.
-    pub(crate) fn set(self, watch: impl Fn(Instant) + Send + Sync + 'static) {
-        // A second call would be a mistake of this crate, and is ignored.
-        let _ = self.0.watch.set(Box::new(watch));
-    }
-}
-
 impl Holds {
     /// No holds yet.
     pub(crate) fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
@@ -113,9 +96,7 @@ impl Holds {
             output_tokens,
         };
         let generation = hold.generation;
-        let state =
-            HoldState { hold, lease: Mutex::new(lease), changed: Notify::new(), watch: OnceLock::new() };
-        let state = Arc::new(state);
+        let state = Arc::new(HoldState { hold, lease: Mutex::new(lease), changed: Notify::new() });
         self.unresolved().insert(generation, state.clone());
         OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
     }
@@ -184,11 +165,6 @@ impl OpenHold {
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let state = self.state.clone();
         async move { state.changed.notified().await }
-    }
-
-    /// A registration for a function that each heartbeat calls.
-    pub(crate) fn heartbeat_watch(&self) -> HeartbeatWatch {
-        HeartbeatWatch(self.state.clone())
     }
 
     /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
