@@ -21,7 +21,7 @@ use shared::{
 
 use crate::{
     credentials::Credentials,
-    store::{self, Idempotency, Store, Unavailable, Updated},
+    store::{self, Idempotency, Store, StoreError, Updated},
 };
 use domain::{
     digest::Digest,
@@ -72,7 +72,7 @@ pub enum Error<R> {
     Refused(R),
     /// Try again. The outcome is unknown.
     #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    Store(#[from] StoreError),
 }
 
 /// Reason why a key was not changed or found.
@@ -171,7 +171,11 @@ impl Management {
             label: draft.label,
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),
-            spend: ledger::Key { limit: draft.limit, expires_at: draft.expires_at, ..ledger::Key::default() },
+            spend: ledger::Key {
+                budget: ledger::Budget { limit: draft.limit, ..ledger::Budget::default() },
+                expires_at: draft.expires_at,
+                ..ledger::Key::default()
+            },
         };
         match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
         {

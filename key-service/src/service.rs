@@ -26,7 +26,7 @@ pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
 use crate::{
     credentials::Credentials,
-    store::{Ledger, Outcomes, Unavailable},
+    store::{Ledger, Outcomes, StoreError},
 };
 use domain::{
     lease_clock::LEASE_TICKS,
@@ -81,7 +81,7 @@ impl Service {
         planned.unwrap_or_else(|unavailable| Plan::Done(Err(failure(&unavailable))))
     }
 
-    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, Unavailable> {
+    async fn plan_authenticate(&self, credential: &str, required: Class) -> Result<Plan, StoreError> {
         Ok(match (self.credentials.find(credential).await?, required) {
             (Some(Principal::ApiKey(account, key)), Class::Api) => {
                 let principal = Principal::ApiKey(account, key);
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    async fn plan_authorize(&self, a: Authorize) -> Result<Plan, Unavailable> {
+    async fn plan_authorize(&self, a: Authorize) -> Result<Plan, StoreError> {
         let (account, key) = match self.credentials.find(&a.credential).await? {
             Some(Principal::ApiKey(account, key)) => (account, key),
             other => {
@@ -118,6 +118,7 @@ impl Service {
             least: pricing::worst_case(price, prompt, least),
             enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
             most: pricing::worst_case(price, prompt, output),
+            prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
         let price = price.clone();
@@ -135,7 +136,7 @@ impl Service {
             key: hold.key,
             generation: hold.generation,
             most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens),
-            progress: Progress { usage, cost: pricing::cost(&hold.price, usage) },
+            progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
@@ -143,7 +144,7 @@ impl Service {
         Plan::Run { account: hold.account, command, meaning }
     }
 
-    async fn plan_release(&self, release: Release) -> Result<Plan, Unavailable> {
+    async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
@@ -158,7 +159,7 @@ impl Service {
 }
 
 fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
-    let total = Progress { usage, cost: pricing::cost(&hold.price, usage) };
+    let total = Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None };
     let HoldRef { account, key, generation, model, .. } = hold;
     let command = Command::Capture { key, generation, model, total, estimated };
     Plan::Run { account, command, meaning: Meaning::Charge }
@@ -195,7 +196,7 @@ impl KeyService for Service {
 
 fn put_answers(
     answers: &mut [Option<Result<Answer, CallFailure>>],
-    outcomes: Result<Outcomes, Unavailable>,
+    outcomes: Result<Outcomes, StoreError>,
     meanings: Vec<(usize, Meaning)>,
 ) {
     match outcomes {

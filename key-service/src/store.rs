@@ -21,7 +21,7 @@ use domain::{
     audit::Audit,
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey, Status},
-    ledger::{Command, Entry, Outcome, Refused},
+    ledger::{Command, Entry, Outcome, Payer, Refused},
     member::{Link, Member, MemberChange, Session},
     search::EntrySearch,
     usage::{Counts, Day},
@@ -29,7 +29,8 @@ use domain::{
 
 /// The complete store. Every method of these traits is atomic: a call takes effect completely or not at all, and
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
-/// (the memory store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
+/// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
+/// again; after every other error nothing changed.
 pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity {}
 
 impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Store for S {}
@@ -48,7 +49,7 @@ pub trait Ledger: Send + Sync + 'static {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable>;
+    ) -> Result<Outcomes, StoreError>;
 
     /// Lists the accounts with open holds. Accounts whose last hold was resolved may be listed for a while.
     async fn accounts_with_holds(&self) -> HoldIndex;
@@ -56,14 +57,14 @@ pub trait Ledger: Send + Sync + 'static {
     /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
     /// page, or the one behind a page's `next`. A hold that is due before the first page is read is on one of the pages.
     /// A hold that cannot be read counts as due.
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable>;
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
     /// Our clock minus the store's; `None` where the store has no clock of its own. Fails while the store still loads
     /// its data.
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable>;
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
     /// Succeeds if the store answers and has loaded its data.
-    async fn ping(&self) -> Result<(), Unavailable>;
+    async fn ping(&self) -> Result<(), StoreError>;
 }
 
 /// The owners of credentials.
@@ -71,7 +72,7 @@ pub trait Ledger: Send + Sync + 'static {
 pub trait Credentials: Send + Sync + 'static {
     /// Finds the owner of the credential with this digest. An owner never changes, so that callers may cache it. A
     /// revoked credential is found as well.
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable>;
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError>;
 }
 
 /// API keys.
@@ -80,26 +81,21 @@ pub trait Keys: Send + Sync + 'static {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, or the
     /// account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
-    -> Result<Created, Unavailable>;
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
 
     /// Finds an API key of the account.
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError>;
 
     /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
     /// limit is the last one.
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError>;
 
     /// Number of open holds of a key: its requests in flight.
-    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable>;
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
 
     /// Changes an API key.
-    async fn update_key(
-        &self,
-        account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-    ) -> Result<Updated, Unavailable>;
+    async fn update_key(&self, account: AccountId, id: KeyId, patch: KeyPatch)
+    -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.
@@ -108,44 +104,44 @@ pub trait Keys: Send + Sync + 'static {
         account: AccountId,
         id: KeyId,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable>;
+    ) -> Result<Option<ApiKey>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.
 #[async_trait]
 pub trait Accounts: Send + Sync + 'static {
     /// Creates an account without credit. Returns `false` if the name is taken.
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable>;
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError>;
 
     /// All accounts, oldest first.
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable>;
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError>;
 
     /// Finds an account by name, through an index.
-    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable>;
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError>;
 
     /// Finds the name and the money of an account. `None` where there is none.
-    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable>;
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError>;
 
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at
     /// its bound of such keys.
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable>;
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError>;
 
     /// The account's management keys, oldest first.
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable>;
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError>;
 
     /// Finds a management key of the account.
     async fn management_key(
         &self,
         account: AccountId,
         id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable>;
+    ) -> Result<Option<ManagementKey>, StoreError>;
 
     /// Revokes a management key of any account; repeating it changes nothing. `None` where there is none.
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
         now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable>;
+    ) -> Result<Option<ManagementKey>, StoreError>;
 }
 
 /// The people of accounts, with their credentials for sign-in. Nothing here is a plaintext: links and sessions are
@@ -158,13 +154,13 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         member: Member,
         most: u64,
-    ) -> Result<MemberCreated, Unavailable>;
+    ) -> Result<MemberCreated, StoreError>;
 
     /// The account's members, oldest first.
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable>;
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError>;
 
     /// Finds a member of the account by name, through an index.
-    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable>;
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError>;
 
     /// Changes the fields of a member that `change` names. `false` where the account has no such member.
     async fn update_member(
@@ -172,13 +168,13 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         id: MemberId,
         change: MemberChange,
-    ) -> Result<bool, Unavailable>;
+    ) -> Result<bool, StoreError>;
 
     /// Removes a member, and voids the member's links and sessions. `false` where there is none.
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable>;
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError>;
 
     /// Stores a sign-in link until it expires, in place of the member's previous link: a member has one link at a time.
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable>;
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError>;
 
     /// Finds a link that has not expired, with its member. The link stays.
     async fn link(
@@ -186,7 +182,7 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable>;
+    ) -> Result<Option<(Link, Member)>, StoreError>;
 
     /// Finds a link like [`Self::link`], and removes the link: only one of several calls gets it.
     async fn take_link(
@@ -194,10 +190,10 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable>;
+    ) -> Result<Option<(Link, Member)>, StoreError>;
 
     /// Keeps a session until it expires.
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable>;
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError>;
 
     /// A session that has not expired, with its member.
     async fn session(
@@ -205,7 +201,7 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable>;
+    ) -> Result<Option<(Session, Member)>, StoreError>;
 
     /// Records when a session was used, and its new expiry. An ended session stays ended.
     async fn touch_session(
@@ -214,7 +210,7 @@ pub trait Members: Send + Sync + 'static {
         digest: Digest,
         seen_at: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<(), Unavailable>;
+    ) -> Result<(), StoreError>;
 
     /// The sessions of a member that have not expired, oldest first.
     async fn sessions(
@@ -222,21 +218,20 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable>;
+    ) -> Result<Vec<Session>, StoreError>;
 
     /// Ends a session; repeating it changes nothing.
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable>;
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError>;
 
     /// Counts one more attempt under this name, and returns the count since the first attempt; the count is forgotten
     /// at the `until` of the first.
-    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp)
-    -> Result<u64, Unavailable>;
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError>;
 
     /// Takes one attempt under this name back, if there is any.
-    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable>;
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError>;
 
     /// Forgets the attempts under this name.
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable>;
+    async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError>;
 }
 
 /// The journal, the counters, and the audit of both.
@@ -244,8 +239,7 @@ pub trait Members: Send + Sync + 'static {
 pub trait Books: Send + Sync + 'static {
     /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
     /// Entries are only ever appended: a correction has a number of its own.
-    async fn journal(&self, account: AccountId, after: u64, limit: usize)
-    -> Result<JournalPage, Unavailable>;
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError>;
 
     /// Reads the latest entries of the account's journal, or those before number `before`; newest first, at most
     /// `limit`.
@@ -254,7 +248,7 @@ pub trait Books: Send + Sync + 'static {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable>;
+    ) -> Result<Vec<JournalEntry>, StoreError>;
 
     /// Finds the latest matching entries, or those before number `before`; newest first, at most `limit`. Without an
     /// index, a bounded number of entries is read, and the page may end before it is full.
@@ -264,31 +258,31 @@ pub trait Books: Send + Sync + 'static {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, Unavailable> {
+    ) -> Result<FoundEntries, StoreError> {
         search::entries(self, account, &search, before, limit).await
     }
 
     /// The account's latest deposits, newest first, at most `limit`.
-    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable>;
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError>;
 
-    /// Counters of these days, of one key or of all, in the order of days, keys and models.
+    /// Counters of these days, of one key or of all, in the order of days, keys, models and groups.
     async fn usage(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable>;
+    ) -> Result<Vec<UsageLine>, StoreError>;
 
     /// Charges of the account on these days by model, in the order of days and models.
     async fn spend(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<SpendLine>, Unavailable>;
+    ) -> Result<Vec<SpendLine>, StoreError>;
 
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.
-    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError>;
 }
 
 /// Free space of the store.
@@ -296,16 +290,36 @@ pub trait Books: Send + Sync + 'static {
 pub trait Capacity: Send + Sync + 'static {
     /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
     /// `false` for a store that sees no bound.
-    async fn is_nearly_full(&self) -> Result<bool, Unavailable>;
+    async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 }
 
 /// Outcomes of commands, in the order of the commands.
 pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// The store cannot be reached, or did not confirm: the outcome is unknown.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the store is unavailable: {0}")]
-pub struct Unavailable(pub String);
+/// Failure of a store call, by the caller's next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The call waited too long for its turn, and was not made. It may be made again.
+    #[error("too much is asked of the store: {0}")]
+    Busy(&'static str),
+    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
+    /// again.
+    #[error("the call does not fit the stored data: {0}")]
+    Conflict(String),
+    /// A stored record cannot be read. The same call fails until an operator repairs the record.
+    #[error("a stored record is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// Error of a call for an account that does not exist.
+    pub(crate) fn no_account(account: AccountId) -> Self {
+        Self::Conflict(format!("there is no account {account}"))
+    }
+}
 
 /// Accounts with open holds.
 #[derive(Clone, Debug, Default)]
@@ -313,7 +327,7 @@ pub struct HoldIndex {
     /// The accounts, each once.
     pub accounts: Vec<AccountId>,
     /// Reason why the list may be incomplete: a part of the store cannot be reached.
-    pub missing: Option<Unavailable>,
+    pub missing: Option<StoreError>,
 }
 
 /// Some of an account's due holds.
@@ -532,15 +546,13 @@ pub struct SpendLine {
     pub charged: NanoUsd,
 }
 
-/// The counters of a key, a model and a day.
+/// The counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     /// The day.
     pub day: Day,
-    /// The key.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
+    /// Key, model and groups.
+    pub payer: Payer,
     /// The counters.
     pub counts: Counts,
 }

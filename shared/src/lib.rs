@@ -4,6 +4,7 @@
 //! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
 pub mod backoff;
+pub mod calendar;
 pub mod catalog;
 pub mod clock;
 pub mod error;
@@ -14,6 +15,7 @@ pub mod money;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod rates;
 pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;

@@ -174,13 +174,16 @@ fn overloaded() -> ApiError {
 /// trying later is better than counting now.
 const fn may_be_affordable(refusal: Refusal) -> bool {
     match refusal {
-        Refusal::KeyLimitReached | Refusal::InsufficientCredits => true,
+        Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => true,
         Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed
         | Refusal::ManagementKeyRequired
-        | Refusal::ModelNotFound => false,
+        | Refusal::ModelNotFound
+        | Refusal::GroupArchived
+        | Refusal::ModelNotAllowed
+        | Refusal::RateLimitExceeded => false,
     }
 }

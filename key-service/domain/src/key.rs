@@ -99,7 +99,7 @@ impl ApiKey {
             self.label.clone_from(label);
         }
         if let Some(limit) = patch.limit {
-            self.spend.limit = limit;
+            self.spend.budget.limit = limit;
         }
         if let Some(expires_at) = patch.expires_at {
             self.spend.expires_at = expires_at;

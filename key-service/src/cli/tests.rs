@@ -117,10 +117,11 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
         least: NanoUsd::from_usd(usd),
         enough: NanoUsd::from_usd(usd),
         most: NanoUsd::from_usd(usd),
+        prompt_tokens: 1,
         lease_ticks: 7,
     };
     let usage = shared::tokens::Usage::of(12, 2, 5);
-    let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001) };
+    let total = Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None };
     let generation = GenerationId::new(now, [1; 10]);
     let model = "Model Flash".into();
     let capture = Ledger::Capture { key: key.id, generation, model, total, estimated: true };

@@ -118,9 +118,9 @@ fn table(desk: &Desk, keys: &[ApiKey]) -> Markup {
                                     }
                                 }
                                 td.wide-only { (status(key.status(now))) }
-                                td.n { (usd(key.spend.used))
-                                    p.narrow-only { @match key.spend.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
-                                td.n.wide-only { @match key.spend.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
+                                td.n { (usd(key.spend.budget.used))
+                                    p.narrow-only { @match key.spend.budget.limit { Some(limit) => { "of " (usd(limit)) }, None => "no limit" } } }
+                                td.n.wide-only { @match key.spend.budget.limit { Some(limit) => (usd(limit)), None => span.quiet { "none" } } }
                                 td.wide-only { code { (key.hint) } }
                                 td.wide-only { (time_or(key.spend.last_used_at, "never")) }
                                 td.wide-only { (time(key.created_at)) }
@@ -219,10 +219,10 @@ pub(super) async fn confirm(
             li { "Its next request is refused, on every server." }
             @match in_flight {
                 0 => li { "No request of it is in flight right now." },
-                1 => li { "1 request in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
-                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.held)) " held comes back" (less_used()) },
+                1 => li { "1 request in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
+                some => li { (count(some)) " requests in flight will be cut; " (usd(key.spend.budget.held)) " held comes back" (less_used()) },
             }
-            li { "This cannot be undone. " (usd(key.spend.used)) " of use stays in the books." }
+            li { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays in the books." }
         }
         @if viewer.is_owner() && key.spend.revoked_at.is_none() {
             form.buttons method="post" {

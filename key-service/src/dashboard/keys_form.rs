@@ -78,7 +78,7 @@ pub(super) fn entered(key: &ApiKey) -> Fields {
     let expires_at = key.spend.expires_at.map(|at| at.to_string());
     Fields::of([
         ("label", key.label.clone()),
-        ("limit", key.spend.limit.map_or_else(String::new, |limit| limit.to_string())),
+        ("limit", key.spend.budget.limit.map_or_else(String::new, |limit| limit.to_string())),
         ("expires_at", expires_at.map_or_else(String::new, |at| at.trim_end_matches('Z').to_owned())),
     ])
 }

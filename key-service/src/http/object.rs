@@ -17,10 +17,10 @@ pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
         label: &key.label,
         key_hint: &key.hint,
         status: key.status(now).as_str(),
-        limit: spend.limit,
-        used: spend.used,
+        limit: spend.budget.limit,
+        used: spend.budget.used,
         // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
-        limit_remaining: spend.limit.and_then(|limit| limit.checked_sub(spend.used)),
+        limit_remaining: spend.budget.limit.and_then(|limit| limit.checked_sub(spend.budget.used)),
         created_at: key.created_at,
         expires_at: spend.expires_at,
         last_used_at: spend.last_used_at.map(Timestamp::to_whole_seconds),

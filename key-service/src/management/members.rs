@@ -12,7 +12,7 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::store::{MemberCreated, Unavailable};
+use crate::store::{MemberCreated, StoreError};
 use domain::{
     digest::Digest,
     member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
@@ -149,7 +149,7 @@ const SESSION: &str = "session";
 
 impl Management {
     /// The account's members, oldest first.
-    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let _turn = self.turns.take(account).await?;
         self.store.members(account).await
     }
@@ -226,7 +226,7 @@ impl Management {
         member: MemberId,
         agent: &str,
         way: SignInWay,
-    ) -> Result<Token, Unavailable> {
+    ) -> Result<Token, StoreError> {
         let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
         let sessions = self.store.sessions(account, member, now).await?;
         for oldest in sessions.iter().take((sessions.len() + 1).saturating_sub(MAX_SESSIONS)) {
@@ -247,7 +247,7 @@ impl Management {
     }
 
     /// Finds the running session of a token.
-    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, Unavailable> {
+    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         let (now, digest) = (self.clock.now(), token.digest(SESSION));
         let found = self.store.session(token.account, digest, now).await?;
         let Some((session, member)) = found else { return Ok(None) };
@@ -259,7 +259,7 @@ impl Management {
     }
 
     /// The sessions of a member, oldest first.
-    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, Unavailable> {
+    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, StoreError> {
         self.store.sessions(account, member, self.clock.now()).await
     }
 
@@ -269,7 +269,7 @@ impl Management {
         account: AccountId,
         member: MemberId,
         id: SessionId,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), StoreError> {
         let sessions = self.sessions(account, member).await?;
         match sessions.into_iter().find(|session| session.id == id) {
             Some(session) => self.store.end_session(account, session.digest).await,

@@ -15,7 +15,7 @@ use shared::{
 };
 
 use super::Management;
-use crate::store::{FoundEntries, JournalEntry, Order, Page, Unavailable};
+use crate::store::{FoundEntries, JournalEntry, Order, Page, StoreError};
 use domain::key::{ApiKey, Status};
 pub use domain::search::{EntrySearch, Outcome};
 
@@ -122,7 +122,7 @@ impl Management {
         self: &Arc<Self>,
         account: AccountId,
         search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let _turn = self.turns.take(account).await?;
         match search.order {
             KeyOrder::Newest => self.find_by_age(account, search, Order::Descending).await,
@@ -137,7 +137,7 @@ impl Management {
         account: AccountId,
         search: &KeySearch,
         order: Order,
-    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let (mut found, mut read) = (Vec::new(), 0);
         let mut after = search.after.and_then(KeyCursor::key);
         let status = search.status.map(|status| (status, self.clock.now()));
@@ -171,7 +171,7 @@ impl Management {
         self: &Arc<Self>,
         account: AccountId,
         search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let (now, mut found) = (self.clock.now(), Vec::new());
         let top: Vec<KeyId> =
             self.top_keys(account).await.iter().flat_map(|top| top.iter()).map(|(id, _)| *id).collect();
@@ -195,7 +195,7 @@ impl Management {
         &self,
         account: AccountId,
         search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyCursor>, Unavailable> {
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let (now, mut found, mut seen, mut read) = (self.clock.now(), Vec::new(), HashSet::new(), 0);
         let mut before = search.after.and_then(KeyCursor::entry);
         loop {
@@ -203,13 +203,15 @@ impl Management {
             let was_last = entries.len() < READ_AT_ONCE;
             read += entries.len();
             for some in entries.chunks(search.limit + 1) {
-                let ids = some.iter().map(|entry| entry.entry.settlement.key);
+                let ids = some.iter().map(|entry| entry.entry.settlement.payer.key);
                 let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
                 for entry in some {
                     let settlement = &entry.entry.settlement;
                     let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(settlement.at);
-                    let key =
-                        keys.get(&settlement.key).filter(is_last).filter(|key| search.matches(key, now));
+                    let key = keys
+                        .get(&settlement.payer.key)
+                        .filter(is_last)
+                        .filter(|key| search.matches(key, now));
                     if let Some(key) = key
                         && !seen.contains(&key.id)
                     {
@@ -238,7 +240,7 @@ impl Management {
         search: &EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Found<JournalEntry, u64>, Unavailable> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let _turn = self.turns.take(account).await?;
         let FoundEntries { entries: found, next } =
             self.store.find_entries(account, search.clone(), before, limit).await?;
@@ -246,7 +248,7 @@ impl Management {
     }
 
     /// Number of requests in flight that hold money of a key.
-    pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+    pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         self.store.holds_of(account, key).await
     }
 
@@ -255,7 +257,7 @@ impl Management {
         &self,
         account: AccountId,
         ids: Vec<KeyId>,
-    ) -> Result<HashMap<KeyId, ApiKey>, Unavailable> {
+    ) -> Result<HashMap<KeyId, ApiKey>, StoreError> {
         let ids: HashSet<KeyId> = ids.into_iter().collect();
         let found = try_join_all(ids.into_iter().map(|id| self.store.key(account, id))).await?;
         Ok(found.into_iter().flatten().map(|key| (key.id, key)).collect())

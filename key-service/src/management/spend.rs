@@ -20,7 +20,7 @@ use shared::{
 use tokio::{sync::watch, time::timeout};
 
 use super::Management;
-use crate::store::Unavailable;
+use crate::store::StoreError;
 use domain::usage::Day;
 
 /// Days that are added up.
@@ -88,7 +88,7 @@ impl Kept {
 
 impl Management {
     /// The spend of the account in the last [`DAYS`].
-    pub async fn spend(&self, account: AccountId) -> Result<Spend, Unavailable> {
+    pub async fn spend(&self, account: AccountId) -> Result<Spend, StoreError> {
         let today = self.today();
         let mut spend = Spend::new();
         for line in self.store.spend(account, today.plus(1 - DAYS)..=today).await? {
@@ -98,12 +98,12 @@ impl Management {
     }
 
     /// Sums the spend of a key in the last [`DAYS`].
-    pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, Unavailable> {
+    pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, StoreError> {
         let today = self.today();
         let mut spend = Spend::new();
         let _turn = self.turns.take(account).await?;
         for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
-            spend.entry(line.day).or_default().insert(line.model, line.counts.charged);
+            spend.entry(line.day).or_default().insert(line.payer.model, line.counts.charged);
         }
         Ok(spend)
     }
@@ -147,7 +147,7 @@ impl Management {
         account: AccountId,
         now: Timestamp,
         past: Option<(Day, Arc<HashMap<KeyId, NanoUsd>>)>,
-    ) -> Result<((Day, Arc<HashMap<KeyId, NanoUsd>>), TopKeys), Unavailable> {
+    ) -> Result<((Day, Arc<HashMap<KeyId, NanoUsd>>), TopKeys), StoreError> {
         let (today, closed) = (Day::of(now), Day::closed(now));
         let first = today.plus(1 - DAYS);
         let past = match past {
@@ -177,14 +177,14 @@ impl Management {
         account: AccountId,
         from: Day,
         to: Day,
-    ) -> Result<HashMap<KeyId, NanoUsd>, Unavailable> {
+    ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let mut spent = HashMap::new();
         let mut days: Vec<Day> =
             self.store.spend(account, from..=to).await?.into_iter().map(|line| line.day).collect();
         days.dedup();
         for day in days {
             for line in self.store.usage(account, day..=day, None).await? {
-                plus(spent.entry(line.key).or_default(), line.counts.charged);
+                plus(spent.entry(line.payer.key).or_default(), line.counts.charged);
             }
         }
         Ok(spent)

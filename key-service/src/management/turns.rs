@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Longest wait for the account's turn: a page reads for some 20 ms, so that a hundred pages get through.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,8 +23,8 @@ pub(super) struct ReadingTurns(Mutex<HashMap<AccountId, Arc<Semaphore>>>);
 
 impl ReadingTurns {
     /// Waits for the account's turn, which lasts until the permit is dropped.
-    pub(super) async fn take(&self, account: AccountId) -> Result<OwnedSemaphorePermit, Unavailable> {
-        let late = || Unavailable("the account reads too many pages at once".into());
+    pub(super) async fn take(&self, account: AccountId) -> Result<OwnedSemaphorePermit, StoreError> {
+        let late = || StoreError::Busy("the account reads too many pages at once");
         let turn = timeout(PATIENCE, self.of(account).acquire_owned()).await.map_err(|_| late())?;
         turn.map_err(|_| late())
     }

@@ -10,7 +10,7 @@ use shared::{
 };
 use tonic::Code;
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -32,7 +32,7 @@ impl Meaning {
             (_, Err(Refused::Damaged)) => Err(damaged()),
             (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
-            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held(amount))) => {
+            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held { amount, .. })) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, output);
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
             }
@@ -67,9 +67,14 @@ fn refusal(refused: Refused) -> Result<Refusal, CallFailure> {
     Ok(refusal)
 }
 
-/// The failure of a store: the outcome is unknown, and the same call may be repeated.
-pub(super) fn failure(unavailable: &Unavailable) -> CallFailure {
-    CallFailure { code: Code::Unavailable, message: unavailable.to_string() }
+/// The failure of a store.
+pub(super) fn failure(error: &StoreError) -> CallFailure {
+    let code = match error {
+        StoreError::Unavailable(_) | StoreError::Busy(_) => Code::Unavailable,
+        StoreError::Conflict(_) => Code::Internal,
+        StoreError::Damaged(_) => Code::DataLoss,
+    };
+    CallFailure { code, message: error.to_string() }
 }
 
 /// The failure of a bug in the key-service.
@@ -90,7 +95,7 @@ fn settled() -> CallFailure {
 /// Counts a bill in the metrics, after a capture as after an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
-    let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());
+    let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
     if shortfall > NanoUsd::ZERO {

@@ -75,7 +75,7 @@ impl Trial {
     }
 
     async fn held(&self) -> i64 {
-        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.held.nanos()
+        self.office.store.key(self.account, self.key).await.unwrap().unwrap().spend.budget.held.nanos()
     }
 }
 
@@ -189,7 +189,8 @@ async fn calls_that_can_never_succeed_are_answered_for_good() {
     let damaged = trial.over(Arc::new(Answering(Ok(Err(Refused::Damaged)))), catalogue("Model Flash", 1));
     let capture = Call::Capture(Capture { hold: grant.hold.clone(), usage, estimated: false });
     assert_eq!(one(&damaged, capture.clone()).await.unwrap_err().code, Code::DataLoss);
-    let away = trial.over(Arc::new(Answering(Err(Unavailable("away".into())))), catalogue("Model Flash", 1));
+    let away = trial
+        .over(Arc::new(Answering(Err(StoreError::Unavailable("away".into())))), catalogue("Model Flash", 1));
     assert_eq!(one(&away, capture).await.unwrap_err().code, Code::Unavailable);
     captured(&service, grant.hold, 1).await;
     let again = one(&service, Call::Authorize(trial.authorize(1, 100))).await;
@@ -219,7 +220,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
 }
 
 /// A ledger with the same answer to every command.
-struct Answering(Result<Result<domain::ledger::Outcome, Refused>, Unavailable>);
+struct Answering(Result<Result<domain::ledger::Outcome, Refused>, StoreError>);
 
 #[async_trait]
 impl Ledger for Answering {
@@ -228,7 +229,7 @@ impl Ledger for Answering {
         _: AccountId,
         commands: Vec<Command>,
         _: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         let answer = self.0.clone()?;
         Ok(commands.iter().map(|_| answer.clone()).collect())
     }
@@ -237,15 +238,15 @@ impl Ledger for Answering {
         HoldIndex::default()
     }
 
-    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, StoreError> {
         Ok(DueHolds::default())
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }

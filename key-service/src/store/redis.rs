@@ -67,7 +67,7 @@ pub(crate) use self::{
 use super::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Funds,
     HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
+    NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
@@ -208,14 +208,9 @@ fn must_survive(command: &Command) -> bool {
     }
 }
 
-/// Error for a missing account: a mistake of the caller, for which the trait has no variant.
-fn no_account(account: AccountId) -> Unavailable {
-    Unavailable(format!("there is no account {account}"))
-}
-
-impl From<RedisError> for Unavailable {
+impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
-        Self(format!("Redis: {error}"))
+        Self::Unavailable(format!("Redis: {error}"))
     }
 }
 
@@ -226,7 +221,7 @@ impl Ledger for Redis {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         Ok(self.apply(account, &commands, now).await?)
     }
 
@@ -234,45 +229,41 @@ impl Ledger for Redis {
         self.index.accounts(&self.client, &self.key_space).await
     }
 
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         Ok(hold_index::due(&self.client, &self.key_space, account, after).await?)
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(Some(self.skew().await?))
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         Ok(self.client.ask(&cmd("PING")).await?)
     }
 }
 
 #[async_trait]
 impl Credentials for Redis {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
         Ok(self.owner(&digest).await?)
     }
 }
 
 #[async_trait]
 impl Keys for Redis {
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Created, Unavailable> {
-        self.make_key(&key, idempotency.as_ref()).await?.ok_or_else(|| no_account(key.account))
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+        self.make_key(&key, idempotency.as_ref()).await?.ok_or_else(|| StoreError::no_account(key.account))
     }
 
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
         Ok(self.read_key(account, id).await?)
     }
 
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         Ok(self.read_keys(account, page).await?)
     }
 
-    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         Ok(hold_index::count_of(&self.client, &self.key_space, account, key).await?)
     }
 
@@ -281,7 +272,7 @@ impl Keys for Redis {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-    ) -> Result<Updated, Unavailable> {
+    ) -> Result<Updated, StoreError> {
         Ok(self.change_key(account, id, &patch).await?)
     }
 
@@ -290,34 +281,34 @@ impl Keys for Redis {
         account: AccountId,
         id: KeyId,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable> {
+    ) -> Result<Option<ApiKey>, StoreError> {
         Ok(self.end_key(account, id, now).await?)
     }
 }
 
 #[async_trait]
 impl Accounts for Redis {
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
         Ok(self.make_account(&account).await?)
     }
 
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         Ok(self.all_accounts().await?)
     }
 
-    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         Ok(self.find_account(name).await?)
     }
 
-    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         Ok(self.read_funds(account).await?)
     }
 
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable> {
-        self.make_management_key(&key).await?.ok_or_else(|| no_account(key.account))
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError> {
+        self.make_management_key(&key).await?.ok_or_else(|| StoreError::no_account(key.account))
     }
 
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         Ok(self.read_management_keys(account).await?)
     }
 
@@ -325,7 +316,7 @@ impl Accounts for Redis {
         &self,
         account: AccountId,
         id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         Ok(self.read_management_key(account, id).await?)
     }
 
@@ -333,26 +324,21 @@ impl Accounts for Redis {
         &self,
         id: ManagementKeyId,
         now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         Ok(self.end_management_key(id, now).await?)
     }
 }
 
 #[async_trait]
 impl Capacity for Redis {
-    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+    async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(self.memory.is_nearly_full(&self.client).await?)
     }
 }
 
 #[async_trait]
 impl Books for Redis {
-    async fn journal(
-        &self,
-        account: AccountId,
-        after: u64,
-        limit: usize,
-    ) -> Result<JournalPage, Unavailable> {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
         Ok(self.read_journal(account, after, limit).await?)
     }
 
@@ -361,11 +347,11 @@ impl Books for Redis {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable> {
+    ) -> Result<Vec<JournalEntry>, StoreError> {
         Ok(self.read_latest_entries(account, before, limit).await?)
     }
 
-    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         Ok(self.read_deposits(account, limit).await?)
     }
 
@@ -374,7 +360,7 @@ impl Books for Redis {
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         Ok(self.read_usage(account, days, key).await?)
     }
 
@@ -382,11 +368,11 @@ impl Books for Redis {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<SpendLine>, Unavailable> {
+    ) -> Result<Vec<SpendLine>, StoreError> {
         Ok(self.read_spend(account, days).await?)
     }
 
-    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         Ok(self.audited(account).await?)
     }
 }

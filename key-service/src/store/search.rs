@@ -2,7 +2,7 @@
 
 use shared::ids::AccountId;
 
-use super::{Books, FoundEntries, Unavailable};
+use super::{Books, FoundEntries, StoreError};
 use domain::{search::EntrySearch, usage::Day};
 
 /// Entries that a page reads at most: some ten milliseconds of work.
@@ -19,7 +19,7 @@ pub(super) async fn entries<B: Books + ?Sized>(
     search: &EntrySearch,
     before: Option<u64>,
     limit: usize,
-) -> Result<FoundEntries, Unavailable> {
+) -> Result<FoundEntries, StoreError> {
     let (mut found, mut read) = (Vec::new(), 0);
     let mut next = match search.day {
         Some(day) => Some(numbers(books, account, day, before).await?.1),
@@ -58,14 +58,14 @@ pub(super) async fn numbers<B: Books + ?Sized>(
     account: AccountId,
     day: Day,
     before: Option<u64>,
-) -> Result<(u64, u64), Unavailable> {
+) -> Result<(u64, u64), StoreError> {
     let end = end_of(books, account, day).await?;
     let end_before = end_of(books, account, day.plus(-1)).await?;
     Ok((end_before.saturating_sub(CLOSE + 1), before.map_or(end, |before| before.min(end))))
 }
 
 /// The number of an entry close behind the last entry of a day, found by halving: entries are in the order of time.
-async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, Unavailable> {
+async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, StoreError> {
     let Some(newest) = books.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
     let (mut is_of_it, mut is_behind) = (0, newest.number + 1);
     while is_behind - is_of_it > CLOSE {

@@ -21,7 +21,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
 use shared::{
     ids::{AccountId, KeyId, ManagementKeyId},
     rpc::Principal,
@@ -41,7 +41,7 @@ use self::{
 use super::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries,
     Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine, search::numbers,
+    NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine, search::numbers,
 };
 use domain::{
     audit::Audit,
@@ -78,9 +78,24 @@ impl Sqlite {
     }
 }
 
-/// Converts an error of SQLite.
-fn unavailable(error: &rusqlite::Error) -> Unavailable {
-    Unavailable(error.to_string())
+/// Sorts errors of SQLite by the caller's next step: a call for an account that does not exist breaks a foreign key, and
+/// damaged figures break a check.
+impl From<&rusqlite::Error> for StoreError {
+    fn from(error: &rusqlite::Error) -> Self {
+        let cause = error.to_string();
+        match error {
+            rusqlite::Error::SqliteFailure(e, _) if e.extended_code == SQLITE_CONSTRAINT_FOREIGNKEY => {
+                Self::Conflict(cause)
+            }
+            rusqlite::Error::SqliteFailure(e, _) if e.code != ErrorCode::ConstraintViolation => {
+                Self::Unavailable(cause)
+            }
+            rusqlite::Error::SqliteFailure(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..) => Self::Damaged(cause),
+            _ => Self::Unavailable(cause),
+        }
+    }
 }
 
 #[async_trait]
@@ -90,7 +105,7 @@ impl Ledger for Sqlite {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         self.writer.execute(account, commands, now).await
     }
 
@@ -101,7 +116,7 @@ impl Ledger for Sqlite {
         }
     }
 
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         let behind = after.and_then(|Cursor(last)| last.parse().ok());
         let due = move |connection: &Connection| records::due(connection, account, behind, DUE_AT_ONCE);
         let holds = self.readers.read(due).await?;
@@ -110,11 +125,11 @@ impl Ledger for Sqlite {
         Ok(DueHolds { holds, next })
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.writer.file().check()?;
         self.readers.read(file::ping).await
     }
@@ -122,33 +137,29 @@ impl Ledger for Sqlite {
 
 #[async_trait]
 impl Credentials for Sqlite {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
         self.readers.read(move |connection| accounts::owner(connection, &digest)).await
     }
 }
 
 #[async_trait]
 impl Keys for Sqlite {
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Created, Unavailable> {
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
         let counted = self.counted.clone();
         let create =
             move |connection: &Connection| keys::create(connection, &key, idempotency.as_ref(), &counted);
         self.writer.write(create).await
     }
 
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
         self.readers.read(move |connection| keys::get(connection, account, id)).await
     }
 
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         self.readers.read(move |connection| keys::list(connection, account, page)).await
     }
 
-    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         self.readers.read(move |connection| records::holds_of(connection, account, key)).await
     }
 
@@ -157,7 +168,7 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-    ) -> Result<Updated, Unavailable> {
+    ) -> Result<Updated, StoreError> {
         self.writer.write(move |connection| keys::update(connection, account, id, &patch)).await
     }
 
@@ -166,35 +177,35 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable> {
+    ) -> Result<Option<ApiKey>, StoreError> {
         self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
     }
 }
 
 #[async_trait]
 impl Accounts for Sqlite {
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
         self.writer.write(move |connection| accounts::create(connection, &account)).await
     }
 
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         self.readers.read(accounts::list).await
     }
 
-    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let name = name.to_owned();
         self.readers.read(move |connection| accounts::named(connection, &name)).await
     }
 
-    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         self.readers.read(move |connection| accounts::funds(connection, account)).await
     }
 
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable> {
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError> {
         self.writer.write(move |connection| management_keys::create(connection, &key)).await
     }
 
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         self.readers.read(move |connection| management_keys::list(connection, account)).await
     }
 
@@ -202,7 +213,7 @@ impl Accounts for Sqlite {
         &self,
         account: AccountId,
         id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         self.readers.read(move |connection| management_keys::get(connection, account, id)).await
     }
 
@@ -210,7 +221,7 @@ impl Accounts for Sqlite {
         &self,
         id: ManagementKeyId,
         now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         self.writer.write(move |connection| management_keys::revoke(connection, id, now)).await
     }
 }
@@ -219,19 +230,14 @@ impl Accounts for Sqlite {
 impl Capacity for Sqlite {
     /// Returns `false`: the only bound of the file is its disk, whose free space the standard library does not tell. A
     /// full disk refuses writes that need room, and changes nothing.
-    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+    async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
 
 #[async_trait]
 impl Books for Sqlite {
-    async fn journal(
-        &self,
-        account: AccountId,
-        after: u64,
-        limit: usize,
-    ) -> Result<JournalPage, Unavailable> {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
         let entries = self.readers.read(move |connection| journal::page(connection, account, after, limit));
         Ok(JournalPage { entries: entries.await?, gone_until: 0 })
     }
@@ -241,7 +247,7 @@ impl Books for Sqlite {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable> {
+    ) -> Result<Vec<JournalEntry>, StoreError> {
         self.readers.read(move |connection| journal::latest(connection, account, before, limit)).await
     }
 
@@ -251,7 +257,7 @@ impl Books for Sqlite {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, Unavailable> {
+    ) -> Result<FoundEntries, StoreError> {
         let range = match search.day {
             Some(day) => numbers(self, account, day, before).await?,
             None => (0, before.unwrap_or(u64::MAX)),
@@ -259,7 +265,7 @@ impl Books for Sqlite {
         self.readers.read(move |connection| journal::find(connection, account, &search, range, limit)).await
     }
 
-    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         self.readers.read(move |connection| records::latest_deposits(connection, account, limit)).await
     }
 
@@ -268,7 +274,7 @@ impl Books for Sqlite {
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         self.readers.read(move |connection| usage::list(connection, account, &days, key)).await
     }
 
@@ -276,11 +282,11 @@ impl Books for Sqlite {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<SpendLine>, Unavailable> {
+    ) -> Result<Vec<SpendLine>, StoreError> {
         self.readers.read(move |connection| spend::list(connection, account, &days)).await
     }
 
-    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         audit::run(&self.path, account).await
     }
 }

@@ -290,7 +290,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
 /// Makes a key that may spend this much.
 pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
-    new.key.spend.limit = limit.map(nanos);
+    new.key.spend.budget.limit = limit.map(nanos);
     store.create_key(new, None).await.unwrap();
     ledger::histories::key(n)
 }
@@ -298,12 +298,21 @@ pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit
 pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
     let amount = nanos(amount);
     let model = "Model Flash".into();
-    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_ticks }
+    Command::Hold {
+        key,
+        generation,
+        model,
+        least: amount,
+        enough: amount,
+        most: amount,
+        prompt_tokens: 1,
+        lease_ticks,
+    }
 }
 
 pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
     let usage = Usage::of(1, 0, cost.unsigned_abs());
-    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost) });
+    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None });
     Command::Capture { key, generation, model, total, estimated: false }
 }
 

@@ -45,8 +45,12 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn answering(&self) -> Result<&Memory, Unavailable> {
-        if self.away.load(Ordering::SeqCst) { Err(Unavailable("away".into())) } else { Ok(&self.memory) }
+    fn answering(&self) -> Result<&Memory, StoreError> {
+        if self.away.load(Ordering::SeqCst) {
+            Err(StoreError::Unavailable("away".into()))
+        } else {
+            Ok(&self.memory)
+        }
     }
 }
 
@@ -57,7 +61,7 @@ impl Ledger for Faulty {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         if *self.hanging.lock() == Some(account) {
             std::future::pending::<()>().await;
         }
@@ -81,15 +85,15 @@ impl Ledger for Faulty {
         }
     }
 
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         self.answering()?.due_holds(account, after).await
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.answering().map(drop)
     }
 }
@@ -134,7 +138,7 @@ impl Trial {
 
     /// Money in open holds.
     async fn held(&self) -> i64 {
-        spend(&self.store.memory, self.account, self.key).await.held.nanos()
+        spend(&self.store.memory, self.account, self.key).await.budget.held.nanos()
     }
 }
 
@@ -240,7 +244,7 @@ async fn an_account_that_is_away_keeps_no_other_from_expiring() {
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 0);
     let waiting = trial.store.memory.key(other, key).await.unwrap().unwrap();
-    assert_eq!(waiting.spend.held, nanos(10));
+    assert_eq!(waiting.spend.budget.held, nanos(10));
 }
 
 #[tokio::test(start_paused = true)]

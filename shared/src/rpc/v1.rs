@@ -420,6 +420,13 @@ pub enum Refusal {
     /// Other generations hold the rest: try again.
     SpendReserved = 8,
     ModelNotFound = 9,
+    /// The key's group, or its parent, is archived.
+    GroupArchived = 10,
+    /// A group of the key has spent its limit, or the rest cannot pay.
+    GroupLimitReached = 11,
+    ModelNotAllowed = 12,
+    /// A rate, or the number of requests at a time: try again later.
+    RateLimitExceeded = 13,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -438,6 +445,10 @@ impl Refusal {
             Self::InsufficientCredits => "REFUSAL_INSUFFICIENT_CREDITS",
             Self::SpendReserved => "REFUSAL_SPEND_RESERVED",
             Self::ModelNotFound => "REFUSAL_MODEL_NOT_FOUND",
+            Self::GroupArchived => "REFUSAL_GROUP_ARCHIVED",
+            Self::GroupLimitReached => "REFUSAL_GROUP_LIMIT_REACHED",
+            Self::ModelNotAllowed => "REFUSAL_MODEL_NOT_ALLOWED",
+            Self::RateLimitExceeded => "REFUSAL_RATE_LIMIT_EXCEEDED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -453,6 +464,10 @@ impl Refusal {
             "REFUSAL_INSUFFICIENT_CREDITS" => Some(Self::InsufficientCredits),
             "REFUSAL_SPEND_RESERVED" => Some(Self::SpendReserved),
             "REFUSAL_MODEL_NOT_FOUND" => Some(Self::ModelNotFound),
+            "REFUSAL_GROUP_ARCHIVED" => Some(Self::GroupArchived),
+            "REFUSAL_GROUP_LIMIT_REACHED" => Some(Self::GroupLimitReached),
+            "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
+            "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
             _ => None,
         }
     }

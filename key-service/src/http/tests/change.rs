@@ -24,9 +24,10 @@ impl Desk {
             least: cost,
             enough: cost,
             most: cost,
+            prompt_tokens: 1,
             lease_ticks: 7,
         };
-        let total = Progress { usage, cost };
+        let total = Progress { usage, cost, upstream_cost: None };
         let model = "Model Flash".into();
         let capture = Command::Capture { key, generation, model, total, estimated: false };
         let outcomes = self.office.store.execute(self.account, vec![hold, capture], now).await.unwrap();

@@ -8,7 +8,7 @@ use shared::secret::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 use domain::member::PasswordHash;
 
 /// Fewest characters of a password, as NIST SP 800-63B-4 asks of a password without a second factor.
@@ -45,7 +45,7 @@ impl Passwords {
         &self,
         password: SecretString,
         salt: [u8; SALT],
-    ) -> Result<PasswordHash, Unavailable> {
+    ) -> Result<PasswordHash, StoreError> {
         let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH)).map_err(unfit)?;
         let hash = self.calculate(password, salt.to_vec(), params).await?;
         let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
@@ -57,13 +57,13 @@ impl Passwords {
         &self,
         password: SecretString,
         hash: Option<PasswordHash>,
-    ) -> Result<bool, Unavailable> {
+    ) -> Result<bool, StoreError> {
         let Some(hash) = hash else {
             self.hash(password, [0; SALT]).await?;
             return Ok(false);
         };
         let (params, salt, expected) =
-            parse(&hash.0).ok_or_else(|| Unavailable("the hash of a password is damaged".into()))?;
+            parse(&hash.0).ok_or_else(|| StoreError::Damaged("the hash of a password".into()))?;
         let found = self.calculate(password, salt, params).await?;
         Ok(found.ct_eq(&expected).into())
     }
@@ -73,9 +73,9 @@ impl Passwords {
         password: SecretString,
         salt: Vec<u8>,
         params: Params,
-    ) -> Result<Vec<u8>, Unavailable> {
+    ) -> Result<Vec<u8>, StoreError> {
         let turn = timeout(WAIT, self.turns.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| Unavailable("too many passwords are checked at once".into()))?;
+        let turn = turn.map_err(|_| StoreError::Busy("too many passwords are checked at once"))?;
         let calculated = spawn_blocking(move || {
             let _turn = turn;
             let mut hash = vec![0; HASH];
@@ -85,13 +85,13 @@ impl Passwords {
             argon2.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory)?;
             Ok::<_, argon2::Error>(hash)
         });
-        let hash = calculated.await.map_err(|e| Unavailable(e.to_string()))?;
+        let hash = calculated.await.map_err(|e| StoreError::Unavailable(e.to_string()))?;
         hash.map_err(unfit)
     }
 }
 
-fn unfit(error: argon2::Error) -> Unavailable {
-    Unavailable(format!("a password cannot be hashed: {error}"))
+fn unfit(error: argon2::Error) -> StoreError {
+    StoreError::Unavailable(format!("a password cannot be hashed: {error}"))
 }
 
 /// Reads parameters, salt and hash of a PHC string as [`Passwords::hash`] writes it, of any parameters.

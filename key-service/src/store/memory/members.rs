@@ -7,7 +7,7 @@ use shared::{
 };
 
 use super::{Memory, book::AccountBook};
-use crate::store::{MemberCreated, Members, Unavailable};
+use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
     digest::Digest,
     member::{Link, Member, MemberChange, Session},
@@ -20,7 +20,7 @@ impl Members for Memory {
         account: AccountId,
         member: Member,
         most: u64,
-    ) -> Result<MemberCreated, Unavailable> {
+    ) -> Result<MemberCreated, StoreError> {
         let mut books = self.books()?;
         let book = books.account(account)?;
         match book.members.values().find(|other| other.name == member.name) {
@@ -33,13 +33,13 @@ impl Members for Memory {
         Ok(MemberCreated::Made)
     }
 
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let books = self.books()?;
         let members = books.accounts.get(&account).map(|book| book.members.values().cloned().collect());
         Ok(members.unwrap_or_default())
     }
 
-    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError> {
         let books = self.books()?;
         let named = |book: &AccountBook| book.members.values().find(|member| member.name == name).cloned();
         Ok(books.accounts.get(&account).and_then(named))
@@ -50,13 +50,13 @@ impl Members for Memory {
         account: AccountId,
         id: MemberId,
         change: MemberChange,
-    ) -> Result<bool, Unavailable> {
+    ) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.members.get_mut(&id));
         Ok(found.map(|member| *member = member.clone().changed(change)).is_some())
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(false) };
         book.links.retain(|_, link| link.member != id);
@@ -64,7 +64,7 @@ impl Members for Memory {
         Ok(book.members.remove(&id).is_some())
     }
 
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError> {
         let mut books = self.books()?;
         let book = books.account(account)?;
         book.links.retain(|_, other| other.expires_at > now && other.member != link.member);
@@ -77,7 +77,7 @@ impl Members for Memory {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(None) };
         let link = book.links.get(&digest).filter(|link| link.expires_at > now);
@@ -89,14 +89,14 @@ impl Members for Memory {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         let mut books = self.books()?;
         let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
         let link = book.links.remove(&digest).filter(|link| link.expires_at > now);
         Ok(link.and_then(|link| book.members.get(&link.member).cloned().map(|member| (link, member))))
     }
 
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError> {
         let mut books = self.books()?;
         let book = books.account(account)?;
         book.sessions.retain(|_, other| other.expires_at > session.created_at);
@@ -109,7 +109,7 @@ impl Members for Memory {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable> {
+    ) -> Result<Option<(Session, Member)>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(None) };
         let session = book.sessions.get(&digest).filter(|session| session.expires_at > now);
@@ -122,7 +122,7 @@ impl Members for Memory {
         digest: Digest,
         seen_at: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), StoreError> {
         let mut books = self.books()?;
         let session = books.accounts.get_mut(&account).and_then(|book| book.sessions.get_mut(&digest));
         if let Some(session) = session {
@@ -136,7 +136,7 @@ impl Members for Memory {
         account: AccountId,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable> {
+    ) -> Result<Vec<Session>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
         let is_live = |session: &&Session| session.member == member && session.expires_at > now;
@@ -145,19 +145,14 @@ impl Members for Memory {
         Ok(sessions)
     }
 
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError> {
         if let Some(book) = self.books()?.accounts.get_mut(&account) {
             book.sessions.remove(&digest);
         }
         Ok(())
     }
 
-    async fn count_attempt(
-        &self,
-        name: Digest,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<u64, Unavailable> {
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError> {
         let mut books = self.books()?;
         books.attempts.retain(|_, (_, until)| *until > now);
         let (count, _) = books.attempts.entry(name).or_insert((0, until));
@@ -165,14 +160,14 @@ impl Members for Memory {
         Ok(*count)
     }
 
-    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         if let Some((count, _)) = self.books()?.attempts.get_mut(&name) {
             *count = count.saturating_sub(1);
         }
         Ok(())
     }
 
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
         self.books()?.attempts.remove(&name);
         Ok(())
     }

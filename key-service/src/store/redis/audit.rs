@@ -173,7 +173,7 @@ impl Reading {
             let (number, text) = addition_of(addition)?;
             for read in records::read_entries(number, text)? {
                 let entry = read.entry;
-                self.auditor.entry(read.number, entry.settlement.key, entry.delta, entry.used_after);
+                self.auditor.entry(read.number, entry.settlement.payer.key, entry.delta, entry.used_after);
                 self.next = read.number + 1;
             }
             self.last_id.clone_from(&addition.0);

@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
+    rates::RateStatus,
     time::Timestamp,
     tokens::Usage,
 };
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::store::Outcomes;
 use domain::{
-    ledger::{Command, Ending, Outcome, Progress, RecordId, Refused},
+    ledger::{Command, Ending, Level, Outcome, Progress, RecordId, Refused},
     usage::{COUNTED_PER_REQUEST, Day},
 };
 
@@ -331,7 +332,7 @@ fn amount_outcome(command: &Command, number: i64) -> Option<Outcome> {
     match command {
         Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
         Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(number).ok()?)),
-        Command::Hold { .. } => Some(Outcome::Held(amount)),
+        Command::Hold { .. } => Some(Outcome::Held { amount, rates: RateStatus::default() }),
         Command::Extend { .. } => Some(Outcome::Extended { amount, revoked: false }),
         Command::Check { .. }
         | Command::Capture { .. }
@@ -367,7 +368,7 @@ fn word(text: &str) -> Option<Result<Outcome, Refused>> {
         "unknown_key" => Err(Refused::UnknownKey),
         "revoked" => Err(Refused::Revoked),
         "key_expired" => Err(Refused::KeyExpired),
-        "limit_reached" => Err(Refused::LimitReached),
+        "limit_reached" => Err(Refused::LimitReached { level: Level::Key, resets_at: None }),
         "credit_empty" => Err(Refused::CreditEmpty),
         "reserved" => Err(Refused::Reserved),
         "bad_deposit" => Err(Refused::BadDeposit),

@@ -22,7 +22,7 @@ use super::{
     records::{FUNDS, FundsRecord, Scanned, read_hold},
     script::{Arguments, Lua},
 };
-use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, Unavailable};
+use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, StoreError};
 use domain::ledger::Command;
 
 /// Time after which an account that still opens holds is listed again.
@@ -92,7 +92,7 @@ impl AccountIndex {
         for part in parts {
             match part {
                 Ok(listed) => all.extend(listed),
-                Err(e) => missing = Some(Unavailable::from(e)),
+                Err(e) => missing = Some(StoreError::from(e)),
             }
         }
         let kept = stream::iter(all).map(|listed| self.keep(client, key_space, listed));

@@ -13,7 +13,10 @@ use super::{
     records::{self, Reader, Scanned, damaged},
 };
 use crate::store::{Deposit, JournalEntry, JournalPage, UsageLine};
-use domain::usage::{Counts, Day};
+use domain::{
+    ledger::Payer,
+    usage::{Counts, Day},
+};
 
 /// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;
@@ -123,7 +126,7 @@ impl Redis {
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
             for ((key, model), counts) in self.read_counters(account, day, None).await? {
-                lines.push(UsageLine { day, key, model, counts });
+                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
             }
         }
         Ok(lines)

@@ -13,11 +13,11 @@ use shared::{
 };
 
 use super::{
-    Redis, no_account,
+    Redis,
     records::{self, Fields, damaged},
     script::Arguments,
 };
-use crate::store::{MemberCreated, Members, Unavailable};
+use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
     digest::Digest,
     member::{Link, LinkMaker, Member, MemberChange, PasswordHash, Session},
@@ -33,7 +33,7 @@ impl Members for Redis {
         account: AccountId,
         member: Member,
         most: u64,
-    ) -> Result<MemberCreated, Unavailable> {
+    ) -> Result<MemberCreated, StoreError> {
         let mut arguments = Arguments::keys([
             self.key_space.account(account),
             self.key_space.members(account),
@@ -53,11 +53,11 @@ impl Members for Redis {
             Some("taken") => Ok(MemberCreated::NameTaken),
             Some("full") => Ok(MemberCreated::TooMany),
             Some(_) => Err(damaged("the answer to an invitation").into()),
-            None => Err(no_account(account)),
+            None => Err(StoreError::no_account(account)),
         }
     }
 
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let list = self.key_space.members(account);
         let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
         let parse = |id: &String| id.parse().map_err(|_| damaged("a member's id"));
@@ -68,7 +68,7 @@ impl Members for Redis {
         Ok(members.filter_map(Result::transpose).collect::<RedisResult<_>>()?)
     }
 
-    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError> {
         let mut question = cmd("HGET");
         question.arg(self.key_space.member_names(account)).arg(name);
         let id: Option<String> = self.client.ask(&question).await?;
@@ -82,7 +82,7 @@ impl Members for Redis {
         account: AccountId,
         id: MemberId,
         MemberChange { role, password, last_link }: MemberChange,
-    ) -> Result<bool, Unavailable> {
+    ) -> Result<bool, StoreError> {
         let mut arguments = Arguments::keys([self.key_space.member(account, id)]);
         if let Some(role) = role {
             arguments = arguments.with("role").with(role.as_str());
@@ -98,7 +98,7 @@ impl Members for Redis {
         Ok(found)
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
         let arguments = Arguments::keys([
             self.key_space.members(account),
             self.key_space.member_names(account),
@@ -110,7 +110,7 @@ impl Members for Redis {
         Ok(found)
     }
 
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError> {
         let name = self.key_space.link(account, &link.digest);
         let arguments = Arguments::keys([name.clone(), self.key_space.link_of(account, link.member)])
             .with(written(&link))
@@ -124,7 +124,7 @@ impl Members for Redis {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         let found: Option<String> =
             self.client.ask(cmd("GET").arg(self.key_space.link(account, &digest))).await?;
         Ok(self.live_link(account, digest, found, now).await?)
@@ -135,7 +135,7 @@ impl Members for Redis {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         let taken: Option<String> =
             self.client.ask(cmd("GETDEL").arg(self.key_space.link(account, &digest))).await?;
         if taken.is_some() {
@@ -145,7 +145,7 @@ impl Members for Redis {
         Ok(self.live_link(account, digest, taken, now).await?)
     }
 
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError> {
         let mut arguments = Arguments::keys([
             self.key_space.session(account, &session.digest),
             self.key_space.sessions(account, session.member),
@@ -163,7 +163,7 @@ impl Members for Redis {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable> {
+    ) -> Result<Option<(Session, Member)>, StoreError> {
         let Some(session) = self.live_session(account, &digest, now).await? else { return Ok(None) };
         let member = self.read_member(account, session.member).await?;
         Ok(member.map(|member| (session, member)))
@@ -175,7 +175,7 @@ impl Members for Redis {
         digest: Digest,
         seen_at: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), StoreError> {
         let arguments = Arguments::keys([self.key_space.session(account, &digest)])
             .with(seen_at.millis().to_string())
             .with(expires_at.millis().to_string())
@@ -188,7 +188,7 @@ impl Members for Redis {
         account: AccountId,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable> {
+    ) -> Result<Vec<Session>, StoreError> {
         let list = self.key_space.sessions(account, member);
         let listed: HashMap<String, Vec<u8>> = self.client.ask(cmd("HGETALL").arg(&list)).await?;
         let mut sessions = Vec::new();
@@ -203,28 +203,23 @@ impl Members for Redis {
         Ok(sessions)
     }
 
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError> {
         self.client.ask::<()>(cmd("DEL").arg(self.key_space.session(account, &digest))).await?;
         Ok(self.confirm_account(account).await?)
     }
 
-    async fn count_attempt(
-        &self,
-        name: Digest,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<u64, Unavailable> {
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError> {
         let arguments = Arguments::keys([self.key_space.attempts(&name)]);
         let arguments = arguments.with(lives(now, until).to_string());
         Ok(self.client.run(&self.scripts.count_attempt, &arguments).await?)
     }
 
-    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let arguments = Arguments::keys([self.key_space.attempts(&name)]);
         Ok(self.client.run(&self.scripts.take_attempt_back, &arguments).await?)
     }
 
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
         Ok(self.client.ask(cmd("DEL").arg(self.key_space.attempts(&name))).await?)
     }
 }

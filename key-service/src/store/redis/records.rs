@@ -18,7 +18,7 @@ use crate::store::{JournalEntry, ManagementKey};
 use domain::{
     digest::Digest,
     key::ApiKey,
-    ledger::{self, Ending, Entry, Progress, Settlement},
+    ledger::{self, Ending, Entry, Payer, Progress, Settlement},
     member::{LinkMaker, MadeLink, Member, PasswordHash, Role, Session, SignInWay},
     usage::Counts,
 };
@@ -152,7 +152,8 @@ impl FundsRecord {
 
 /// Writes the ledger's part of a key, as a field of the account's hash.
 pub(super) fn write_spend(key: &ledger::Key) -> Vec<u8> {
-    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = key;
+    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = key;
+    let ledger::Budget { limit, used, held, bounds: _ } = budget;
     let (high, low) = (used.nanos().div_euclid(CARRY), used.nanos().rem_euclid(CARRY));
     [
         optional(limit.map(amount)),
@@ -171,9 +172,13 @@ pub(super) fn read_spend(record: &[u8]) -> RedisResult<ledger::Key> {
     let mut reader = Reader(record);
     let mut read = || {
         Some(ledger::Key {
-            limit: reader.optional(NanoUsd::from_nanos)?.0,
-            used: reader.sum()?,
-            held: reader.money()?,
+            budget: ledger::Budget {
+                limit: reader.optional(NanoUsd::from_nanos)?.0,
+                used: reader.sum()?,
+                held: reader.money()?,
+                bounds: None,
+            },
+            group: None,
             expires_at: reader.optional(Timestamp::from_millis)?.0,
             revoked_at: reader.optional(Timestamp::from_millis)?.0,
             last_used_at: reader.optional(Timestamp::from_millis)?.0,
@@ -198,7 +203,7 @@ pub(super) const BILL_SIZE: usize = 33;
 
 /// Encodes a bill for the ledger.
 pub(super) fn write_bill(progress: Progress, ending: Ending, estimated: bool) -> [u8; BILL_SIZE] {
-    let Progress { usage: Usage { prompt, cached, completion, .. }, cost } = progress;
+    let Progress { usage: Usage { prompt, cached, completion, .. }, cost, upstream_cost: _ } = progress;
     let mut bill = [0; BILL_SIZE];
     bill[0] = match (ending, estimated) {
         (Ending::Expired, _) => EXPIRED,
@@ -235,7 +240,8 @@ pub(super) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
         EXPIRED => (Ending::Expired, true),
         _ => return None,
     };
-    let settlement = Settlement { key, model, usage, cost, charged, ending, estimated, at };
+    let payer = Payer::alone(key, model);
+    let settlement = Settlement { payer, usage, cost, upstream_cost: None, charged, ending, estimated, at };
     Some(Entry { settlement, delta, used_after })
 }
 
@@ -259,6 +265,7 @@ pub(super) fn read_counts(record: &[u8]) -> Option<Counts> {
         requests: reader.count()?,
         usage: Usage::of(reader.count()?, reader.count()?, reader.count()?),
         charged: reader.money()?,
+        ..Counts::default()
     })
 }
 

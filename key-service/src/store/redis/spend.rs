@@ -13,7 +13,10 @@ use super::{
     records::{self, damaged},
 };
 use crate::store::{SpendLine, UsageLine};
-use domain::usage::{Counts, Day};
+use domain::{
+    ledger::Payer,
+    usage::{Counts, Day},
+};
 
 /// The field of a day's spend that marks the spend of a whole day.
 const WHOLE: &str = "";
@@ -100,8 +103,7 @@ impl Redis {
                 let counters = self.read_counters(account, day, Some(key)).await?;
                 lines.extend(counters.into_iter().map(|((key, model), counts)| UsageLine {
                     day,
-                    key,
-                    model,
+                    payer: Payer::alone(key, model),
                     counts,
                 }));
             }
@@ -116,10 +118,10 @@ impl Redis {
             for ((day, model), sums) in wanted.into_iter().zip(found) {
                 let Some(sums) = sums else { continue };
                 let counts: Counts = records::read_counts(&sums).ok_or_else(|| damaged("a counter"))?;
-                lines.push(UsageLine { day, key, model, counts });
+                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
             }
         }
-        lines.sort_by(|a, b| (a.day, &a.model).cmp(&(b.day, &b.model)));
+        lines.sort_by(|a, b| (a.day, &a.payer).cmp(&(b.day, &b.payer)));
         Ok(lines)
     }
 }

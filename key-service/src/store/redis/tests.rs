@@ -36,7 +36,10 @@ use crate::store::{
 use domain::{
     audit::Audit,
     key::Status,
-    ledger::{Command, Outcome, Refused, histories::START},
+    ledger::{
+        Command, Outcome, Refused,
+        histories::{self, START},
+    },
     usage::Day,
 };
 
@@ -225,7 +228,7 @@ async fn a_failover_to_a_replica_that_is_in_step_loses_nothing() {
     watched.fail_over();
     spend_one_each(&store, account, key, 5).await;
     // The first three were captured before, and are not billed again.
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(5));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(5));
 }
 
 #[tokio::test]
@@ -275,7 +278,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     spend_one_each(&store, account, key, 27).await;
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(27));
     // Redis drops whole nodes of the stream, so it may keep more entries than configured, never fewer.
     let page = store.journal(account, 3, 9).await.unwrap();
     assert_eq!((page.gone_until, page.entries.len(), page.entries[0].number), (15, 9, 16));
@@ -288,7 +291,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
     // A settled generation is still remembered.
     let first = GenerationId::new(START, [7; 10]);
     store.execute(account, vec![capture(key, first, 1)], START).await.unwrap();
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(27));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(27));
 }
 
 #[tokio::test]
@@ -318,7 +321,7 @@ async fn an_audit_is_right_while_entries_make_room() {
     let audit = store.audit(account).await.unwrap().unwrap();
     assert!((3_000..10_000).contains(&audit.entries), "{}", audit.entries);
     assert_eq!(audit.wrong, []);
-    assert_eq!(spend(&*store, account, key).await.used, NanoUsd::from_nanos(50_000));
+    assert_eq!(spend(&*store, account, key).await.budget.used, NanoUsd::from_nanos(50_000));
 }
 
 #[tokio::test]
@@ -348,10 +351,10 @@ async fn what_cannot_be_read_is_the_answer_to_its_own_command_alone() {
     store.client.ask::<Value>(&put).await.unwrap();
     let commands = vec![hold(key, damaged, 1, 1), hold(key, sound, 1, 1)];
     let outcomes = store.execute(account, commands.clone(), START).await.unwrap();
-    assert_eq!(outcomes, [Err(Refused::Damaged), Ok(Outcome::Held(NanoUsd::from_nanos(1)))]);
+    assert_eq!(outcomes, [Err(Refused::Damaged), Ok(histories::held(NanoUsd::from_nanos(1)))]);
     let alone = store.execute(account, commands[..1].to_vec(), START).await.unwrap();
     assert_eq!(alone, [Err(Refused::Damaged)]);
-    assert_eq!(spend(&store, account, key).await.held, NanoUsd::from_nanos(1));
+    assert_eq!(spend(&store, account, key).await.budget.held, NanoUsd::from_nanos(1));
     // The damaged hold hides no other due hold.
     tick(&store, account, 1).await;
     let due = store.due_holds(account, None).await.unwrap().holds;

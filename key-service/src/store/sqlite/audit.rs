@@ -8,9 +8,8 @@ use shared::{ids::AccountId, money::NanoUsd};
 use super::{
     file::{OpenError, open_reader},
     tables::{accounts, journal, keys, records},
-    unavailable,
 };
-use crate::store::{Order, Page, Unavailable};
+use crate::store::{Order, Page, StoreError};
 use domain::audit::{Audit, Auditor};
 
 /// Keys read at a time.
@@ -18,13 +17,13 @@ const KEYS_AT_ONCE: usize = 500;
 
 /// Audits on a separate connection and thread, since a long journal would block the readers. Until the end of the
 /// audit the write-ahead log only grows. `None` if the account does not exist.
-pub(super) async fn run(path: &Path, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+pub(super) async fn run(path: &Path, account: AccountId) -> Result<Option<Audit>, StoreError> {
     let path = path.to_owned();
     let audited = tokio::task::spawn_blocking(move || {
-        let connection = open_reader(&path).map_err(|e: OpenError| Unavailable(e.to_string()))?;
-        audit(&connection, account).map_err(|e| unavailable(&e))
+        let connection = open_reader(&path).map_err(|e: OpenError| StoreError::Unavailable(e.to_string()))?;
+        audit(&connection, account).map_err(|e| StoreError::from(&e))
     });
-    audited.await.map_err(|e| Unavailable(e.to_string()))?
+    audited.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
 }
 
 fn audit(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Audit>> {

@@ -11,7 +11,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 use shared::private_files;
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
@@ -105,7 +105,7 @@ impl FileIdentity {
     }
 
     /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
-    pub(super) fn check(&self) -> Result<(), Unavailable> {
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
             // A folder that cannot be read at the moment says nothing of the file.
@@ -120,7 +120,7 @@ impl FileIdentity {
             }
         }
         if gone {
-            return Err(Unavailable(format!("{} was removed or replaced", self.path.display())));
+            return Err(StoreError::Unavailable(format!("{} was removed or replaced", self.path.display())));
         }
         Ok(())
     }

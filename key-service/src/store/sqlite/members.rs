@@ -11,7 +11,7 @@ use super::{
     Sqlite,
     tables::{damaged, id as column_id, time},
 };
-use crate::store::{MemberCreated, Members, Unavailable};
+use crate::store::{MemberCreated, Members, StoreError};
 use domain::{
     digest::Digest,
     member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
@@ -24,7 +24,7 @@ impl Members for Sqlite {
         account: AccountId,
         member: Member,
         most: u64,
-    ) -> Result<MemberCreated, Unavailable> {
+    ) -> Result<MemberCreated, StoreError> {
         let work = move |connection: &Connection| {
             let Member { id, name, role, password, created_at, last_link } = &member;
             match named(connection, account, name)? {
@@ -51,7 +51,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let work = move |connection: &Connection| {
             let sql = "SELECT id, name, role, password, created_at, last_link_by, last_link_at
                        FROM members WHERE account = ?1 ORDER BY id";
@@ -60,7 +60,7 @@ impl Members for Sqlite {
         self.readers.read(work).await
     }
 
-    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable> {
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError> {
         let name = name.to_owned();
         self.readers.read(move |connection| named(connection, account, &name)).await
     }
@@ -70,7 +70,7 @@ impl Members for Sqlite {
         account: AccountId,
         id: MemberId,
         change: MemberChange,
-    ) -> Result<bool, Unavailable> {
+    ) -> Result<bool, StoreError> {
         let work = move |connection: &Connection| {
             let sql = "UPDATE members SET role = coalesce(?3, role), password = coalesce(?4, password),
                               last_link_by = coalesce(?5, last_link_by), last_link_at = coalesce(?6, last_link_at)
@@ -84,7 +84,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable> {
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError> {
         let work = move |connection: &Connection| {
             let sql = "DELETE FROM members WHERE account = ?1 AND id = ?2";
             Ok(connection.prepare_cached(sql)?.execute([account.as_bytes(), id.as_bytes()])? > 0)
@@ -92,7 +92,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable> {
+    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             connection.prepare_cached("DELETE FROM links WHERE expires_at <= ?1")?.execute([now.millis()])?;
             let Link { digest, member, expires_at, password, maker } = &link;
@@ -118,7 +118,7 @@ impl Members for Sqlite {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         self.readers.read(move |connection: &Connection| live_link(connection, account, digest, now)).await
     }
 
@@ -127,7 +127,7 @@ impl Members for Sqlite {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable> {
+    ) -> Result<Option<(Link, Member)>, StoreError> {
         let work = move |connection: &Connection| {
             let taken = live_link(connection, account, digest, now)?;
             let sql = "DELETE FROM links WHERE account = ?1 AND digest = ?2";
@@ -137,7 +137,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable> {
+    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             let Session { digest, id, member, agent, created_at, seen_at, expires_at, way } = &session;
             let expired = "DELETE FROM sessions WHERE expires_at <= ?1";
@@ -166,7 +166,7 @@ impl Members for Sqlite {
         account: AccountId,
         digest: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable> {
+    ) -> Result<Option<(Session, Member)>, StoreError> {
         let work = move |connection: &Connection| {
             let sql =
                 "SELECT s.digest, s.id, s.member, s.agent, s.created_at, s.seen_at, s.expires_at, s.way,
@@ -186,7 +186,7 @@ impl Members for Sqlite {
         digest: Digest,
         seen_at: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             let sql = "UPDATE sessions SET seen_at = ?3, expires_at = ?4 WHERE account = ?1 AND digest = ?2";
             let row = params![account.as_bytes(), digest.as_bytes(), seen_at.millis(), expires_at.millis()];
@@ -201,7 +201,7 @@ impl Members for Sqlite {
         account: AccountId,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable> {
+    ) -> Result<Vec<Session>, StoreError> {
         let work = move |connection: &Connection| {
             let sql = "SELECT digest, id, member, agent, created_at, seen_at, expires_at, way
                        FROM sessions WHERE account = ?1 AND member = ?2 AND expires_at > ?3 ORDER BY id";
@@ -211,7 +211,7 @@ impl Members for Sqlite {
         self.readers.read(work).await
     }
 
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable> {
+    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             let sql = "DELETE FROM sessions WHERE account = ?1 AND digest = ?2";
             connection.prepare_cached(sql)?.execute(params![account.as_bytes(), digest.as_bytes()])?;
@@ -220,12 +220,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn count_attempt(
-        &self,
-        name: Digest,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<u64, Unavailable> {
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError> {
         let work = move |connection: &Connection| {
             connection.prepare_cached("DELETE FROM attempts WHERE until <= ?1")?.execute([now.millis()])?;
             let sql = "INSERT INTO attempts (name, attempts, until) VALUES (?1, 1, ?2)
@@ -236,7 +231,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             let sql = "UPDATE attempts SET attempts = attempts - 1 WHERE name = ?1 AND attempts > 0";
             connection.prepare_cached(sql)?.execute([name.as_bytes()])?;
@@ -245,7 +240,7 @@ impl Members for Sqlite {
         self.writer.write(work).await
     }
 
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable> {
+    async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
             connection.prepare_cached("DELETE FROM attempts WHERE name = ?1")?.execute([name.as_bytes()])?;
             Ok(())

@@ -9,9 +9,8 @@ use super::{
     file::{FileIdentity, OpenError, open},
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
-    unavailable,
 };
-use crate::store::{Outcomes, Unavailable};
+use crate::store::{Outcomes, StoreError};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -56,7 +55,7 @@ impl Writer {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         let request = Request { commands, now };
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
@@ -65,7 +64,7 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Unavailable> {
+    ) -> Result<T, StoreError> {
         self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
     }
 }
@@ -83,7 +82,7 @@ trait Change: Send {
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
 
     /// Answers the callers that the change is durable, or failed for this reason.
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>);
 }
 
 /// Groups commands by account. Calls are concurrent, so any order among calls is correct.
@@ -111,8 +110,9 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
 
 /// Runs all changes, syncs once, and only then answers.
 fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box<dyn Change>>) {
-    let done =
-        file.check().and_then(|()| run_all(connection, &mut changes).map_err(|error| unavailable(&error)));
+    let done = file
+        .check()
+        .and_then(|()| run_all(connection, &mut changes).map_err(|error| StoreError::from(&error)));
     let verdicts = done.unwrap_or_else(|failed| vec![Err(failed); changes.len()]);
     for (change, verdict) in changes.into_iter().zip(verdicts) {
         change.answer(verdict);
@@ -123,7 +123,7 @@ fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box
 fn run_all(
     connection: &mut Connection,
     changes: &mut [Box<dyn Change>],
-) -> rusqlite::Result<Vec<Result<(), Unavailable>>> {
+) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut verdicts = Vec::with_capacity(changes.len());
     for change in changes {
@@ -135,7 +135,7 @@ fn run_all(
             }
             // SQLite rolled back the whole transaction: the disk is full or broken.
             Err(e) if savepoint.is_autocommit() => return Err(e),
-            Err(e) => verdicts.push(Err(unavailable(&e))),
+            Err(e) => verdicts.push(Err(StoreError::from(&e))),
         }
     }
     transaction.commit()?;
@@ -162,7 +162,7 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>) {
         let Self { done, reply, .. } = *self;
         // The caller may have given up.
         let _ = reply.send(verdict.and_then(|()| done.ok_or_else(not_done)));
@@ -185,7 +185,7 @@ impl Change for Execute {
         Ok(())
     }
 
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>) {
         let mut done = self.done.into_iter();
         for reply in self.replies {
             let outcomes = done.next().ok_or_else(not_done);
@@ -196,6 +196,6 @@ impl Change for Execute {
 }
 
 /// Error of a change without a result, never seen, since a successful change always has a result.
-fn not_done() -> Unavailable {
-    Unavailable("it was not done".into())
+fn not_done() -> StoreError {
+    StoreError::Unavailable("it was not done".into())
 }

@@ -38,7 +38,7 @@ pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) 
     let mut bounded = new_key(account, 1);
     bounded.key.label = "Zoë’s 🔑 \u{0} \"quoted\"".into();
     bounded.key.spend = ledger::Key {
-        limit: Some(nanos(25)),
+        budget: ledger::Budget { limit: Some(nanos(25)), ..ledger::Budget::default() },
         expires_at: Some(Timestamp::from_millis(-1)),
         ..ledger::Key::default()
     };
@@ -137,19 +137,19 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let commands = vec![super::hold(id, generation(1), 50, 7), super::capture(id, generation(1), 20)];
     store.execute(account, commands, after(7)).await.unwrap();
     let mut key = store.key(account, id).await.unwrap().unwrap();
-    assert_eq!((key.spend.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
+    assert_eq!((key.spend.budget.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
 
     let set =
         KeyPatch { label: Some("New".into()), limit: Some(Some(nanos(5))), expires_at: Some(Some(after(9))) };
     key.label = "New".into();
-    (key.spend.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
+    (key.spend.budget.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
     assert_eq!(store.update_key(account, id, set).await.unwrap(), Updated::Key(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Updated::Key(key.clone()));
 
     let clear = KeyPatch { label: None, limit: Some(None), expires_at: Some(None) };
-    (key.spend.limit, key.spend.expires_at) = (None, None);
+    (key.spend.budget.limit, key.spend.expires_at) = (None, None);
     assert_eq!(store.update_key(account, id, clear).await.unwrap(), Updated::Key(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }

@@ -16,7 +16,7 @@ use domain::{
     member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
 };
 
-fn member(n: u8) -> Member {
+pub(super) fn member(n: u8) -> Member {
     Member {
         id: MemberId::new(START, [n; 10]),
         name: format!("Member {n} ünïcode"),

@@ -81,7 +81,8 @@ fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, spend } = key;
-    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = spend;
+    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = spend;
+    let ledger::Budget { limit, used, held, bounds: _ } = budget;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
                                      spend_limit, used, held, expires_at, revoked_at, last_used_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
@@ -183,7 +184,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
         account.as_bytes(),
         key.id.as_bytes(),
         key.label,
-        key.spend.limit.map(NanoUsd::nanos),
+        key.spend.budget.limit.map(NanoUsd::nanos),
         key.spend.expires_at.map(Timestamp::millis),
         key.spend.revoked_at.map(Timestamp::millis),
     ])?;
@@ -214,8 +215,8 @@ pub(crate) fn put_spend(
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
-        key.used.nanos(),
-        key.held.nanos(),
+        key.budget.used.nanos(),
+        key.budget.held.nanos(),
         key.last_used_at.map(Timestamp::millis),
     ])?;
     Ok(())
@@ -280,9 +281,13 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
 
 fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
     Ok(ledger::Key {
-        limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
-        used: money(row, first + 1)?,
-        held: money(row, first + 2)?,
+        budget: ledger::Budget {
+            limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
+            used: money(row, first + 1)?,
+            held: money(row, first + 2)?,
+            bounds: None,
+        },
+        group: None,
         expires_at: time_if_any(row, first + 3)?,
         revoked_at: time_if_any(row, first + 4)?,
         last_used_at: time_if_any(row, first + 5)?,
