@@ -32,11 +32,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 5] = [
+const KEY: [Code; 7] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
+    Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
     Code::KeyLimitReached,
+    Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
 /// Errors of a management key that may not call.
@@ -46,7 +48,7 @@ const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUna
 /// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
-const CHAT: [Code; 19] = [
+const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
     Code::InvalidValue,
@@ -62,7 +64,9 @@ const CHAT: [Code; 19] = [
     Code::UnsupportedValue,
     Code::ContextLengthExceeded,
     Code::ModelNotFound,
+    Code::ModelNotAllowed,
     Code::SpendReserved,
+    Code::RateLimitExceeded,
     Code::UpstreamError,
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
