@@ -7,6 +7,7 @@ mod front;
 mod observe;
 mod openapi;
 mod passthrough;
+mod rate_headers;
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     error::ApiError,
-    ids::AccountId,
     key::{Class, Prefix},
     process::{
         http::{bearer, catch_panics, method_not_allowed, unknown_url},
         serve::{Caller, ConnectionTrust, Handler},
     },
-    refusal::Refusal,
+    refusal::{Denial, Refusal},
+    rpc::Identity,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -113,26 +114,26 @@ async fn credential(
     }
 }
 
-/// The account of a key that may make model calls right now.
-async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> Result<AccountId, ApiError> {
-    Ok(account(app, credential, Class::Api, trust).await??)
+/// The owner of a key that may make model calls right now.
+async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> Result<Identity, ApiError> {
+    Ok(identify(app, credential, Class::Api, trust).await??)
 }
 
-/// The account of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
+/// The owner of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
 /// not wait behind any number of unauthenticated calls.
-async fn account(
+async fn identify(
     app: &App,
     credential: &str,
     required: Class,
     trust: &ConnectionTrust,
-) -> Result<Result<AccountId, Refusal>, ApiError> {
+) -> Result<Result<Identity, Denial>, ApiError> {
     let _turn = match trust.stranger() {
         Some(network) => Some(app.strangers.wait(network).await?),
         None => None,
     };
     let authenticated = app.generator.keys.authenticate(credential, required).await?;
-    if let Ok(account) = &authenticated {
-        trust.grant(Caller::Account(*account));
+    if let Ok(identity) = &authenticated {
+        trust.grant(Caller::Account(identity.account()));
     }
     Ok(authenticated)
 }

@@ -77,7 +77,7 @@ pub(super) fn start(
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let watch = hold.heartbeat_watch();
+    let (watch, rates) = (hold.heartbeat_watch(), hold.rates());
     let room = AnswerRoom::new(&generator.answers, hold.account());
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
@@ -102,7 +102,7 @@ pub(super) fn start(
     });
     let stall = body.stall_watch(generator.client_stall);
     watch.set(move |now| stall.check(now));
-    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
+    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {

@@ -53,7 +53,7 @@ impl Slots {
 
 impl Slot {
     /// Counts the slot against the account that pays, and returns true if the account had a slot left.
-    pub(super) fn charge_to(&mut self, account: AccountId) -> bool {
+    pub(crate) fn charge_to(&mut self, account: AccountId) -> bool {
         self.newcomer = None;
         if self.share.is_none() {
             self.share = self.accounts.unit(account);

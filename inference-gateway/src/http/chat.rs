@@ -19,7 +19,9 @@ use shared::{
 };
 use tokio::time::timeout;
 
-use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
+use super::{
+    App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged, rate_headers,
+};
 use crate::{
     byte_budget::BytePermit,
     client::{Client, RunToEnd},
@@ -52,7 +54,7 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &trust).await {
-            Ok(account) => app.prompts.permit_of(account),
+            Ok(caller) => app.prompts.permit_of(caller.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -119,7 +121,7 @@ async fn check(
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
@@ -137,6 +139,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
+    rate_headers::insert(rates, headers);
     response
 }
 

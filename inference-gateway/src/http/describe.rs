@@ -58,8 +58,9 @@ pub(super) async fn models(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
-    Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
+    let caller = authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let models = app.catalog.models.iter().filter(|model| caller.may_use(&model.id));
+    Ok(ok(&Models { object: "list", data: models.map(describe).collect() }))
 }
 
 /// `GET /v1/models/{id}`
@@ -70,10 +71,14 @@ pub(super) async fn model(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
     // A path that is no UTF-8 names no model.
-    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
-    Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
+    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id)).filter(|model| caller.may_use(&model.id));
+    let not_found = || {
+        let ids = app.catalog.ids();
+        ApiError::model_not_found(ids.into_iter().filter(|id| caller.may_use(id)).collect())
+    };
+    Ok(ok(&describe(model.ok_or_else(not_found)?)))
 }
 
 fn describe(model: &catalog::Model) -> ModelObject<'_> {

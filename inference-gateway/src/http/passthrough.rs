@@ -136,7 +136,7 @@ async fn account(
     trust: &ConnectionTrust,
 ) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    Ok(super::account(app, presented, Class::Management, trust).await?.ok())
+    Ok(super::identify(app, presented, Class::Management, trust).await?.ok().map(|owner| owner.account()))
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
