@@ -114,38 +114,41 @@ impl Service {
             let message = "the time until which the call may take effect is over".into();
             return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
-        let (price, prompt, least) = (&model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let (price, prompt, images, least) =
+            (&model.price, a.prompt_tokens, a.images, a.least_output_tokens.max(1));
+        let worst_case = |output| pricing::worst_case(price, prompt, output, images);
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
-            model: a.model.clone(),
-            least: pricing::worst_case(price, prompt, least),
-            enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
-            most: pricing::worst_case(price, prompt, output),
+            model: model.id.clone(),
+            least: worst_case(least),
+            enough: worst_case(a.enough_output_tokens.clamp(least, output)),
+            most: worst_case(output),
             prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
         let price = price.clone();
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
+        let hold =
+            HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,
-            meaning: Meaning::Grant { hold, prompt, output, lease: self.lease },
+            meaning: Meaning::Grant { hold, prompt, images, output, lease: self.lease },
         })
     }
 
     /// The prices of the hold apply, whatever the catalogue contains by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images: _, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
-            most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens),
+            most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens, images),
             progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
-        let meaning = Meaning::Extension { price, prompt, output, lease };
+        let meaning = Meaning::Extension { price, prompt, images, output, lease };
         Plan::Run { account: hold.account, command, meaning }
     }
 

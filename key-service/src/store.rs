@@ -1,8 +1,9 @@
 //! Promises of a store, independent of its implementation: one trait per noun.
 
-pub(crate) mod memory;
+mod records;
 pub(crate) mod redis;
-mod search;
+pub(crate) mod search;
+mod sign_in;
 pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod suite;
@@ -22,7 +23,7 @@ use domain::{
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger::{Command, Entry, Outcome, Payer, Refused},
-    member::{Link, Member, MemberChange, Session},
+    member::{Member, MemberChange},
     search::EntrySearch,
     usage::{Counts, Day},
 };
@@ -31,9 +32,9 @@ use domain::{
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
 /// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
 /// again; after every other error nothing changed.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity {}
+pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity {}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Store for S {}
+impl<S: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity> Store for S {}
 
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
@@ -90,6 +91,15 @@ pub trait Keys: Send + Sync + 'static {
     /// limit is the last one.
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError>;
 
+    /// Lists API keys of the account that have spent money, largest spend first, of equal ones the newest first,
+    /// starting behind the present place of key `after`. A page with fewer keys than `limit` is the last one.
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError>;
+
     /// Number of open holds of a key: its requests in flight.
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
 
@@ -144,8 +154,7 @@ pub trait Accounts: Send + Sync + 'static {
     ) -> Result<Option<ManagementKey>, StoreError>;
 }
 
-/// The people of accounts, with their credentials for sign-in. Nothing here is a plaintext: links and sessions are
-/// stored under digests of their tokens, passwords as hashes.
+/// The people of accounts. Passwords are stored as hashes.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
@@ -170,58 +179,64 @@ pub trait Members: Send + Sync + 'static {
         change: MemberChange,
     ) -> Result<bool, StoreError>;
 
-    /// Removes a member, and voids the member's links and sessions. `false` where there is none.
+    /// Removes a member, and voids the member's [`Expiring`] records. `false` where there is none.
     async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError>;
+}
 
-    /// Stores a sign-in link until it expires, in place of the member's previous link: a member has one link at a time.
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), StoreError>;
-
-    /// Finds a link that has not expired, with its member. The link stays.
-    async fn link(
+/// Records of members that expire by themselves, and counts of attempts that do.
+#[async_trait]
+pub trait Expiring: Send + Sync + 'static {
+    /// Stores a record until it expires; repeating it changes nothing. A link takes the place of the member's previous
+    /// link.
+    async fn put_record(
         &self,
         account: AccountId,
-        digest: Digest,
+        record: ExpiringRecord,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, StoreError>;
-
-    /// Finds a link like [`Self::link`], and removes the link: only one of several calls gets it.
-    async fn take_link(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, StoreError>;
-
-    /// Keeps a session until it expires.
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), StoreError>;
-
-    /// A session that has not expired, with its member.
-    async fn session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, StoreError>;
-
-    /// Records when a session was used, and its new expiry. An ended session stays ended.
-    async fn touch_session(
-        &self,
-        account: AccountId,
-        digest: Digest,
-        seen_at: Timestamp,
-        expires_at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// The sessions of a member that have not expired, oldest first.
-    async fn sessions(
+    /// Finds a record that has not expired, with its member.
+    async fn record(
         &self,
         account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError>;
+
+    /// Finds a record like [`Self::record`], and removes the record: only one of several calls gets it.
+    async fn take_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError>;
+
+    /// Replaces value and expiry of a record. A removed record stays removed.
+    async fn replace_record(
+        &self,
+        account: AccountId,
+        record: ExpiringRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// The member's records that have not expired, in any order.
+    async fn records(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, StoreError>;
+    ) -> Result<Vec<ExpiringRecord>, StoreError>;
 
-    /// Ends a session; repeating it changes nothing.
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), StoreError>;
+    /// Removes a record; repeating it changes nothing.
+    async fn remove_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+    ) -> Result<(), StoreError>;
 
     /// Counts one more attempt under this name, and returns the count since the first attempt; the count is forgotten
     /// at the `until` of the first.
@@ -258,7 +273,7 @@ pub trait Books: Send + Sync + 'static {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         search::entries(self, account, &search, before, limit).await
     }
 
@@ -473,6 +488,40 @@ pub enum MemberCreated {
     TooMany,
 }
 
+/// A record of a member that expires by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiringRecord {
+    /// Meaning of the record.
+    pub kind: RecordKind,
+    /// Digest of the secret that finds the record.
+    pub name: Digest,
+    /// The member, whose removal voids the record.
+    pub member: MemberId,
+    /// Expiry of the record.
+    pub expires_at: Timestamp,
+    /// Content, which stores do not read.
+    pub value: String,
+}
+
+/// Meaning of an expiring record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// A sign-in link. A member has one at a time.
+    Link,
+    /// A session of a browser.
+    Session,
+}
+
+impl RecordKind {
+    /// Returns the stored form of the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// Answer to a change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
@@ -526,13 +575,13 @@ pub struct JournalEntry {
     pub entry: Entry,
 }
 
-/// Entries of the journal that were looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundEntries {
-    /// The entries, newest first.
-    pub entries: Vec<JournalEntry>,
-    /// Number before which to go on; `None` where everything was read.
-    pub next: Option<u64>,
+/// A page of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T, C> {
+    /// The matches, in the order of the search.
+    pub found: Vec<T>,
+    /// Place behind which to go on; `None` where everything was read.
+    pub next: Option<C>,
 }
 
 /// The charges of a model on a day.

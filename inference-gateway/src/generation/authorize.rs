@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Generator, Job};
 use crate::{
-    hold::{OpenHold, Slot},
+    hold::OpenHold,
     keys::HoldRequest,
     upstream::{NotCounted, Pool, Running},
 };
@@ -35,12 +35,7 @@ pub(super) struct Authorized {
 
 impl Generator {
     /// Opens the hold.
-    pub(super) async fn authorize(
-        &self,
-        job: &mut Job,
-        pool: &Pool,
-        slot: Slot,
-    ) -> Result<Authorized, ApiError> {
+    pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
         // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
         let by_grants = job.forward.stream && pool.shows_progress();
         let (asked, enough) = if by_grants {
@@ -62,15 +57,15 @@ impl Generator {
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {
             Ok(grant) => {
-                let hold = self.holds.open(grant, bound, asked_at, slot);
+                let hold = self.open(job, grant, bound, asked_at).await?;
                 return Ok(Authorized { hold, asked, counted_by: None });
             }
             Err(denial) => denial,
         };
         match counting(&denial) {
             Counting::Useless => Err(denial.into()),
-            Counting::MayPay => self.authorize_counted(job, pool, slot, request, denial).await,
-            Counting::MayFitTokens => self.admit_counted(job, pool, slot, request, denial).await,
+            Counting::MayPay => self.authorize_counted(job, pool, request, denial).await,
+            Counting::MayFitTokens => self.admit_counted(job, pool, request, denial).await,
         }
     }
 
@@ -80,7 +75,6 @@ impl Generator {
         &self,
         job: &mut Job,
         pool: &Pool,
-        slot: Slot,
         request: HoldRequest,
         denial: Denial,
     ) -> Result<Authorized, ApiError> {
@@ -98,13 +92,7 @@ impl Generator {
             ..request.clone()
         };
         let (grant, asked_at) = self.authorize_anew(job, probe).await?;
-        let mut hold = self.holds.open(grant, least, asked_at, slot);
-        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
-        job.is_paid_by(hold.account());
-        if !hold.take_share() {
-            hold.release().await;
-            return Err(overloaded());
-        }
+        let hold = self.open(job, grant, least, asked_at).await?;
         let exact = match self.try_count(&running, job).await {
             Ok(exact) if exact < bound => exact,
             Ok(_) | Err(NotCounted::Unsupported) => {
@@ -128,10 +116,9 @@ impl Generator {
         }
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let slot = self.reserve(None).await.ok_or_else(overloaded)?;
         let (grant, asked_at) =
             self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.holds.open(grant, exact, asked_at, slot);
+        let hold = self.open(job, grant, exact, asked_at).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
@@ -141,7 +128,6 @@ impl Generator {
         &self,
         job: &mut Job,
         pool: &Pool,
-        mut slot: Slot,
         request: HoldRequest,
         denial: Denial,
     ) -> Result<Authorized, ApiError> {
@@ -149,18 +135,34 @@ impl Generator {
         if !running.upstream().counts(&job.forward) {
             return Err(denial.into());
         }
-        let account = self.keys.authenticate(&job.credential, Class::Api).await??.account();
-        job.is_paid_by(account);
-        if !slot.charge_to(account) {
-            return Err(overloaded());
-        }
+        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
+        job.admitted.charge_to(self.keys.authenticate(&job.credential, Class::Api).await??.account())?;
         let exact = self.count(&running, job).await.filter(|exact| *exact < request.prompt_tokens);
         let Some(exact) = exact else { return Err(denial.into()) };
         let asked = request.output_tokens;
         let (grant, asked_at) =
             self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.holds.open(grant, exact, asked_at, slot);
+        let hold = self.open(job, grant, exact, asked_at).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
+    }
+
+    /// Takes over the hold of an authorized request, which is charged to the account that pays; without room there, the
+    /// hold is released.
+    async fn open(
+        &self,
+        job: &mut Job,
+        grant: Grant,
+        prompt_tokens: u64,
+        asked_at: Instant,
+    ) -> Result<OpenHold, ApiError> {
+        let charged = job.admitted.charge_to(grant.hold.account);
+        let hold = self.holds.open(grant, prompt_tokens, asked_at, job.admitted.slot());
+        if let Err(overloaded) = charged {
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
+            hold.release().await;
+            return Err(overloaded);
+        }
+        Ok(hold)
     }
 
     /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the
@@ -183,21 +185,16 @@ impl Generator {
     }
 
     async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await?;
+        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await?;
         let images = if counted.with_images { 0 } else { job.forward.image_tokens };
         Ok(counted.tokens.saturating_add(images))
     }
 
     /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await.ok()?;
+        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
-}
-
-/// The slot was given to another request meanwhile.
-fn overloaded() -> ApiError {
-    ApiError::new(Code::Overloaded, "Too many requests are in flight; try again shortly.")
 }
 
 /// Use of an exact count of a prompt whose bound was refused.

@@ -11,12 +11,14 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
-    catalog,
+    catalog::{Catalog, Model, Service},
     error::ApiError,
     process::{http::ok, serve::ConnectionTrust},
+    rpc::Identity,
 };
 
 use super::{App, authenticate, credential};
+use crate::admission::Caller;
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
@@ -27,6 +29,9 @@ pub(super) struct ModelObject<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'a str,
+    /// The model's id, if `id` is an alias of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias_of: Option<&'a str>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -57,10 +62,9 @@ pub(super) async fn models(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    let caller = authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
-    let models = app.catalog.models.iter().filter(|model| caller.may_use(&model.id));
-    Ok(ok(&Models { object: "list", data: models.map(describe).collect() }))
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    let identity = authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+    Ok(ok(&Models { object: "list", data: listed(&app.catalog, &identity) }))
 }
 
 /// `GET /v1/models/{id}`
@@ -70,24 +74,44 @@ pub(super) async fn model(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    let caller = authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    let identity = authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     // A path that is no UTF-8 names no model.
-    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id)).filter(|model| caller.may_use(&model.id));
-    let not_found = || {
-        let ids = app.catalog.ids();
-        ApiError::model_not_found(ids.into_iter().filter(|id| caller.may_use(id)).collect())
-    };
-    Ok(ok(&describe(model.ok_or_else(not_found)?)))
+    let not_found = || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
+    let Path(name) = id.map_err(|_| not_found())?;
+    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
+    Ok(ok(&describe(model, &name)))
 }
 
-fn describe(model: &catalog::Model) -> ModelObject<'_> {
-    ModelObject { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+/// Returns whether a key may use a model. A list that names an alias means its model.
+fn may_use(identity: &Identity, model: &Model) -> bool {
+    let Some(models) = &identity.models else { return true };
+    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
+}
+
+/// The models that a key may use.
+fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
+    catalog.models.iter().filter(|model| may_use(identity, model))
+}
+
+/// Describes all models that a key may use, and after them their aliases.
+fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
+    let models = usable(catalog, identity).map(|model| describe(model, &model.id));
+    let aliases = usable(catalog, identity)
+        .flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+    models.chain(aliases).collect()
+}
+
+/// Describes a model under its id or an alias.
+fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
+    let Model { id, created, owned_by, .. } = model;
+    let alias_of = (name != id).then_some(id.as_str());
+    ModelObject { id: name, object: "model", created: *created, owned_by, alias_of }
 }
 
 /// `GET /v1`, `GET /`
 pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
-    let catalog::Service { name, provider, docs } = &app.catalog.service;
+    let Service { name, provider, docs } = &app.catalog.service;
     ok(&About {
         service: name,
         provider,

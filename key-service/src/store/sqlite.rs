@@ -1,9 +1,11 @@
-//! The embedded store: an SQLite file without any setup, shared with the command line while the server runs.
+//! The embedded store: an SQLite file without any setup, shared with the command line while the server runs; or SQLite
+//! in memory.
 //!
 //! A single thread writes, with many callers in a transaction; other threads read the last committed state. No data of
 //! the file is cached between calls, since another process may write too.
 
 mod audit;
+mod expiring;
 mod file;
 mod ledger_batch;
 mod members;
@@ -14,11 +16,7 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, ffi::SQLITE_CONSTRAINT_FOREIGNKEY};
@@ -39,8 +37,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries,
-    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Found, Funds,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine, search::numbers,
 };
 use domain::{
@@ -60,10 +58,10 @@ const DUE_AT_ONCE: usize = 512;
 
 /// A store in a file. Dropping the store finishes queued calls and closes the file.
 pub(crate) struct Sqlite {
-    // Dropped first: the last connection to close merges the write-ahead log into the file, which is the writer's task.
-    readers: Readers,
+    /// `None` in memory, where the writer reads as well. Dropped first: the last connection to close merges the
+    /// write-ahead log into the file, which is the writer's task.
+    readers: Option<Readers>,
     writer: Writer,
-    path: PathBuf,
     /// API keys of accounts, counted once a process: counting a million takes tens of milliseconds of the writer.
     counted: Arc<KeyCounts>,
 }
@@ -72,9 +70,37 @@ impl Sqlite {
     /// Opens or creates the file, and migrates the tables.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let writer = Writer::open(path)?;
-        let readers = Readers::open(path)?;
-        let counted = Arc::new(KeyCounts::new(COUNTED_ACCOUNTS));
-        Ok(Self { readers, writer, path: path.to_owned(), counted })
+        Ok(Self::with(Some(Readers::open(path)?), writer))
+    }
+
+    /// Opens a store in memory, which ends with the process.
+    pub(crate) fn in_memory() -> Result<Self, OpenError> {
+        Ok(Self::with(None, Writer::in_memory()?))
+    }
+
+    fn with(readers: Option<Readers>, writer: Writer) -> Self {
+        Self { readers, writer, counted: Arc::new(KeyCounts::new(COUNTED_ACCOUNTS)) }
+    }
+
+    /// Makes a change of a test, which panics where it fails.
+    #[cfg(test)]
+    pub(super) async fn change(&self, work: impl FnOnce(&Connection) + Send + 'static) {
+        let work = move |connection: &Connection| {
+            work(connection);
+            Ok(())
+        };
+        self.writer.write(work).await.unwrap();
+    }
+
+    /// Runs a query on the last committed state.
+    async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.readers {
+            Some(readers) => readers.read(query).await,
+            None => self.writer.write(query).await,
+        }
     }
 }
 
@@ -110,7 +136,7 @@ impl Ledger for Sqlite {
     }
 
     async fn accounts_with_holds(&self) -> HoldIndex {
-        match self.readers.read(records::holders).await {
+        match self.read(records::holders).await {
             Ok(accounts) => HoldIndex { accounts, missing: None },
             Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
@@ -119,7 +145,7 @@ impl Ledger for Sqlite {
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         let behind = after.and_then(|Cursor(last)| last.parse().ok());
         let due = move |connection: &Connection| records::due(connection, account, behind, DUE_AT_ONCE);
-        let holds = self.readers.read(due).await?;
+        let holds = self.read(due).await?;
         let full = holds.len() == DUE_AT_ONCE;
         let next = holds.last().filter(|_| full).map(|hold| Cursor(hold.generation.to_string()));
         Ok(DueHolds { holds, next })
@@ -130,15 +156,15 @@ impl Ledger for Sqlite {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.writer.file().check()?;
-        self.readers.read(file::ping).await
+        self.writer.check_file()?;
+        self.read(file::ping).await
     }
 }
 
 #[async_trait]
 impl Credentials for Sqlite {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
-        self.readers.read(move |connection| accounts::owner(connection, &digest)).await
+        self.read(move |connection| accounts::owner(connection, &digest)).await
     }
 }
 
@@ -152,15 +178,24 @@ impl Keys for Sqlite {
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
-        self.readers.read(move |connection| keys::get(connection, account, id)).await
+        self.read(move |connection| keys::get(connection, account, id)).await
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        self.readers.read(move |connection| keys::list(connection, account, page)).await
+        self.read(move |connection| keys::list(connection, account, page)).await
+    }
+
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        self.read(move |connection| keys::top_spending(connection, account, after, limit)).await
     }
 
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
-        self.readers.read(move |connection| records::holds_of(connection, account, key)).await
+        self.read(move |connection| records::holds_of(connection, account, key)).await
     }
 
     async fn update_key(
@@ -189,16 +224,16 @@ impl Accounts for Sqlite {
     }
 
     async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
-        self.readers.read(accounts::list).await
+        self.read(accounts::list).await
     }
 
     async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let name = name.to_owned();
-        self.readers.read(move |connection| accounts::named(connection, &name)).await
+        self.read(move |connection| accounts::named(connection, &name)).await
     }
 
     async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
-        self.readers.read(move |connection| accounts::funds(connection, account)).await
+        self.read(move |connection| accounts::funds(connection, account)).await
     }
 
     async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError> {
@@ -206,7 +241,7 @@ impl Accounts for Sqlite {
     }
 
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
-        self.readers.read(move |connection| management_keys::list(connection, account)).await
+        self.read(move |connection| management_keys::list(connection, account)).await
     }
 
     async fn management_key(
@@ -214,7 +249,7 @@ impl Accounts for Sqlite {
         account: AccountId,
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError> {
-        self.readers.read(move |connection| management_keys::get(connection, account, id)).await
+        self.read(move |connection| management_keys::get(connection, account, id)).await
     }
 
     async fn revoke_management_key(
@@ -238,7 +273,7 @@ impl Capacity for Sqlite {
 #[async_trait]
 impl Books for Sqlite {
     async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
-        let entries = self.readers.read(move |connection| journal::page(connection, account, after, limit));
+        let entries = self.read(move |connection| journal::page(connection, account, after, limit));
         Ok(JournalPage { entries: entries.await?, gone_until: 0 })
     }
 
@@ -248,7 +283,7 @@ impl Books for Sqlite {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<JournalEntry>, StoreError> {
-        self.readers.read(move |connection| journal::latest(connection, account, before, limit)).await
+        self.read(move |connection| journal::latest(connection, account, before, limit)).await
     }
 
     async fn find_entries(
@@ -257,16 +292,16 @@ impl Books for Sqlite {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let range = match search.day {
             Some(day) => numbers(self, account, day, before).await?,
             None => (0, before.unwrap_or(u64::MAX)),
         };
-        self.readers.read(move |connection| journal::find(connection, account, &search, range, limit)).await
+        self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
     }
 
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
-        self.readers.read(move |connection| records::latest_deposits(connection, account, limit)).await
+        self.read(move |connection| records::latest_deposits(connection, account, limit)).await
     }
 
     async fn usage(
@@ -275,7 +310,7 @@ impl Books for Sqlite {
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
     ) -> Result<Vec<UsageLine>, StoreError> {
-        self.readers.read(move |connection| usage::list(connection, account, &days, key)).await
+        self.read(move |connection| usage::list(connection, account, &days, key)).await
     }
 
     async fn spend(
@@ -283,10 +318,10 @@ impl Books for Sqlite {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Vec<SpendLine>, StoreError> {
-        self.readers.read(move |connection| spend::list(connection, account, &days)).await
+        self.read(move |connection| spend::list(connection, account, &days)).await
     }
 
     async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
-        audit::run(&self.path, account).await
+        audit::run(self, account).await
     }
 }

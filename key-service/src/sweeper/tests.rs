@@ -10,7 +10,7 @@ use crate::{
     management::testing::Office,
     store::{
         Keys, Outcomes, Skew,
-        memory::Memory,
+        suite::reference::Reference,
         suite::{hold, make_key, nanos, open_account_with, spend},
     },
 };
@@ -32,10 +32,10 @@ const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
 /// Time from there to the latest expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
 
-/// The memory store, parts of which can fail.
+/// The reference store, parts of which can fail.
 #[derive(Default)]
 struct Faulty {
-    memory: Memory,
+    sound: Reference,
     /// All calls fail.
     away: AtomicBool,
     /// Commands to this account are never answered.
@@ -45,11 +45,11 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn answering(&self) -> Result<&Memory, StoreError> {
+    fn answering(&self) -> Result<&Reference, StoreError> {
         if self.away.load(Ordering::SeqCst) {
             Err(StoreError::Unavailable("away".into()))
         } else {
-            Ok(&self.memory)
+            Ok(&self.sound)
         }
     }
 }
@@ -80,7 +80,7 @@ impl Ledger for Faulty {
 
     async fn accounts_with_holds(&self) -> HoldIndex {
         match self.answering() {
-            Ok(memory) => memory.accounts_with_holds().await,
+            Ok(sound) => sound.accounts_with_holds().await,
             Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
     }
@@ -109,8 +109,8 @@ struct Trial {
 impl Trial {
     async fn begin() -> Self {
         let (office, store) = (Office::open(), Arc::new(Faulty::default()));
-        let account = open_account_with(&store.memory, 1, 10_000).await;
-        let key = make_key(&store.memory, account, 1, None).await;
+        let account = open_account_with(&store.sound, 1, 10_000).await;
+        let key = make_key(&store.sound, account, 1, None).await;
         Self { office, store, account, key }
     }
 
@@ -122,7 +122,7 @@ impl Trial {
     }
 
     async fn execute(&self, command: Command) -> Outcome {
-        let done = self.store.memory.execute(self.account, vec![command], START).await;
+        let done = self.store.sound.execute(self.account, vec![command], START).await;
         done.unwrap().remove(0).unwrap()
     }
 
@@ -138,7 +138,7 @@ impl Trial {
 
     /// Money in open holds.
     async fn held(&self) -> i64 {
-        spend(&self.store.memory, self.account, self.key).await.budget.held.nanos()
+        spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }
 }
 
@@ -234,16 +234,16 @@ async fn after_a_start_a_renewal_comes_before_an_expiry() {
 #[tokio::test(start_paused = true)]
 async fn an_account_that_is_away_keeps_no_other_from_expiring() {
     let trial = Trial::begin().await;
-    let other = open_account_with(&trial.store.memory, 2, 100).await;
-    let key = make_key(&trial.store.memory, other, 2, None).await;
+    let other = open_account_with(&trial.store.sound, 2, 100).await;
+    let key = make_key(&trial.store.sound, other, 2, None).await;
     let held = hold(key, generation(1), 10, LEASE_TICKS);
-    trial.store.memory.execute(other, vec![held], START).await.unwrap();
+    trial.store.sound.execute(other, vec![held], START).await.unwrap();
     *trial.store.hanging.lock() = Some(other);
     trial.sweep();
     trial.hold(1).await;
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 0);
-    let waiting = trial.store.memory.key(other, key).await.unwrap().unwrap();
+    let waiting = trial.store.sound.key(other, key).await.unwrap().unwrap();
     assert_eq!(waiting.spend.budget.held, nanos(10));
 }
 

@@ -61,11 +61,17 @@ impl Price {
         Self { base, tiers: Vec::new() }
     }
 
+    /// Rates of a request whose prompt has this many tokens.
+    pub fn rates(&self, prompt: u64) -> &Rates {
+        let reached = self.tiers.iter().rev().find(|tier| prompt > tier.above);
+        reached.map_or(&self.base, |tier| &tier.rates)
+    }
+
     /// Returns the fault of prices that cannot be billed: a rate out of range, or tiers out of order.
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
-            return Some("a price is negative or beyond 9000000 USD");
+            return Some("has a price that is negative or beyond 9000000 USD");
         }
         let rises = self.tiers.windows(2).all(|pair| pair[0].above < pair[1].above);
         (!rises).then_some("the tiers do not rise")
@@ -100,6 +106,24 @@ impl Rates {
             audio_output: output,
             image: NanoUsd::ZERO,
             request: NanoUsd::ZERO,
+        }
+    }
+
+    /// Rates in the order of [`Rates::FIELDS`].
+    pub const fn of_array(rates: [NanoUsd; RATES]) -> Self {
+        let [input, cached_input, output, cache_write, cache_write_long, ..] = rates;
+        let [.., reasoning, audio_input, audio_output, image, request] = rates;
+        Self {
+            input,
+            cached_input,
+            output,
+            cache_write,
+            cache_write_long,
+            reasoning,
+            audio_input,
+            audio_output,
+            image,
+            request,
         }
     }
 
@@ -183,7 +207,7 @@ mod tests {
     use super::*;
 
     fn rates(row: [i64; RATES]) -> Rates {
-        Rates::resolve(row.map(|rate| Some(NanoUsd::from_nanos(rate)))).unwrap()
+        Rates::of_array(row.map(NanoUsd::from_nanos))
     }
 
     #[test]

@@ -145,11 +145,6 @@ impl Identity {
     pub const fn account(&self) -> AccountId {
         self.principal.account()
     }
-
-    /// Returns whether the models of the caller include this one.
-    pub fn may_use(&self, model: &str) -> bool {
-        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
-    }
 }
 
 impl From<Principal> for Identity {

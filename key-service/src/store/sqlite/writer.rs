@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
-    file::{FileIdentity, OpenError, open},
+    file::{FileIdentity, OpenError, open, open_in_memory},
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
 };
@@ -20,7 +20,8 @@ const CALLS_PER_TRANSACTION: usize = 256;
 /// Writer that runs changes in batches, possibly reordered, and answers durable changes.
 pub(super) struct Writer {
     calls: Queue<Call>,
-    file: Arc<FileIdentity>,
+    /// `None` in memory.
+    file: Option<Arc<FileIdentity>>,
 }
 
 /// Something to write.
@@ -33,20 +34,32 @@ enum Call {
 
 impl Writer {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        let mut connection = open(path)?;
+        let connection = open(path)?;
         let failed = |e| OpenError::NotMade(path.to_owned(), e);
-        let file = Arc::new(FileIdentity::of(path).map_err(failed)?);
+        Self::start(connection, Some(Arc::new(FileIdentity::of(path).map_err(failed)?)))
+    }
+
+    pub(super) fn in_memory() -> Result<Self, OpenError> {
+        Self::start(open_in_memory()?, None)
+    }
+
+    fn start(mut connection: Connection, file: Option<Arc<FileIdentity>>) -> Result<Self, OpenError> {
         let (mut calls, waiting) = queue();
-        let written = Arc::clone(&file);
+        let written = file.clone();
         calls
-            .serve("store-writer", move || serve(&mut connection, &written, waiting))
+            .serve("store-writer", move || serve(&mut connection, written.as_deref(), waiting))
             .map_err(OpenError::NoThread)?;
         Ok(Self { calls, file })
     }
 
-    /// The file being written.
-    pub(super) fn file(&self) -> &FileIdentity {
-        &self.file
+    /// The file being written; `None` in memory.
+    pub(super) fn file(&self) -> Option<&FileIdentity> {
+        self.file.as_deref()
+    }
+
+    /// Fails if the file being written was removed or replaced.
+    pub(super) fn check_file(&self) -> Result<(), StoreError> {
+        self.file().map_or(Ok(()), FileIdentity::check)
     }
 
     /// Applies commands to an account.
@@ -69,7 +82,7 @@ impl Writer {
     }
 }
 
-fn serve(connection: &mut Connection, file: &FileIdentity, mut waiting: Calls<Call>) {
+fn serve(connection: &mut Connection, file: Option<&FileIdentity>, mut waiting: Calls<Call>) {
     let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
     while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
         commit(connection, file, grouped(calls.drain(..)));
@@ -109,10 +122,9 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
 }
 
 /// Runs all changes, syncs once, and only then answers.
-fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box<dyn Change>>) {
-    let done = file
-        .check()
-        .and_then(|()| run_all(connection, &mut changes).map_err(|error| StoreError::from(&error)));
+fn commit(connection: &mut Connection, file: Option<&FileIdentity>, mut changes: Vec<Box<dyn Change>>) {
+    let checked = file.map_or(Ok(()), FileIdentity::check);
+    let done = checked.and_then(|()| run_all(connection, &mut changes).map_err(|e| StoreError::from(&e)));
     let verdicts = done.unwrap_or_else(|failed| vec![Err(failed); changes.len()]);
     for (change, verdict) in changes.into_iter().zip(verdicts) {
         change.answer(verdict);

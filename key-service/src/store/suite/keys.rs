@@ -7,7 +7,9 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
+use super::{
+    Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+};
 use crate::store::{Created, Idempotency, Order, Page, Store, Updated};
 use domain::{
     key::{ApiKey, KeyPatch, NewKey, Status},
@@ -128,6 +130,41 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     let second =
         Page { after: Some(key(0)), order: Order::Ascending, status: Some((revoked, after(20))), limit: 1 };
     assert_eq!(ids(&**store, account, second).await, [key(2)]);
+}
+
+pub(super) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) =
+        (open_account_with(&**store, 1, 10_000).await, open_account_with(&**store, 2, 10_000).await);
+    for (n, spent) in [(1, 50), (2, 0), (3, 700), (4, 50), (5, 9)] {
+        let key = make_key(&**store, mine, n, None).await;
+        if spent > 0 {
+            let commands = vec![hold(key, generation(n), 1_000, 7), capture(key, generation(n), spent)];
+            store.execute(mine, commands, START).await.unwrap();
+        }
+    }
+    let other = make_key(&**store, theirs, 6, None).await;
+    let commands = vec![hold(other, generation(6), 1_000, 7), capture(other, generation(6), 99)];
+    store.execute(theirs, commands, START).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let top = async |account, after: Option<u8>, limit| -> Vec<KeyId> {
+        let keys = store.top_spending(account, after.map(key), limit).await.unwrap();
+        keys.into_iter().map(|key| key.id).collect()
+    };
+    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "of equal ones the newest first");
+    assert_eq!(top(mine, None, 2).await, [3, 4].map(key));
+    assert_eq!(top(mine, Some(4), 9).await, [1, 5].map(key));
+    assert_eq!(top(mine, Some(5), 9).await, []);
+    assert_eq!(top(theirs, None, 9).await, [key(6)]);
+    assert_eq!(top(account(9), None, 9).await, []);
+    // A correction moves a key; a revoked key stays listed.
+    store.execute(mine, vec![capture(key(5), generation(50), 800)], START).await.unwrap();
+    store.revoke_key(mine, key(3), START).await.unwrap();
+    assert_eq!(top(mine, None, 9).await, [5, 3, 4, 1].map(key));
+    assert_eq!(top(mine, Some(5), 1).await, [key(3)]);
+    let first = store.top_spending(mine, None, 1).await.unwrap().remove(0);
+    assert_eq!(Some(first), store.key(mine, key(5)).await.unwrap());
 }
 
 pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {

@@ -32,6 +32,14 @@ pub(crate) struct KeyCount {
 /// few enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: i64 = 64;
 
+/// Columns of a key in the order of [`api_key`], of a table named `k`.
+const COLUMNS: &str =
+    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
+    k.last_used_at";
+
+/// Value that sorts behind every id.
+const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
+
 /// Creates a key unless the idempotency key is taken; repeating it changes nothing.
 pub(crate) fn create(
     connection: &Connection,
@@ -109,19 +117,17 @@ pub(crate) fn get(
     account: AccountId,
     id: KeyId,
 ) -> rusqlite::Result<Option<ApiKey>> {
-    let sql = "SELECT id, label, hint, created_at,
-                      spend_limit, used, held, expires_at, revoked_at, last_used_at
-               FROM api_keys WHERE account = ?1 AND id = ?2";
+    let sql = format!("SELECT {COLUMNS} FROM api_keys k WHERE account = ?1 AND id = ?2");
     let (account, id) = (account.as_bytes(), id.as_bytes());
-    connection.prepare_cached(sql)?.query_row([account, id], api_key).optional()
+    connection.prepare_cached(&sql)?.query_row([account, id], api_key).optional()
 }
 
 /// Lists keys of the account in the order of ids.
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
-    // The empty value sorts before every id, 17 bytes of 0xFF after every id.
+    // The empty value sorts before every id.
     let (behind, order, end): (_, _, &[u8]) = match page.order {
         Order::Ascending => (">", "ASC", &[]),
-        Order::Descending => ("<", "DESC", &[0xff; 17]),
+        Order::Descending => ("<", "DESC", BEHIND_ALL_IDS),
     };
     // The ids are read from an index alone: otherwise SQLite would look up every key on the way.
     let (index, condition) = match page.status.map(|(status, _)| status) {
@@ -133,8 +139,7 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
         }
     };
     let sql = format!(
-        "SELECT k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
-                k.last_used_at
+        "SELECT {COLUMNS}
          FROM (SELECT id AS listed FROM api_keys {index}
                WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3)
          CROSS JOIN api_keys k ON k.account = ?1 AND k.id = listed ORDER BY listed {order}"
@@ -144,6 +149,25 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
     let now = page.status.map(|(_, now)| now.millis());
     let params = params![account.as_bytes(), after, limit, now];
     connection.prepare_cached(&sql)?.query_map(params, api_key)?.collect()
+}
+
+/// Lists keys of the account in the order of their spend.
+pub(crate) fn top_spending(
+    connection: &Connection,
+    account: AccountId,
+    after: Option<KeyId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<ApiKey>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM api_keys k INDEXED BY keys_by_spend
+         WHERE account = ?1 AND used > 0
+           AND (used, id) < (coalesce((SELECT used FROM api_keys WHERE account = ?1 AND id = ?2), ?4), ?2)
+         ORDER BY used DESC, id DESC LIMIT ?3"
+    );
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let after = after.as_ref().map_or(BEHIND_ALL_IDS, |id| id.as_bytes().as_slice());
+    let row = params![account.as_bytes(), after, limit, i64::MAX];
+    connection.prepare_cached(&sql)?.query_map(row, api_key)?.collect()
 }
 
 /// Changes a key; returns the result.

@@ -97,7 +97,7 @@ async fn one_change_that_fails_harms_no_other_of_its_transaction() {
     let count = |connection: &Connection| {
         connection.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0))
     };
-    assert_eq!(store.readers.read(count).await.unwrap(), 2);
+    assert_eq!(store.read(count).await.unwrap(), 2);
 }
 
 #[tokio::test]
