@@ -19,6 +19,7 @@ use shared::{
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
     process::{http::ClientRequestId, serve::Detach},
+    rates::RateStatus,
     refusal::Refusal,
     text::shown,
     tokens::{Usage, UsageDetails},
@@ -97,6 +98,8 @@ pub(crate) struct Job {
 pub(crate) struct Started {
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
+    /// State of the rates of the key and its groups.
+    pub(crate) rates: RateStatus,
     /// The answer.
     pub(crate) body: AnswerBody,
 }
@@ -221,9 +224,9 @@ impl Generator {
         let job = &*job;
         let reached = tokio::select! {
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
-            () = revoked(&hold), if job.forward.stream => {
+            refusal = revoked(&hold), if job.forward.stream => {
                 hold.release().await;
-                return Err(Refusal::InvalidApiKey.into());
+                return Err(refusal.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
             () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
@@ -265,9 +268,12 @@ impl Generator {
     }
 }
 
-/// Returns when the hold's key is found to be revoked.
-async fn revoked(hold: &OpenHold) {
-    while hold.standing() != HoldStatus::Revoked {
+/// Returns when the hold's key is found to be revoked, or its group archived.
+async fn revoked(hold: &OpenHold) -> Refusal {
+    loop {
+        if let HoldStatus::Revoked(refusal) = hold.standing() {
+            return refusal;
+        }
         hold.changed().await;
     }
 }

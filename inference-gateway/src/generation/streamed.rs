@@ -77,7 +77,7 @@ pub(super) fn start(
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let (rates, room) = (hold.rates(), AnswerRoom::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
@@ -99,7 +99,7 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
+    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {

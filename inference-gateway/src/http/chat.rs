@@ -20,7 +20,9 @@ use shared::{
 };
 use tokio::time::timeout;
 
-use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
+use super::{
+    App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged, rate_headers,
+};
 use crate::{
     admission::{Caller, take_bytes},
     client::{Client, RunToEnd},
@@ -53,7 +55,7 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &caller).await {
-            Ok(account) => app.admission.prompt(account),
+            Ok(identity) => app.admission.prompt(identity.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -121,7 +123,7 @@ async fn check(
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
@@ -139,6 +141,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
+    rate_headers::insert(rates, headers);
     response
 }
 

@@ -18,7 +18,10 @@ use shared::{
 
 mod operation;
 
-use super::describe::{About, Health, ModelObject, Models};
+use super::{
+    describe::{About, Health, ModelObject, Models},
+    rate_headers,
+};
 use operation::Operation;
 
 use domain::{
@@ -32,11 +35,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 5] = [
+const KEY: [Code; 7] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
+    Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
     Code::KeyLimitReached,
+    Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
 /// Errors of a management key that may not call.
@@ -46,7 +51,7 @@ const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUna
 /// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
-const CHAT: [Code; 19] = [
+const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
     Code::InvalidValue,
@@ -62,7 +67,9 @@ const CHAT: [Code; 19] = [
     Code::UnsupportedValue,
     Code::ContextLengthExceeded,
     Code::ModelNotFound,
+    Code::ModelNotAllowed,
     Code::SpendReserved,
+    Code::RateLimitExceeded,
     Code::UpstreamError,
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
@@ -168,7 +175,9 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let operation = operation.responds(200, "The answer.", &content, &["x-generation-id", "x-max-tokens"]);
+    let headers: Vec<&str> =
+        ["x-generation-id", "x-max-tokens"].into_iter().chain(rate_headers::NAMES).collect();
+    let operation = operation.responds(200, "The answer.", &content, &headers);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
@@ -240,7 +249,7 @@ mod tests {
     use super::*;
 
     /// Codes that no description contains: those of routes and methods that are not there.
-    const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::RotationInProgress, Code::ReadOnlyKey];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {
