@@ -1,9 +1,8 @@
-//! SQL statements, by table; statements on members are in `members.rs`. This module makes no decisions.
+//! SQL statements, by table, with the traits that they implement. This module makes no decisions.
 
 pub(super) mod accounts;
 pub(super) mod journal;
 pub(super) mod keys;
-pub(super) mod management_keys;
 pub(super) mod records;
 pub(super) mod spend;
 pub(super) mod usage;
@@ -17,7 +16,7 @@ pub(super) fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) 
     from(bytes).ok_or_else(|| damaged(column, Type::Blob, "an id has 16 bytes"))
 }
 
-fn money(row: &Row<'_>, column: usize) -> rusqlite::Result<NanoUsd> {
+pub(super) fn money(row: &Row<'_>, column: usize) -> rusqlite::Result<NanoUsd> {
     row.get(column).map(NanoUsd::from_nanos)
 }
 
@@ -33,6 +32,11 @@ fn time_if_any(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestam
 /// counts of an upstream.
 fn tokens(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
+}
+
+/// A `LIMIT` of this many rows.
+pub(super) fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 fn usage_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::ids::{AccountId, GenerationId, KeyId};
 
-use super::{damaged, id as column_id, money, time, usage_from};
+use super::{damaged, id as column_id, money, rows, time, usage_from};
 use crate::store::{Found, JournalEntry};
 use domain::{
     audit::Auditor,
@@ -12,39 +12,14 @@ use domain::{
     usage::Day,
 };
 
-/// Entries after a number, in ascending order.
-pub(crate) fn page(
-    connection: &Connection,
-    account: AccountId,
-    after: u64,
-    limit: usize,
-) -> rusqlite::Result<Vec<JournalEntry>> {
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                      number, generation, delta, used_after
-               FROM journal WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-    connection
-        .prepare_cached(sql)?
-        .query_map(params![account.as_bytes(), after, limit], entry_from)?
-        .collect()
-}
+/// Columns of an entry in the order of [`entry_from`]; the first ones are those of a settlement.
+pub(crate) const COLUMNS: &str =
+    "key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
+    number, generation, delta, used_after";
 
-/// The latest entries, or the latest before a number; newest first.
-pub(crate) fn latest(
-    connection: &Connection,
-    account: AccountId,
-    before: Option<u64>,
-    limit: usize,
-) -> rusqlite::Result<Vec<JournalEntry>> {
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                      number, generation, delta, used_after
-               FROM journal WHERE account = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
-    let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached(sql)?
-        .query_map(params![account.as_bytes(), before, limit], entry_from)?
-        .collect()
+/// A number of an entry, at most the largest that the column can have.
+pub(crate) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Entries that a search reads at most: some ten milliseconds of work.
@@ -77,15 +52,13 @@ pub(crate) fn find(
         "SELECT * FROM journal {of_index} AND account = ?1 AND number > ?2 AND number < ?3
          ORDER BY number DESC LIMIT {MAX_READ}"
     );
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let key = search.key.as_ref().map(KeyId::as_bytes);
     let (floor, before) = (number(floor), number(before));
     // A row beyond `limit` shows that there are more.
-    let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let wanted = rows(limit).saturating_add(1);
     // Rows come in the order of reading. With an ORDER BY, SQLite would read and sort all rows.
     let sql = format!(
-        "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                number, generation, delta, used_after
+        "SELECT {COLUMNS}
          FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at BETWEEN ?6 AND ?7) AND {of_outcome}
          LIMIT ?8"
     );
@@ -173,7 +146,7 @@ pub(crate) fn append(
     Ok(())
 }
 
-fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
+pub(crate) fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
     let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
     Ok(JournalEntry {
         number: row.get::<_, i64>(10)?.unsigned_abs(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
@@ -9,9 +10,51 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{id as column_id, journal, money, usage_from};
-use crate::store::{Deposit, DueHold};
-use domain::ledger::{Counted, Hold, Payer, Progress, Record, RecordId};
+use super::{id as column_id, journal, money, rows, usage_from};
+use crate::store::{
+    Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
+    sqlite::{Sqlite, file},
+};
+use domain::ledger::{Command, Counted, Hold, Payer, Progress, Record, RecordId};
+
+/// Number of due holds on a page.
+const DUE_AT_ONCE: usize = 512;
+
+#[async_trait]
+impl Ledger for Sqlite {
+    async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, StoreError> {
+        self.writer.execute(account, commands, now).await
+    }
+
+    async fn accounts_with_holds(&self) -> HoldIndex {
+        match self.read(holders).await {
+            Ok(accounts) => HoldIndex { accounts, missing: None },
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
+        }
+    }
+
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
+        let behind = after.and_then(|Cursor(last)| last.parse().ok());
+        let holds = self.read(move |connection| due(connection, account, behind, DUE_AT_ONCE)).await?;
+        let full = holds.len() == DUE_AT_ONCE;
+        let next = holds.last().filter(|_| full).map(|hold| Cursor(hold.generation.to_string()));
+        Ok(DueHolds { holds, next })
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
+        Ok(None)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.writer.check_file()?;
+        self.read(file::ping).await
+    }
+}
 
 /// The record under the id.
 pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) -> rusqlite::Result<Record> {
@@ -47,7 +90,7 @@ pub(crate) fn put(
 }
 
 /// Holds of the account whose lease has run out, behind a generation in the order of generations.
-pub(crate) fn due(
+fn due(
     connection: &Connection,
     account: AccountId,
     behind: Option<GenerationId>,
@@ -57,7 +100,6 @@ pub(crate) fn due(
                WHERE account = ?1 AND generation > ?2
                  AND lease_until <= (SELECT tick FROM accounts WHERE id = ?1)
                ORDER BY generation LIMIT ?3";
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let due_hold = |row: &Row<'_>| {
         Ok(DueHold {
             key: column_id(row, 0, KeyId::from_slice)?,
@@ -66,11 +108,14 @@ pub(crate) fn due(
     };
     // A shorter value sorts before every id.
     let behind = behind.as_ref().map_or(&[][..], |id| id.as_bytes());
-    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), behind, limit], due_hold)?.collect()
+    connection
+        .prepare_cached(sql)?
+        .query_map(params![account.as_bytes(), behind, rows(limit)], due_hold)?
+        .collect()
 }
 
 /// The accounts with open holds, by a look-up for each account, independent of the number of holds.
-pub(crate) fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
+fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
     let sql = "WITH RECURSIVE holders (account) AS (
                    SELECT min(account) FROM holds
                    UNION ALL
@@ -86,26 +131,6 @@ pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Res
     let sql = "SELECT key, sum(amount) FROM holds WHERE account = ?1 GROUP BY key";
     let held = |row: &Row<'_>| Ok((column_id(row, 0, KeyId::from_slice)?, money(row, 1)?));
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
-}
-
-/// Number of open holds of a key. Reads all holds of the account, which are as many as requests in flight.
-pub(crate) fn holds_of(connection: &Connection, account: AccountId, key: KeyId) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM holds WHERE account = ?1 AND key = ?2";
-    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    connection.prepare_cached(sql)?.query_row([account.as_bytes(), key.as_bytes()], count)
-}
-
-/// The latest deposits of the account, newest first.
-pub(crate) fn latest_deposits(
-    connection: &Connection,
-    account: AccountId,
-    limit: usize,
-) -> rusqlite::Result<Vec<Deposit>> {
-    let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
-    let deposit =
-        |row: &Row<'_>| Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? });
-    let row = params![account.as_bytes(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
 }
 
 /// All deposits of the account.
