@@ -122,6 +122,7 @@ impl Chat {
             max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
             image_urls,
+            images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
             limited: self.max_tokens.is_some(),
             opening: draft.opening.clone(),

@@ -53,6 +53,7 @@ impl Generator {
             generation: job.id,
             model: job.model.clone(),
             prompt_tokens: bound,
+            images: job.forward.images,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n,
@@ -115,7 +116,7 @@ impl Generator {
                 return Err(ApiError::new(Code::Overloaded, message));
             }
         };
-        let extended = hold.extend(exact, asked).await;
+        let extended = hold.extend(exact, request.images, asked).await;
         let covered = match extended {
             Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
             Ok(Extended::Gone) | Err(_) => 0,
