@@ -14,9 +14,9 @@ use super::{
     Sqlite,
     file::{OpenError, open_reader},
     tables::{
-        accounts, id as column_id,
+        accounts, holds, id as column_id,
         journal::{self, COLUMNS},
-        keys, money, records, rows, spend, usage,
+        keys, money, rows, spend, usage,
     },
 };
 use crate::store::{
@@ -128,20 +128,20 @@ fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Aud
     let Some(books) = accounts::books(moment, account)? else { return Ok(None) };
     let mut auditor = Auditor::new(true);
     journal::audit(moment, account, &mut auditor)?;
-    let holds = records::held(moment, account)?;
+    let held_by = holds::held(moment, account)?;
     let mut after = None;
     loop {
         let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
         let page = keys::list(moment, account, page)?;
         for key in &page {
-            auditor.key(key.id, &key.spend, holds.get(&key.id).copied().unwrap_or_default());
+            auditor.key(key.id, &key.spend, held_by.get(&key.id).copied().unwrap_or_default());
         }
         after = page.last().map(|key| key.id);
         if page.len() < KEYS_AT_ONCE {
             break;
         }
     }
-    let held = NanoUsd::from_nanos(holds.values().map(|held| held.nanos()).sum());
-    let deposits = records::deposits(moment, account)?;
+    let held = NanoUsd::from_nanos(held_by.values().map(|held| held.nanos()).sum());
+    let deposits = holds::deposits(moment, account)?;
     Ok(Some(auditor.account(books.money, held, deposits.into_iter())))
 }

@@ -1,13 +1,16 @@
 //! The journal: the bill of every generation, and the corrections of bills.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
-use shared::ids::{AccountId, GenerationId, KeyId};
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+};
 
-use super::{damaged, id as column_id, money, rows, time, usage_from};
+use super::{damaged, details, id as column_id, money, payer, progress, rows, time};
 use crate::store::{Found, JournalEntry};
 use domain::{
     audit::Auditor,
-    ledger::{Ending, Entry, Payer, Settlement},
+    ledger::{Ending, Entry, Payer, Progress, Settlement},
     search::{EntrySearch, Outcome},
     usage::Day,
 };
@@ -95,7 +98,9 @@ pub(crate) fn audit(
 }
 
 /// Query with a hint, as SQLite would otherwise scan the account's entries from the last on, to save a sort.
-const SETTLEMENT: &str = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
+const SETTLEMENT: &str =
+    "SELECT key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+           charged, ending, estimated, at
     FROM journal INDEXED BY journal_by_generation
     WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
 
@@ -117,22 +122,27 @@ pub(crate) fn append(
     id: GenerationId,
     entry: &Entry,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO journal (account, number, generation, key, model, prompt, cached, completion,
-                                    cost, charged, delta, used_after, ending, estimated, at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    let sql = "INSERT INTO journal (account, number, generation, key, model, group_id, parent,
+                                    prompt, cached, completion, details, cost, upstream_cost,
+                                    charged, delta, used_after, ending, estimated, at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
     let Entry { settlement, delta, used_after } = entry;
-    let Settlement { payer, usage, cost, upstream_cost: _, charged, ending, estimated, at } = settlement;
-    let Payer { key, model, groups: _ } = payer;
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let Payer { key, model, groups: [group, parent] } = payer;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         number.cast_signed(),
         id.as_bytes(),
         key.as_bytes(),
         model,
+        group.as_ref().map(GroupId::as_bytes),
+        parent.as_ref().map(GroupId::as_bytes),
         usage.prompt.cast_signed(),
         usage.cached.cast_signed(),
         usage.completion.cast_signed(),
+        details(*usage),
         cost.nanos(),
+        upstream_cost.map(NanoUsd::nanos),
         charged.nanos(),
         delta.nanos(),
         used_after.nanos(),
@@ -147,28 +157,29 @@ pub(crate) fn append(
 }
 
 pub(crate) fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
-    let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
+    let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 16)?, money(row, 17)?);
     Ok(JournalEntry {
-        number: row.get::<_, i64>(10)?.unsigned_abs(),
-        generation: column_id(row, 11, GenerationId::from_slice)?,
+        number: row.get::<_, i64>(14)?.unsigned_abs(),
+        generation: column_id(row, 15, GenerationId::from_slice)?,
         entry: Entry { settlement, delta, used_after },
     })
 }
 
 fn settlement_from(row: &Row<'_>) -> rusqlite::Result<Settlement> {
+    let Progress { usage, cost, upstream_cost } = progress(row, 4)?;
     Ok(Settlement {
-        payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
-        usage: usage_from(row, 2)?,
-        cost: money(row, 5)?,
-        upstream_cost: None,
-        charged: money(row, 6)?,
-        ending: match row.get_ref(7)?.as_str()? {
+        payer: payer(row, 0)?,
+        usage,
+        cost,
+        upstream_cost,
+        charged: money(row, 10)?,
+        ending: match row.get_ref(11)?.as_str()? {
             CAPTURED => Ending::Captured,
             EXPIRED => Ending::Expired,
-            _ => return Err(damaged(7, Type::Text, "an ending is not known")),
+            _ => return Err(damaged(11, Type::Text, "an ending is not known")),
         },
-        estimated: row.get(8)?,
-        at: time(row, 9)?,
+        estimated: row.get(12)?,
+        at: time(row, 13)?,
     })
 }
 

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
-use super::{accounts, damaged, id as column_id, money, rows, time, time_if_any};
+use super::{accounts, bounds, budget, damaged, group_if_any, id as column_id, rows, time, time_if_any};
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
     sqlite::{Sqlite, key_counts::KeyCounts},
@@ -26,8 +26,8 @@ const PRUNED_AT_ONCE: i64 = 64;
 
 /// Columns of a key in the order of [`api_key`], of a table named `k`.
 const COLUMNS: &str =
-    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
-    k.last_used_at";
+    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.expires_at,
+    k.revoked_at, k.last_used_at";
 
 /// Value that sorts behind every id.
 const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
@@ -146,11 +146,10 @@ fn create(
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, spend } = key;
-    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = spend;
-    let ledger::Budget { limit, used, held, bounds: _ } = budget;
-    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
-                                     spend_limit, used, held, expires_at, revoked_at, last_used_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
+    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, spend_limit, used, held, bounds, group_id,
+                                     expires_at, revoked_at, last_used_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -158,9 +157,11 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
         label,
         hint,
         created_at.millis(),
-        limit.map(NanoUsd::nanos),
-        used.nanos(),
-        held.nanos(),
+        budget.limit.map(NanoUsd::nanos),
+        budget.used.nanos(),
+        budget.held.nanos(),
+        bounds(budget),
+        group.as_ref().map(GroupId::as_bytes),
         expires_at.map(Timestamp::millis),
         revoked_at.map(Timestamp::millis),
         last_used_at.map(Timestamp::millis),
@@ -206,13 +207,15 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
 
 /// Writes the fields that owners change, and none that the ledger changes.
 fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
-    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, expires_at = ?5, revoked_at = ?6
+    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, bounds = ?5, group_id = ?6, expires_at = ?7, revoked_at = ?8
                WHERE account = ?1 AND id = ?2";
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         key.id.as_bytes(),
         key.label,
         key.spend.budget.limit.map(NanoUsd::nanos),
+        bounds(&key.spend.budget),
+        key.spend.group.as_ref().map(GroupId::as_bytes),
         key.spend.expires_at.map(Timestamp::millis),
         key.spend.revoked_at.map(Timestamp::millis),
     ])?;
@@ -225,28 +228,30 @@ pub(crate) fn spend(
     account: AccountId,
     id: KeyId,
 ) -> rusqlite::Result<Option<ledger::Key>> {
-    let sql = "SELECT spend_limit, used, held, expires_at, revoked_at, last_used_at
+    let sql = "SELECT spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
                FROM api_keys WHERE account = ?1 AND id = ?2";
     let (account, id) = (account.as_bytes(), id.as_bytes());
     connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
 }
 
-/// Writes the fields that the ledger changes, and none that owners change.
+/// Writes the fields that the ledger changes, and none that owners change. The bounds have the settings of owners along
+/// with the ledger's state.
 pub(crate) fn put_spend(
     connection: &Connection,
     account: AccountId,
     id: KeyId,
     key: &ledger::Key,
 ) -> rusqlite::Result<()> {
-    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5
-               WHERE account = ?1 AND id = ?2";
-    connection.prepare_cached(sql)?.execute(params![
-        account.as_bytes(),
-        id.as_bytes(),
-        key.budget.used.nanos(),
-        key.budget.held.nanos(),
-        key.last_used_at.map(Timestamp::millis),
-    ])?;
+    let ledger::Key { budget, last_used_at, .. } = key;
+    let (account, id, last_used_at) =
+        (account.as_bytes(), id.as_bytes(), last_used_at.map(Timestamp::millis));
+    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5 WHERE account = ?1 AND id = ?2";
+    let row = params![account, id, budget.used.nanos(), budget.held.nanos(), last_used_at];
+    connection.prepare_cached(sql)?.execute(row)?;
+    if let Some(bounds) = bounds(budget) {
+        let sql = "UPDATE api_keys SET bounds = ?3 WHERE account = ?1 AND id = ?2";
+        connection.prepare_cached(sql)?.execute(params![account, id, bounds])?;
+    }
     Ok(())
 }
 
@@ -309,16 +314,11 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
 
 fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
     Ok(ledger::Key {
-        budget: ledger::Budget {
-            limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
-            used: money(row, first + 1)?,
-            held: money(row, first + 2)?,
-            bounds: None,
-        },
-        group: None,
-        expires_at: time_if_any(row, first + 3)?,
-        revoked_at: time_if_any(row, first + 4)?,
-        last_used_at: time_if_any(row, first + 5)?,
+        budget: budget(row, first)?,
+        group: group_if_any(row, first + 4)?,
+        expires_at: time_if_any(row, first + 5)?,
+        revoked_at: time_if_any(row, first + 6)?,
+        last_used_at: time_if_any(row, first + 7)?,
     })
 }
 

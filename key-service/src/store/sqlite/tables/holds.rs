@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use super::{id as column_id, journal, money, rows, usage_from};
+use super::{details, id as column_id, journal, money, payer, progress, rows, tokens};
 use crate::store::{
     Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
     sqlite::{Sqlite, file},
@@ -140,19 +140,24 @@ pub(crate) fn deposits(connection: &Connection, account: AccountId) -> rusqlite:
 }
 
 fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqlite::Result<Option<Hold>> {
-    let sql = "SELECT key, model, amount, prompt, cached, completion, cost, lease_until
+    let sql = "SELECT key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+                      amount, lease_until, counted, counted_tokens
                FROM holds WHERE account = ?1 AND generation = ?2";
     let hold = |row: &Row<'_>| {
+        let levels: u8 = row.get(12)?;
         Ok(Hold {
-            payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
-            amount: money(row, 2)?,
-            reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)?, upstream_cost: None },
-            counted: Counted::default(),
-            lease_until: row.get::<_, i64>(7)?.unsigned_abs(),
+            payer: payer(row, 0)?,
+            amount: money(row, 10)?,
+            reported: progress(row, 4)?,
+            lease_until: row.get::<_, i64>(11)?.unsigned_abs(),
+            counted: Counted { levels: LEVELS.map(|level| levels & level != 0), tokens: tokens(row, 13)? },
         })
     };
     connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], hold).optional()
 }
+
+/// Bits of the budgets that count a hold: key, group, parent.
+const LEVELS: [u8; 3] = [1, 2, 4];
 
 fn put_hold(
     connection: &Connection,
@@ -160,24 +165,34 @@ fn put_hold(
     id: GenerationId,
     hold: &Hold,
 ) -> rusqlite::Result<()> {
-    // Key and model of a generation never change.
-    let sql = "INSERT INTO holds (account, generation, key, model, amount,
-                                  prompt, cached, completion, cost, lease_until)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+    // The payer of a generation, and the budgets that count it, never change.
+    let sql = "INSERT INTO holds (account, generation, key, model, group_id, parent, counted, amount,
+                                  prompt, cached, completion, details, cost, upstream_cost, lease_until, counted_tokens)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
                ON CONFLICT (account, generation) DO UPDATE
-               SET amount = ?5, prompt = ?6, cached = ?7, completion = ?8, cost = ?9, lease_until = ?10";
-    let Progress { usage, cost, upstream_cost: _ } = hold.reported;
+               SET amount = ?8, prompt = ?9, cached = ?10, completion = ?11, details = ?12, cost = ?13,
+                   upstream_cost = ?14, lease_until = ?15, counted_tokens = ?16";
+    let Hold { payer, amount, reported, lease_until, counted: Counted { levels, tokens } } = hold;
+    let Payer { key, model, groups: [group, parent] } = payer;
+    let Progress { usage, cost, upstream_cost } = reported;
+    let counted: u8 = LEVELS.iter().zip(levels).map(|(bit, counts)| bit * u8::from(*counts)).sum();
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
-        hold.payer.key.as_bytes(),
-        hold.payer.model,
-        hold.amount.nanos(),
+        key.as_bytes(),
+        model,
+        group.as_ref().map(GroupId::as_bytes),
+        parent.as_ref().map(GroupId::as_bytes),
+        counted,
+        amount.nanos(),
         usage.prompt.cast_signed(),
         usage.cached.cast_signed(),
         usage.completion.cast_signed(),
+        details(*usage),
         cost.nanos(),
-        hold.lease_until.cast_signed(),
+        upstream_cost.map(NanoUsd::nanos),
+        lease_until.cast_signed(),
+        tokens.cast_signed(),
     ])?;
     Ok(())
 }
