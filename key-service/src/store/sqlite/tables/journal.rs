@@ -17,8 +17,8 @@ use domain::{
 
 /// Columns of an entry in the order of [`entry_from`]; the first ones are those of a settlement.
 pub(crate) const COLUMNS: &str =
-    "key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-    number, generation, delta, used_after";
+    "key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+    charged, ending, estimated, at, number, generation, delta, used_after";
 
 /// A number of an entry, at most the largest that the column can have.
 pub(crate) fn number(number: u64) -> i64 {
