@@ -3,7 +3,6 @@
 
 mod heartbeat;
 mod settlement;
-mod slots;
 mod spool;
 
 use std::{
@@ -18,17 +17,18 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
-    process::serve::Network,
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
     tokens::Usage,
 };
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use crate::keys::{Keys, Unavailable};
+use crate::{
+    admission::Slot,
+    keys::{Keys, Unavailable},
+};
 pub(crate) use settlement::Ending;
 use settlement::{Attempt, Settlement};
-pub(crate) use slots::{Slot, Slots};
 pub(crate) use spool::Spool;
 
 /// The open holds of a worker. Cheap to clone.
@@ -37,7 +37,6 @@ pub(crate) struct Holds(Arc<HoldsInner>);
 
 struct HoldsInner {
     keys: Keys,
-    slots: Arc<Slots>,
     /// Holds that are open or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
@@ -102,14 +101,9 @@ impl HeartbeatWatch {
 }
 
 impl Holds {
-    /// No holds, and these slots.
-    pub(crate) fn new(keys: Keys, slots: Arc<Slots>, spool: Option<Spool>, settling: TaskTracker) -> Self {
-        Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
-    }
-
-    /// A slot, if any is free. An unauthenticated caller, known by network, waits for a turn.
-    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
-        self.0.slots.reserve(stranger).await
+    /// No holds yet.
+    pub(crate) fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
+        Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }
 
     /// Adds a hold that was granted to a call sent at `asked_at`.
@@ -162,12 +156,6 @@ impl OpenHold {
     /// The account that pays.
     pub(crate) fn account(&self) -> AccountId {
         self.state.hold.account
-    }
-
-    /// Counts the request against the account's share of the slots, and returns true if the account had a slot left.
-    pub(crate) fn take_share(&mut self) -> bool {
-        let account = self.account();
-        self.slot.as_mut().is_none_or(|slot| slot.charge_to(account))
     }
 
     /// The key that pays.
@@ -252,7 +240,7 @@ impl OpenHold {
                 charge
             }
             Attempt::Unsettled => {
-                // The slot goes along, so that there are never more pending settlements than slots.
+                // The slot goes along, so that pending settlements are as bounded as requests.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use shared::{
+    admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
     ids::{AccountId, KeyId, ManagementKeyId},
     key::{self, Class},
@@ -18,6 +19,7 @@ use shared::{
     time::Timestamp,
     wire::KeyField,
 };
+use tokio::time::Instant;
 
 use crate::{
     credentials::Credentials,
@@ -37,7 +39,6 @@ pub mod reading;
 pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
-mod turns;
 
 /// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
 /// idempotency keys.
@@ -45,6 +46,8 @@ pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
 pub use listing::{KeyPage, Listing};
 
+/// Longest wait for an account's turn to read: a page reads for some 20 ms, so that a hundred pages get through.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 
@@ -56,7 +59,8 @@ pub struct Management {
     /// API keys that an account may have.
     max_keys: u64,
     passwords: members::Passwords,
-    turns: turns::ReadingTurns,
+    /// Reads for pages and listings, one at a time of each account, so that the store serves others between.
+    reads: Quota,
     /// Held while the owners of an account are counted and one of them is changed.
     owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
@@ -113,8 +117,14 @@ impl Management {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = members::Passwords::new();
-        let (turns, owners) = (turns::ReadingTurns::default(), tokio::sync::Mutex::default());
-        Self { store, clock, credentials, max_keys, passwords, turns, owners, last_id }
+        let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
+        Self { store, clock, credentials, max_keys, passwords, reads, owners, last_id }
+    }
+
+    /// Waits for the account's turn to read, which lasts until the permit is dropped.
+    async fn reading_turn(&self, account: AccountId) -> Result<Permit, StoreError> {
+        let turn = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
+        turn.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
     /// Sets the bound of API keys per account.
@@ -217,4 +227,20 @@ fn digest_of_settings(key: &ApiKey) -> Digest {
     let others = KeyField::ALL.iter().filter(|field| field.row().is_setting() && **field != KeyField::Label);
     let texts: Vec<String> = others.chain([&KeyField::Label]).map(text).collect();
     Digest::of(texts.join("\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ledger::histories::account;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {
+        let management = testing::Office::open().management;
+        let first = management.reading_turn(account(1)).await.unwrap();
+        assert!(management.reading_turn(account(1)).await.is_err());
+        drop(management.reading_turn(account(2)).await.unwrap());
+        drop(first);
+        drop(management.reading_turn(account(1)).await.unwrap());
+    }
 }

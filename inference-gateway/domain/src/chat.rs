@@ -96,6 +96,11 @@ impl Chat {
 
     /// Checks the limits of the model, and completes the request for upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        if !model.serves.chat {
+            let message =
+                format!("Invalid 'model': the model '{}' serves embeddings, and no chat.", model.id);
+            return Err(ApiError::at(Code::UnsupportedValue, "model", message));
+        }
         if let Some(Limit { tokens, name }) = self.limit
             && tokens > model.max_output_tokens
         {
