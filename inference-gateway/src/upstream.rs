@@ -25,8 +25,8 @@ use crate::{
 use dialect::{Counter, Dialect};
 use domain::{
     affinity,
-    chat::{Forward, ProgressReports, UpstreamParams},
     metering::UsageScope,
+    request::{Forward, ProgressReports, UpstreamParams},
 };
 pub(crate) use failure::{Failure, of_event};
 pub(crate) use pool::{Pool, Pools, Running};

@@ -8,7 +8,7 @@ use super::{
     finish::FinishWord,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
 };
-use crate::{chat::MAX_CHOICES, upstream_error::UpstreamError};
+use crate::{request::MAX_CHOICES, upstream_error::UpstreamError};
 
 /// An event of an upstream's stream.
 pub enum Event<'a> {
@@ -43,6 +43,8 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
     pub(super) finish: Option<FinishReason>,
+    /// Sequence that ended the choice, of servers that tell.
+    pub(super) stop: Option<RawString<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +70,12 @@ struct RawChoice<'a> {
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
+    /// The sequence or the token that ended the choice, by vLLM.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    /// The same, by SGLang.
+    #[serde(borrow)]
+    matched_stop: Option<&'a RawValue>,
 }
 
 impl<'a> Event<'a> {
@@ -98,6 +106,7 @@ impl<'a> Event<'a> {
                 delta: choice.delta.unwrap_or_default(),
                 logprobs: choice.logprobs,
                 finish: word.and_then(FinishWord::reason),
+                stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
             });
         }
         let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
