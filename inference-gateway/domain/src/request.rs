@@ -31,7 +31,7 @@ pub(crate) use params::{
     Effort, Limit, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, TEMPERATURE, TOP_LOGPROBS, TOP_P, stop_sequence,
 };
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
-pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name};
+pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
 use crate::answer::Reply;
 

@@ -238,7 +238,7 @@ impl TurnWriter for MessagesStream {
 fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     let text = arguments.decoded();
     match object_of(&text) {
-        Some(object) => put(out, &object),
+        Some(object) => put(out, object),
         None => put(out, &json!({"invalid_arguments": text}).to_string()),
     }
 }

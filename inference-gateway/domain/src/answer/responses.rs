@@ -3,10 +3,14 @@
 mod items;
 mod names;
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::{error::ApiError, error::Code, ids::GenerationId};
+use serde_json::{Value, json};
+use shared::{
+    error::{ApiError, Code},
+    ids::GenerationId,
+};
 
 use super::{
     AnswerUsage, FinishReason, Generation, Settled,
@@ -15,7 +19,7 @@ use super::{
     put, put_number,
     turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, is_complete},
 };
-use items::Item;
+use items::{Item, ItemText, put_summary, put_text};
 pub use names::{ToolName, ToolNames};
 
 /// Parts of a request that its response repeats, or that shape the response.
@@ -43,8 +47,20 @@ pub(super) struct ResponsesStream {
     text: BytesMut,
     /// Log probabilities of that text, separated by commas.
     logprobs: BytesMut,
-    /// Members of the open item's events that name the item.
+    open: OpenItem,
+}
+
+/// What the events about the open item have in common.
+#[derive(Default)]
+struct OpenItem {
+    /// Members that name the item.
     place: String,
+    /// Beginning of the names of events about the text.
+    event: &'static str,
+    /// Member that names the part of the item.
+    part: &'static str,
+    is_summarised: bool,
+    is_custom: bool,
 }
 
 /// The state of a response.
@@ -76,13 +92,13 @@ impl ResponsesStream {
         Self {
             generation: generation.id,
             created: generation.created,
-            model: serde_json::Value::from(generation.model).to_string(),
+            model: Value::from(generation.model).to_string(),
             reply,
             sequence: 0,
             output: BytesMut::new(),
             text: BytesMut::new(),
             logprobs: BytesMut::new(),
-            place: String::new(),
+            open: OpenItem::default(),
         }
     }
 
@@ -104,18 +120,18 @@ impl ResponsesStream {
         self.response(&Outcome::of(&turn.end, settled), out);
     }
 
-    /// Keeps the open item for the response.
+    /// Keeps the open item for the response. Returns where it begins.
     fn keep_item(&mut self, block: &Block, is_complete: bool) -> usize {
         if !self.output.is_empty() {
             put(&mut self.output, ",");
         }
-        let start = self.output.len();
-        let text = std::mem::take(&mut self.text);
-        let logprobs = std::mem::take(&mut self.logprobs);
-        let status = if is_complete { "completed" } else { "incomplete" };
         let mut output = std::mem::take(&mut self.output);
-        self.item(block).write(status, &text, &logprobs, &mut output);
+        let start = output.len();
+        let status = if is_complete { "completed" } else { "incomplete" };
+        self.item(block).write(status, Some(self.item_text()), &mut output);
         self.output = output;
+        self.text.clear();
+        self.logprobs.clear();
         start
     }
 
@@ -123,12 +139,20 @@ impl ResponsesStream {
         Item::new(block, self.generation, &self.reply)
     }
 
-    /// Writes an event; `members` follow its type and number.
-    fn event(&mut self, kind: &str, members: impl FnOnce(&Self, &mut BytesMut), out: &mut BytesMut) {
+    fn item_text(&self) -> ItemText<'_> {
+        ItemText { text: &self.text, logprobs: &self.logprobs }
+    }
+
+    /// Writes an event, named in two parts; `members` follow its type and number.
+    fn event(&mut self, name: [&str; 2], out: &mut BytesMut, members: impl FnOnce(&Self, &mut BytesMut)) {
         put(out, "event: ");
-        put(out, kind);
+        for part in name {
+            put(out, part);
+        }
         put(out, "\ndata: {\"type\":\"");
-        put(out, kind);
+        for part in name {
+            put(out, part);
+        }
         put(out, r#"","sequence_number":"#);
         put_number(out, self.sequence);
         self.sequence += 1;
@@ -137,47 +161,80 @@ impl ResponsesStream {
     }
 
     /// Writes an event about the open item.
-    fn item_event(&mut self, kind: &str, members: impl FnOnce(&Self, &mut BytesMut), out: &mut BytesMut) {
-        let with_place = |stream: &Self, out: &mut BytesMut| {
-            put(out, &stream.place);
+    fn item_event(
+        &mut self,
+        name: [&str; 2],
+        out: &mut BytesMut,
+        members: impl FnOnce(&Self, &mut BytesMut),
+    ) {
+        self.event(name, out, |stream, out| {
+            put(out, &stream.open.place);
             members(stream, out);
-        };
-        self.event(kind, with_place, out);
+        });
+    }
+
+    /// Writes an event about the summary of the open item, which repeats the text from `start` on.
+    fn summary_event(&mut self, name: &str, start: usize, out: &mut BytesMut) {
+        self.item_event(["response.reasoning_summary_", name], out, |stream, out| {
+            put(out, r#","summary_index":0"#);
+            match name {
+                "text.delta" => put_text("delta", &stream.text[start..], out),
+                "text.done" => put_text("text", &stream.text, out),
+                _ => {
+                    put(out, r#","part":"#);
+                    put_summary(&stream.text, out);
+                }
+            }
+        });
+    }
+
+    /// Writes an event about the part of the open item, if the item has parts.
+    fn part_event(&mut self, name: &str, block: &Block, out: &mut BytesMut) {
+        let mut part = BytesMut::new();
+        if self.item(block).put_part(self.item_text(), &mut part) {
+            self.item_event(["response.content_part.", name], out, |_, out| {
+                put(out, r#","content_index":0,"part":"#);
+                out.extend_from_slice(&part);
+            });
+        }
+    }
+
+    /// Takes the log probabilities of a piece. Returns where they begin.
+    fn keep_logprobs(&mut self, piece: Piece<'_>) -> usize {
+        let start = self.logprobs.len();
+        if piece.logprobs.is_none() {
+            return start;
+        }
+        let mut logprobs = BytesMut::new();
+        put_content(piece.logprobs, &mut logprobs);
+        if start > 0 && !logprobs.is_empty() {
+            put(&mut self.logprobs, ",");
+        }
+        self.logprobs.extend_from_slice(&logprobs);
+        self.logprobs.len() - logprobs.len()
     }
 
     /// Writes an event with the whole response.
-    fn response_event(&mut self, kind: &str, outcome: &Outcome<'_>, out: &mut BytesMut) {
-        let response = |stream: &Self, out: &mut BytesMut| {
+    fn response_event(&mut self, name: &str, outcome: &Outcome<'_>, out: &mut BytesMut) {
+        self.event(["response.", name], out, |stream, out| {
             put(out, r#","response":"#);
             stream.response(outcome, out);
-        };
-        self.event(kind, response, out);
+        });
     }
 
     fn response(&self, outcome: &Outcome<'_>, out: &mut BytesMut) {
-        let mut head = String::with_capacity(256);
-        let id = hex(self.generation);
-        let _ = write!(
-            head,
-            r#"{{"id":"resp_{id}","object":"response","created_at":{},"model":{},"status":"{}","completed_at":"#,
-            self.created, self.model, outcome.status
+        let completed = outcome.settled.filter(|_| outcome.status == "completed");
+        let head = format!(
+            r#"{{"id":"resp_{}","object":"response","created_at":{},"model":{},"status":"{}","completed_at":{},"error":{},"incomplete_details":{},"output":["#,
+            hex(self.generation),
+            self.created,
+            self.model,
+            outcome.status,
+            json!(completed.map(|settled| settled.completed)),
+            json!(outcome.error.map(response_error)),
+            json!(outcome.incomplete.map(|reason| json!({"reason": reason}))),
         );
-        match outcome.settled.filter(|_| outcome.status == "completed") {
-            Some(settled) => put_display(&mut head, settled.completed),
-            None => head.push_str("null"),
-        }
-        head.push_str(r#","error":"#);
-        match outcome.error {
-            Some(error) => put_display(&mut head, response_error(error)),
-            None => head.push_str("null"),
-        }
-        head.push_str(r#","incomplete_details":"#);
-        match outcome.incomplete {
-            Some(reason) => put_display(&mut head, format_args!(r#"{{"reason":"{reason}"}}"#)),
-            None => head.push_str("null"),
-        }
         put(out, &head);
-        put(out, r#","output":["#);
         out.extend_from_slice(&self.output);
         put(out, r#"],"usage":"#);
         match outcome.settled {
@@ -191,102 +248,75 @@ impl ResponsesStream {
 
 impl TurnWriter for ResponsesStream {
     fn begin(&mut self, _prompt: Option<u64>, out: &mut BytesMut) {
-        self.response_event("response.created", &Outcome::IN_PROGRESS, out);
-        self.response_event("response.in_progress", &Outcome::IN_PROGRESS, out);
+        self.response_event("created", &Outcome::IN_PROGRESS, out);
+        self.response_event("in_progress", &Outcome::IN_PROGRESS, out);
     }
 
     fn open(&mut self, block: &Block, out: &mut BytesMut) {
         let item = self.item(block);
-        let (index, id, part, summary) = (block.index, item.id(), item.empty_part(), item.is_summarised());
-        self.place = format!(r#","item_id":"{id}","output_index":{index}"#);
-        let added = |stream: &Self, out: &mut BytesMut| {
-            put(out, &format!(r#","output_index":{index},"item":"#));
-            stream.item(block).write_empty(out);
+        self.open = OpenItem {
+            place: format!(r#","item_id":"{}","output_index":{}"#, item.id, block.index),
+            event: item.words.event,
+            part: item.part_index(),
+            is_summarised: item.is_summarised,
+            is_custom: item.is_custom(),
         };
-        self.event("response.output_item.added", added, out);
-        if let Some(part) = part {
-            let members = |_: &Self, out: &mut BytesMut| {
-                put(out, r#","content_index":0,"part":"#);
-                put(out, part);
-            };
-            self.item_event("response.content_part.added", members, out);
-        }
-        if summary {
-            let members = |_: &Self, out: &mut BytesMut| {
-                put(out, r#","summary_index":0,"part":{"type":"summary_text","text":""}"#);
-            };
-            self.item_event("response.reasoning_summary_part.added", members, out);
+        self.event(["response.output_item.", "added"], out, |stream, out| {
+            put(out, &format!(r#","output_index":{},"item":"#, block.index));
+            stream.item(block).write("in_progress", None, out);
+        });
+        self.part_event("added", block, out);
+        if self.open.is_summarised {
+            self.summary_event("part.added", 0, out);
         }
     }
 
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut) {
         let start = self.text.len();
         piece.text.write_inner(&mut self.text);
-        let item = self.item(block);
-        let (kind, summary) = (item.delta_event(), item.is_summarised());
-        let Some(kind) = kind else { return };
-        let is_text = matches!(block.content, BlockContent::Text);
-        let first_logprob = self.logprobs.len();
-        if is_text && piece.logprobs.is_some() {
-            if first_logprob > 0 {
-                put(&mut self.logprobs, ",");
-            }
-            let (before, mut logprobs) = (self.logprobs.len(), std::mem::take(&mut self.logprobs));
-            put_content(piece.logprobs, &mut logprobs);
-            if logprobs.len() == before {
-                logprobs.truncate(first_logprob);
-            }
-            self.logprobs = logprobs;
+        if self.open.is_custom {
+            return;
         }
-        let delta = |stream: &Self, out: &mut BytesMut| {
-            put(out, kind.index);
-            put(out, r#","delta":""#);
-            out.extend_from_slice(&stream.text[start..]);
-            put(out, "\"");
-            if is_text {
+        let first = matches!(block.content, BlockContent::Text).then(|| self.keep_logprobs(piece));
+        self.item_event([self.open.event, ".delta"], out, |stream, out| {
+            put(out, stream.open.part);
+            put_text("delta", &stream.text[start..], out);
+            if let Some(first) = first {
                 put(out, r#","logprobs":["#);
-                let new = &stream.logprobs[first_logprob..];
-                out.extend_from_slice(new.strip_prefix(b",").unwrap_or(new));
+                out.extend_from_slice(&stream.logprobs[first..]);
                 put(out, "]");
             }
-        };
-        self.item_event(kind.name, delta, out);
-        if summary {
-            let delta = |stream: &Self, out: &mut BytesMut| {
-                put(out, r#","summary_index":0,"delta":""#);
-                out.extend_from_slice(&stream.text[start..]);
-                put(out, "\"");
-            };
-            self.item_event("response.reasoning_summary_text.delta", delta, out);
+        });
+        if self.open.is_summarised {
+            self.summary_event("text.delta", start, out);
         }
     }
 
     fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut) {
-        if self.item(block).is_custom() {
+        let event = self.open.event;
+        if self.open.is_custom {
             self.text = items::input_of(&self.text);
-            let delta = |stream: &Self, out: &mut BytesMut| items::put_text("delta", &stream.text, out);
-            self.item_event("response.custom_tool_call_input.delta", delta, out);
+            self.item_event([event, ".delta"], out, |stream, out| put_text("delta", &stream.text, out));
         }
-        for (event, index, members) in self.item(block).done_events() {
-            let done = |stream: &Self, out: &mut BytesMut| {
-                put(out, index);
-                members(&stream.item(block), &stream.text, &stream.logprobs, out);
-            };
-            self.item_event(event, done, out);
+        self.item_event([event, ".done"], out, |stream, out| {
+            put(out, stream.open.part);
+            stream.item(block).put_done(stream.item_text(), out);
+        });
+        self.part_event("done", block, out);
+        if self.open.is_summarised {
+            self.summary_event("text.done", 0, out);
+            self.summary_event("part.done", 0, out);
         }
         let start = self.keep_item(block, is_complete);
-        let index = block.index;
-        let done = |stream: &Self, out: &mut BytesMut| {
-            put(out, &format!(r#","output_index":{index},"item":"#));
+        self.event(["response.output_item.", "done"], out, |stream, out| {
+            put(out, &format!(r#","output_index":{},"item":"#, block.index));
             out.extend_from_slice(&stream.output[start..]);
-        };
-        self.event("response.output_item.done", done, out);
+        });
     }
 
     fn done(&mut self, end: &TurnEnd, settled: Settled, out: &mut BytesMut) {
         let outcome = Outcome::of(end, settled);
-        let kind = if outcome.incomplete.is_some() { "response.incomplete" } else { "response.completed" };
-        self.response_event(kind, &outcome, out);
+        self.response_event(outcome.status, &outcome, out);
     }
 
     fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
@@ -294,7 +324,7 @@ impl TurnWriter for ResponsesStream {
             self.begin(None, out);
         }
         let outcome = Outcome { status: "failed", incomplete: None, error: Some(error), settled };
-        self.response_event("response.failed", &outcome, out);
+        self.response_event("failed", &outcome, out);
     }
 
     fn keep_alive(&self) -> &'static str {
@@ -312,18 +342,13 @@ fn hex(id: GenerationId) -> String {
     id.split_once('_').map(|(_, hex)| hex.to_owned()).unwrap_or(id)
 }
 
-fn put_display(head: &mut String, value: impl std::fmt::Display) {
-    // Writing to a string cannot fail.
-    let _ = write!(head, "{value}");
-}
-
 /// The error of a failed response. Agents wait for the time that the message of a `rate_limit_exceeded` names.
-fn response_error(error: &ApiError) -> serde_json::Value {
+fn response_error(error: &ApiError) -> Value {
     let code = match error.code {
         Code::SpendReserved => "rate_limit_exceeded",
         other => other.as_str(),
     };
-    serde_json::json!({"code": code, "message": error.message})
+    json!({"code": code, "message": error.message})
 }
 
 fn put_usage(Settled { usage, cost, .. }: Settled, out: &mut BytesMut) {

@@ -4,7 +4,7 @@
 //! Upstreams send pieces of all kinds in any order, and parallel calls interleaved. A piece that belongs to another
 //! block than the open one waits until that block is complete.
 
-use std::{borrow::Cow, collections::VecDeque};
+use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use shared::{error::ApiError, ids::GenerationId, json::RawValue};
@@ -176,14 +176,8 @@ impl Turn {
             writer.add(&lane.block, piece, out);
             return;
         }
-        match self.waiting.iter_mut().find(is_same) {
-            Some(lane) => lane.wait(piece.text),
-            None => {
-                let mut lane = Lane::new(content);
-                lane.wait(piece.text);
-                self.waiting.push_back(lane);
-            }
-        }
+        let at = self.waiting.iter_mut().position(|lane| is_same(&lane));
+        self.waiting_at(at, || content).wait(piece.text);
         self.advance(writer, out);
     }
 
@@ -210,19 +204,13 @@ impl Turn {
             return if is_blank { Ok(()) } else { Err(Nonsense::Interleaved) };
         }
         let name = call.name().filter(|_| name_is_new);
-        let lane = match self.waiting.iter_mut().position(|lane| is_this(&lane)) {
-            Some(at) => &mut self.waiting[at],
-            None => {
-                let id = match call.id().filter(|_| id == PieceId::Upstream) {
-                    Some(id) => id.sound().into_owned(),
-                    None => self.made.spelled(index),
-                };
-                let content = BlockContent::Call { place: index, id, name: String::new() };
-                self.waiting.push_back(Lane::new(content));
-                let last = self.waiting.len() - 1;
-                &mut self.waiting[last]
-            }
-        };
+        let at = self.waiting.iter_mut().position(|lane| is_this(&lane));
+        let made = self.made;
+        let lane = self.waiting_at(at, || {
+            let own = call.id().filter(|_| id == PieceId::Upstream);
+            let id = own.map_or_else(|| made.spelled(index), |id| id.sound().into_owned());
+            BlockContent::Call { place: index, id, name: String::new() }
+        });
         if let (BlockContent::Call { name: known, .. }, Some(name)) = (&mut lane.block.content, name) {
             known.push_str(&name.sound());
         }
@@ -230,6 +218,15 @@ impl Turn {
         lane.wait(arguments);
         self.advance(writer, out);
         Ok(())
+    }
+
+    /// The block at this place among those that wait, or a new one.
+    fn waiting_at(&mut self, at: Option<usize>, content: impl FnOnce() -> BlockContent) -> &mut Lane {
+        let at = at.unwrap_or_else(|| {
+            self.waiting.push_back(Lane::new(content()));
+            self.waiting.len() - 1
+        });
+        &mut self.waiting[at]
     }
 
     /// Opens the next block that waits, as soon as the open one is complete.
@@ -390,12 +387,12 @@ pub(super) fn is_complete(content: &BlockContent, text: RawString<'_>) -> bool {
     matches!(content, BlockContent::Call { .. }) && scan.is_complete()
 }
 
-/// Returns the arguments of a call as they are in a JSON object; `None` where the model wrote none.
-pub(super) fn object_of<'a>(arguments: &'a str) -> Option<Cow<'a, str>> {
+/// Returns the arguments of a call as a JSON object: none is an empty one. `None` for anything else.
+pub(super) fn object_of(arguments: &str) -> Option<&str> {
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" {
-        return Some(Cow::Borrowed("{}"));
+        return Some("{}");
     }
     let is_object = trimmed.starts_with('{') && serde_json::from_str::<&RawValue>(trimmed).is_ok();
-    is_object.then_some(Cow::Borrowed(trimmed))
+    is_object.then_some(trimmed)
 }

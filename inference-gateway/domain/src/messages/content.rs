@@ -5,24 +5,8 @@ use shared::error::{ApiError, Code};
 use super::is_text;
 use crate::request::{
     ANY_NUMBER, Arguments, Conversation, Draft, EarlierAnswer, Members, SystemTexts, ToolAnswer, Value,
-    image_data, image_url,
+    image_data, image_url, unsupported_kind,
 };
-
-/// Kinds of blocks that are known and refused.
-const REFUSED: [&str; 12] = [
-    "bash_code_execution_tool_result",
-    "code_execution_tool_result",
-    "container_upload",
-    "document",
-    "mcp_tool_result",
-    "mcp_tool_use",
-    "search_result",
-    "server_tool_use",
-    "text_editor_code_execution_tool_result",
-    "tool_search_tool_result",
-    "web_fetch_tool_result",
-    "web_search_tool_result",
-];
 
 /// Checks the messages, and writes those of the chat.
 pub(super) fn messages(
@@ -101,7 +85,7 @@ fn parts(value: &Value<'_, '_>, before: &mut &'static str, draft: &mut Draft) ->
             })?;
             Ok(())
         }
-        _ => Err(wrong_block(&kind, "'text', 'image' or 'tool_result'")),
+        _ => Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_result'")),
     }
 }
 
@@ -132,7 +116,9 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
                     "text" => texts.push(part.require("text")?.string_token()?),
                     "tool_reference" => texts.push(part.require("tool_name")?.string_token()?),
                     "image" => has_images = true,
-                    _ => return Err(wrong_block(&kind, "'text', 'image' or 'tool_reference'")),
+                    _ => {
+                        return Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_reference'"));
+                    }
                 }
                 Ok(())
             })?;
@@ -174,7 +160,7 @@ fn earlier_block<'a>(
             draft.show_arguments(&input)?;
             answer.call(id, name.to_owned(), Arguments::Object(input.raw()));
         }
-        _ => return Err(wrong_block(&kind, "'text', 'thinking' or 'tool_use'")),
+        _ => return Err(unsupported_kind(&kind, "blocks", "'text', 'thinking' or 'tool_use'")),
     }
     Ok(())
 }
@@ -189,20 +175,10 @@ pub(super) fn texts_of<'a>(content: &Value<'a, '_>, take: &mut dyn FnMut(&'a str
         let block = block.object()?;
         let kind = block.require("type")?;
         if kind.string()? != "text" {
-            return Err(wrong_block(&kind, "'text'"));
+            return Err(unsupported_kind(&kind, "blocks", "'text'"));
         }
         take(block.require("text")?.string_token()?);
         Ok(())
     })?;
     Ok(())
-}
-
-fn wrong_block(kind: &Value<'_, '_>, expected: &str) -> ApiError {
-    let given = kind.string().unwrap_or_default();
-    match REFUSED.iter().find(|known| **known == given) {
-        Some(known) => {
-            kind.error(Code::UnsupportedValue, &format!("blocks of the type '{known}' are not supported"))
-        }
-        None => kind.error(Code::InvalidValue, &format!("must be {expected}")),
-    }
 }

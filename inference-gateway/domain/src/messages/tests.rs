@@ -24,7 +24,7 @@ fn chat(members: Value) -> Value {
     sent(parse(&with(members)).unwrap_or_else(|error| panic!("{error:?}")), "vllm")
 }
 
-fn messages(messages: Value) -> Value {
+fn messages(messages: &Value) -> Value {
     chat(json!({"messages": messages}))["messages"].clone()
 }
 
@@ -92,7 +92,7 @@ fn blocks_become_messages() {
         {"role": "assistant", "content": "It is 42."},
     ]);
     assert_eq!(
-        messages(list),
+        messages(&list),
         json!([
             {"role": "system", "content": "And be kind."},
             {"role": "user", "content": [{"type": "text", "text": "Look."},
@@ -113,7 +113,7 @@ fn blocks_become_messages() {
 #[test]
 fn results_alone_leave_no_message_of_the_user() {
     let list = json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "a"}]}]}]);
-    assert_eq!(messages(list), json!([{"role": "tool", "tool_call_id": "t", "content": "a"}]));
+    assert_eq!(messages(&list), json!([{"role": "tool", "tool_call_id": "t", "content": "a"}]));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_fault_is_named_by_its_place() {
             "messages[0].content".into(),
         ),
         (json!({"system": 1}), Code::InvalidType, "system".into()),
-        (json!({"system": [{"type": "image"}]}), Code::InvalidValue, "system[0].type".into()),
+        (json!({"system": [{"type": "image"}]}), Code::UnsupportedValue, "system[0].type".into()),
         (
             json!({"stop_sequences": ["a", "b", "c", "d", "e"]}),
             Code::ArrayAboveMaxLength,
@@ -220,7 +220,7 @@ fn a_fault_is_named_by_its_place() {
             "tool_choice.name".into(),
         ),
         (user(json!({"type": "document"})), Code::UnsupportedValue, format!("{block}.type")),
-        (user(json!({"type": "secret"})), Code::InvalidValue, format!("{block}.type")),
+        (user(json!({"type": "other"})), Code::UnsupportedValue, format!("{block}.type")),
         (
             user(json!({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "document"}]})),
             Code::UnsupportedValue,

@@ -119,7 +119,7 @@ fn format_of(media_type: &str) -> Option<&'static str> {
 /// Checks the data of an image without decoding them.
 fn check_base64(data: &str) -> Result<(), (Code, &'static str)> {
     let digits = data.strip_suffix("==").or_else(|| data.strip_suffix('=')).unwrap_or(data);
-    if digits.is_empty() || data.len() % 4 != 0 || !all_base64(digits) {
+    if digits.is_empty() || !data.len().is_multiple_of(4) || !all_base64(digits) {
         return Err((Code::InvalidValue, "the image is not valid base64"));
     }
     if digits.len() / 4 * 3 + digits.len() % 4 * 3 / 4 > MAX_IMAGE_BYTES {

@@ -3,7 +3,6 @@
 use shared::{
     error::{ApiError, Code},
     json::Kind,
-    text::shown,
 };
 
 use super::{
@@ -18,8 +17,8 @@ pub(crate) const MAX_TOOLS: usize = 512;
 pub(crate) const MAX_NAME: usize = 128;
 /// Dropped tools that an answer names.
 const MAX_DROPPED: usize = 16;
-/// Characters of the name of a dropped tool.
-const MAX_DROPPED_CHARS: usize = 64;
+/// Characters of a client's word that are repeated.
+const MAX_WORD: usize = 64;
 
 /// A function that the model may call, before its checks.
 pub(crate) struct Function<'v, 'a, 'p> {
@@ -84,13 +83,12 @@ pub(crate) fn json_schema(
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
     draft.push("{\"name\":");
-    match title {
-        Some(title) => draft.push(title),
-        None => {
-            let title = described.require("name")?;
-            name(&title)?;
-            draft.push(title.raw());
-        }
+    if let Some(title) = title {
+        draft.push(title);
+    } else {
+        let title = described.require("name")?;
+        name(&title)?;
+        draft.push(title.raw());
     }
     if let Some(description) = described.get("description") {
         description.string_token()?;
@@ -138,8 +136,20 @@ pub(crate) fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
 }
 
 /// Returns whether the name of a function may have this byte.
-pub(crate) const fn is_of_name(byte: u8) -> bool {
+const fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// A client's word, fit for an error or a header.
+fn plain(word: &str) -> String {
+    word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
+}
+
+/// The error of a kind of value that is not supported; `what` names such values.
+pub(crate) fn unsupported_kind(kind: &Value<'_, '_>, what: &str, supported: &str) -> ApiError {
+    let given = kind.string().map(|kind| plain(&kind)).unwrap_or_default();
+    let problem = format!("{what} of the type '{given}' are not supported; send {supported}");
+    kind.error(Code::UnsupportedValue, &problem)
 }
 
 /// Names of the offered tools that no upstream has: tools of a provider's own servers.
@@ -149,11 +159,7 @@ pub(crate) struct DroppedTools(Vec<String>);
 impl DroppedTools {
     /// Notes a dropped tool of this type, once.
     pub(crate) fn add(&mut self, kind: &Value<'_, '_>) -> Result<(), ApiError> {
-        let name: String = shown(&kind.string()?, MAX_DROPPED_CHARS)
-            .bytes()
-            .filter(|b| is_of_name(*b))
-            .map(char::from)
-            .collect();
+        let name = plain(&kind.string()?);
         if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
             self.0.push(name);
         }

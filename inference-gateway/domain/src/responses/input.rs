@@ -13,30 +13,9 @@ use crate::{
     answer::ToolNames,
     request::{
         ANY_NUMBER, Arguments, Conversation, Draft, EarlierAnswer, Members, ParamPath, SystemTexts,
-        ToolAnswer, Value, image_url, name,
+        ToolAnswer, Value, image_url, name, unsupported_kind,
     },
 };
-
-/// Items that tools of a provider's own servers left.
-const HOSTED: [&str; 17] = [
-    "agent_message",
-    "apply_patch_call",
-    "apply_patch_call_output",
-    "code_interpreter_call",
-    "computer_call",
-    "computer_call_output",
-    "file_search_call",
-    "image_generation_call",
-    "local_shell_call",
-    "local_shell_call_output",
-    "mcp_approval_request",
-    "mcp_call",
-    "mcp_list_tools",
-    "shell_call",
-    "tool_search_call",
-    "tool_search_output",
-    "web_search_call",
-];
 
 /// Role of a message's author.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,14 +125,11 @@ impl<'a> Items<'a, '_> {
                 }
                 Err(value.error(Code::UnsupportedParameter, NOTHING_STORED))
             }
-            hosted => {
-                let known = HOSTED.iter().find(|known| **known == hosted);
-                let problem = match known {
-                    Some(known) => format!("items of the type '{known}' are not supported"),
-                    None => "is no type of item that is supported".to_owned(),
-                };
-                Err(item.require("type")?.error(Code::UnsupportedValue, &problem))
-            }
+            _ => Err(unsupported_kind(
+                &item.require("type")?,
+                "items",
+                "messages, calls of functions and custom tools, and their outputs",
+            )),
         }
     }
 
@@ -315,10 +291,10 @@ fn part(draft: &mut Draft, part: Value<'_, '_>) -> Result<(), ApiError> {
 }
 
 fn wrong_part(part: &Members<'_, '_>) -> ApiError {
-    let problem = "must be 'input_text', 'output_text' or 'refusal', or in user messages and outputs of tools \
-                   'input_image'; audio and files are not supported";
+    let supported =
+        "'input_text', 'output_text' or 'refusal', or in user messages and outputs of tools 'input_image'";
     match part.require("type") {
-        Ok(kind) => kind.error(Code::UnsupportedValue, problem),
+        Ok(kind) => unsupported_kind(&kind, "parts", supported),
         Err(missing) => missing,
     }
 }

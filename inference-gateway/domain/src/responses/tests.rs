@@ -17,7 +17,7 @@ fn chat(mut body: Value) -> Value {
 }
 
 /// The messages that an upstream reads for this input.
-fn messages(input: Value) -> Value {
+fn messages(input: &Value) -> Value {
     chat(json!({"input": input}))["messages"].clone()
 }
 
@@ -91,7 +91,7 @@ fn items_become_messages() {
         {"role": "user", "content": "Why?"},
     ]);
     assert_eq!(
-        messages(items),
+        messages(&items),
         json!([
             {"role": "system", "content": "One.\n\nTwo."},
             {"role": "user", "content": "Look."},
@@ -112,7 +112,7 @@ fn items_become_messages() {
 fn an_output_of_images_alone_says_that_they_follow() {
     let items = json!([{"type": "function_call_output", "call_id": "c",
         "output": [{"type": "input_image", "image_url": "data:image/png;base64,QUJD"}]}]);
-    let sent = messages(items);
+    let sent = messages(&items);
     assert_eq!(sent[0], json!({"role": "tool", "tool_call_id": "c", "content": "(The image follows.)"}));
     assert_eq!(sent[1]["content"][0]["image_url"]["url"], "data:image/png;base64,QUJD");
 }
@@ -130,7 +130,7 @@ fn reasoning_goes_only_to_upstreams_that_take_it() {
     }
     let alone =
         json!([{"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [{"text": "hm"}]}]);
-    assert_eq!(messages(alone).as_array().unwrap().len(), 1, "no message follows");
+    assert_eq!(messages(&alone).as_array().unwrap().len(), 1, "no message follows");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn stored_state_is_refused_by_name() {
     }
     let dropped = json!([{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": "rs_1"},
         {"type": "compaction", "encrypted_content": "x"}, {"type": "compaction_trigger"}, {"type": "configuration_update"}]);
-    assert_eq!(messages(dropped), json!([{"role": "user", "content": "Hi"}]));
+    assert_eq!(messages(&dropped), json!([{"role": "user", "content": "Hi"}]));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_fault_is_named_by_its_place() {
         ),
         (item(json!({"role": "tool", "content": "x"})), Code::InvalidValue, "input[1].role"),
         (item(json!({"type": "web_search_call"})), Code::UnsupportedValue, "input[1].type"),
-        (item(json!({"type": "secret"})), Code::UnsupportedValue, "input[1].type"),
+        (item(json!({"type": "other"})), Code::UnsupportedValue, "input[1].type"),
         (item(json!({})), Code::MissingRequiredParameter, "input[1].type"),
         (
             item(json!({"type": "function_call", "call_id": "", "name": "f", "arguments": ""})),
@@ -483,11 +483,11 @@ proptest! {
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
             body.extend(more);
         }
-        if let Ok(request) = parse(&body) {
-            if let Ok(forward) = request.forward(&model("vllm")) {
-                let sent = crate::request::tests::body(&forward);
-                prop_assert!(!sent["messages"].as_array().unwrap().is_empty());
-            }
+        if let Ok(request) = parse(&body)
+            && let Ok(forward) = request.forward(&model("vllm"))
+        {
+            let sent = crate::request::tests::body(&forward);
+            prop_assert!(!sent["messages"].as_array().unwrap().is_empty());
         }
     }
 

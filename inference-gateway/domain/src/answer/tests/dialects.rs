@@ -610,7 +610,7 @@ proptest! {
             if choice["index"] == 0 {
                 for (kind, member) in [("thinking", "reasoning"), ("text", "content"), ("text", "refusal")] {
                     let text = choice["delta"][member].as_str().unwrap_or("");
-                    sent.entry(kind).or_default().extend(text.chars());
+                    sent.entry(kind).or_default().push_str(text);
                 }
             }
             if choice["index"] == 0 && choice["finish_reason"].is_string() {
