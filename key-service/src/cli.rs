@@ -18,7 +18,7 @@ use shared::{
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
-    store::{AccountSummary, ManagementKey, Unavailable},
+    store::{AccountSummary, ManagementKey, StoreError},
 };
 
 mod against;
@@ -252,10 +252,19 @@ async fn management_keys(
 fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
-        Error::Unavailable(Unavailable(cause)) => anyhow!(
-            "the store is unavailable: {cause}\n\
-             Whether it was done is unknown: look at `accounts list` before trying again."
-        ),
+        Error::Store(cause) => store_error(&cause, "accounts list"),
+    }
+}
+
+/// Turns a failure of the store into its message for the operator, with the command that shows the present state.
+fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
+    match cause {
+        StoreError::Unavailable(_) => {
+            anyhow!("{cause}\nWhether it was done is unknown: look at `{show}` before trying again.")
+        }
+        StoreError::Busy(_) | StoreError::Conflict(_) | StoreError::Damaged(_) => {
+            anyhow!("{cause}\nNothing was changed.")
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 //! Types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a
 //! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
+#[cfg(feature = "process")]
+pub mod admission;
 pub mod backoff;
+pub mod calendar;
 pub mod catalog;
 pub mod clock;
 pub mod error;
@@ -14,12 +17,11 @@ pub mod money;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod rates;
 pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod secret;
-#[cfg(feature = "process")]
-pub mod shares;
 #[cfg(feature = "rpc")]
 pub mod spool;
 pub mod text;

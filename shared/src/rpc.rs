@@ -17,12 +17,9 @@ pub use messages::Malformed;
 pub use session_clock::SessionClock;
 
 use crate::{
-    process::{
-        http::INTERNAL_TOKEN,
-        serve::{Caller, ConnectionTrust},
-    },
+    admission::Owner,
+    process::{http::INTERNAL_TOKEN, serve::ConnectionTrust},
     secret::{self, ExposeSecret, SecretString},
-    tokens::Usage,
 };
 
 /// Messages and stubs generated from `proto/keyservice/v1`, and documented there. The generated code is committed,
@@ -37,18 +34,6 @@ pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
-
-impl From<Usage> for v1::Usage {
-    fn from(usage: Usage) -> Self {
-        Self { prompt_tokens: usage.prompt, cached_tokens: usage.cached, completion_tokens: usage.completion }
-    }
-}
-
-impl From<v1::Usage> for Usage {
-    fn from(usage: v1::Usage) -> Self {
-        Self { prompt: usage.prompt_tokens, cached: usage.cached_tokens, completion: usage.completion_tokens }
-    }
-}
 
 /// Adds the internal token to every call.
 #[derive(Clone)]
@@ -79,7 +64,7 @@ impl Interceptor for RequireToken {
         let presented = request.metadata().get(INTERNAL_TOKEN).and_then(|value| value.to_str().ok());
         // A missing token is never correct, whatever the configured token is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
-            ConnectionTrust::of(request.extensions()).grant(Caller::Service);
+            ConnectionTrust::of(request.extensions()).grant(Owner::Service);
             Ok(request)
         } else {
             Err(Status::unauthenticated("the internal token is missing or wrong"))

@@ -19,14 +19,14 @@ mod whole;
 mod writer;
 
 use bytes::BytesMut;
-use shared::{ids::GenerationId, money::NanoUsd};
+use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 pub use finish::FinishReason;
 pub use messages::{MessagesReply, message_error};
 pub use responses::{ResponsesReply, ToolName, ToolNames};
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
-pub use usage::{AnswerUsage, MOST_TOKENS, Reported};
+pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 pub use writer::{Reply, StreamWriter};
 
@@ -71,7 +71,7 @@ pub enum Nonsense {
 #[derive(Clone, Copy, Debug)]
 pub struct Settled {
     /// Usage that is billed.
-    pub usage: AnswerUsage,
+    pub usage: Usage,
     /// Amount billed; `None` while unknown.
     pub cost: Option<NanoUsd>,
     /// Time of the answer's end, in seconds since 1970.

@@ -58,6 +58,11 @@ pub struct Request {
 impl Request {
     /// Checks the limits of the model, and completes the request for upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        if !model.serves.chat {
+            let message =
+                format!("Invalid 'model': the model '{}' serves embeddings, and no chat.", model.id);
+            return Err(ApiError::at(Code::UnsupportedValue, "model", message));
+        }
         let max_tokens = self.limit.map(|limit| limit.within(model)).transpose()?;
         let mut draft = self.draft;
         let image_urls = handed_to_some(model, draft.image_need.take())?;
@@ -82,6 +87,7 @@ impl Request {
             max_tokens: max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
             image_urls,
+            images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
             limited: max_tokens.is_some(),
             opening: draft.opening.clone(),
@@ -90,11 +96,11 @@ impl Request {
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             is_plain: draft.shown.is_plain(),
-            bounds: Usage {
-                prompt: model.context_window,
-                cached: model.context_window,
-                completion: model.max_output_tokens.saturating_mul(self.n),
-            },
+            bounds: Usage::of(
+                model.context_window,
+                model.context_window,
+                model.max_output_tokens.saturating_mul(self.n),
+            ),
             rest: draft.finish(),
         })
     }

@@ -12,10 +12,9 @@ use futures_util::stream::try_unfold;
 use http::header;
 use maud::{Markup, html};
 use shared::{
+    admission::{Owner, Permit, Quota},
     ids::{AccountId, KeyId},
-    shares::{Shares, Unit},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Desk,
@@ -30,7 +29,7 @@ use crate::{
         Management,
         reading::{EntrySearch, Outcome},
     },
-    store::{JournalEntry, Unavailable},
+    store::{JournalEntry, StoreError},
 };
 use domain::{key::ApiKey, ledger::Ending, usage::Day};
 
@@ -66,7 +65,7 @@ pub(super) async fn show(
     let before = query.filled("before").and_then(|number| number.parse().ok());
     let found = desk.management.find_entries(account, &search, before, ENTRIES_ON_PAGE).await?;
     let ids: Vec<KeyId> =
-        found.found.iter().map(|entry| entry.entry.settlement.key).chain(search.key).collect();
+        found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key).collect();
     let keys = desk.management.keys_by_id(account, ids).await?;
     let files = with(&query, "before", "");
     let content = html! {
@@ -138,14 +137,14 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let settlement = &entry.entry.settlement;
     let usage = settlement.usage;
     let key = keys.map(|keys| {
-        let label = keys.get(&settlement.key).map_or("", |key| &key.label);
-        html! { a href={ "/dashboard/keys/" (settlement.key.to_string()) } { (or_unnamed(label)) } }
+        let label = keys.get(&settlement.payer.key).map_or("", |key| &key.label);
+        html! { a href={ "/dashboard/keys/" (settlement.payer.key.to_string()) } { (or_unnamed(label)) } }
     });
     html! {
         tr title=(entry.generation.to_string()) {
-            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.model) } }
+            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
             @if let Some(key) = &key { td.wide-only { (key) } }
-            td.wide-only { (settlement.model) }
+            td.wide-only { (settlement.payer.model) }
             td.n.wide-only { (count(usage.prompt)) }
             td.n.wide-only { (count(usage.cached)) }
             td.n.wide-only { (count(usage.completion)) }
@@ -208,34 +207,23 @@ const EXPORTS_AT_ONCE: usize = 16;
 /// Simultaneous exports of an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
-/// The places of exports. Cheap to clone.
+/// The quota of exports. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Exports {
-    free: Arc<Semaphore>,
-    accounts: Shares<AccountId>,
-}
-
-/// Place of an export, given back when dropped.
-struct ExportPlace {
-    _share: Unit<AccountId>,
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) struct Exports(Quota);
 
 impl Exports {
     pub(super) fn new() -> Self {
-        Self { free: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)), accounts: Shares::new(EXPORTS_PER_ACCOUNT) }
+        Self(Quota::new(EXPORTS_AT_ONCE, EXPORTS_PER_ACCOUNT))
     }
 
-    fn begin(&self, account: AccountId) -> Result<ExportPlace, Failure> {
-        let share = self.accounts.unit(account).ok_or(Failure::TooManyExports)?;
-        let permit = self.free.clone().try_acquire_owned().map_err(|_| Failure::TooManyExports)?;
-        Ok(ExportPlace { _share: share, _permit: permit })
+    fn begin(&self, account: AccountId) -> Result<Permit, Failure> {
+        self.0.try_take(Owner::Account(account), 1).ok_or(Failure::TooManyExports)
     }
 }
 
 /// The rest of a file, still to be sent.
 struct Rest {
-    _place: ExportPlace,
+    _permit: Permit,
     management: Arc<Management>,
     account: AccountId,
     search: EntrySearch,
@@ -252,7 +240,7 @@ fn file(
     format: Format,
 ) -> Result<Response, Failure> {
     let rest = Rest {
-        _place: desk.exports.begin(viewer.signed_in.account)?,
+        _permit: desk.exports.begin(viewer.signed_in.account)?,
         management: desk.management,
         account: viewer.signed_in.account,
         search: search(&query(request))?,
@@ -272,11 +260,11 @@ fn file(
 impl Rest {
     /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
     /// taken for the whole.
-    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Unavailable> {
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, account) = (rest.management.clone(), rest.account);
         let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
-        let unknown = page.found.iter().map(|entry| entry.entry.settlement.key);
+        let unknown = page.found.iter().map(|entry| entry.entry.settlement.payer.key);
         let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
         let keys = management.keys_by_id(account, unknown).await?;
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
@@ -286,7 +274,7 @@ impl Rest {
         }
         rest.is_first = false;
         for entry in &page.found {
-            let label = rest.labels.get(&entry.entry.settlement.key).map_or("", String::as_str);
+            let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
             match rest.format {
                 Format::Csv => export::csv(&mut piece, entry, label),
                 Format::JsonLines => export::json(&mut piece, entry, label),

@@ -5,12 +5,10 @@ use std::convert::Infallible;
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use shared::{
+    admission::Owner,
     error::ApiError,
     ids::{AccountId, KeyId},
-    process::{
-        http::bearer,
-        serve::{self, ConnectionTrust},
-    },
+    process::{http::bearer, serve::ConnectionTrust},
 };
 use tracing::{Span, field::display};
 
@@ -29,7 +27,7 @@ impl FromRequestParts<Api> for Caller {
         // The span of the request, which is also that of the log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key));
-        ConnectionTrust::of(&parts.extensions).grant(serve::Caller::Account(account));
+        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
         Ok(Self(account))
     }
 }

@@ -32,7 +32,7 @@ impl Management {
     /// Some of the account's keys.
     pub async fn list(&self, account: AccountId, listing: Listing) -> Result<KeyPage, Error<KeyRefused>> {
         let Listing { after, order, status, limit } = listing;
-        let _turn = self.turns.take(account).await?;
+        let _turn = self.reading_turn(account).await?;
         if let Some(id) = after
             && self.store.key(account, id).await?.is_none()
         {

@@ -7,7 +7,7 @@ use serde_json::json;
 use shared::{error::ApiError, ids::GenerationId};
 
 use super::{
-    AnswerUsage, FinishReason, Generation, Settled,
+    FinishReason, Generation, Settled,
     calls::MadeIds,
     parts::RawString,
     put, put_number,
@@ -243,12 +243,12 @@ fn put_input(arguments: RawString<'_>, out: &mut BytesMut) {
     }
 }
 
-fn put_usage(Settled { usage, cost, .. }: Settled, out: &mut BytesMut) {
-    let AnswerUsage { tokens, .. } = usage;
+fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
+    let written = tokens.details.cache_write.saturating_add(tokens.details.cache_write_long);
     put(out, r#"{"input_tokens":"#);
-    put_number(out, tokens.prompt.saturating_sub(tokens.cached));
+    put_number(out, tokens.prompt.saturating_sub(tokens.cached).saturating_sub(written));
     put(out, r#","cache_creation_input_tokens":"#);
-    put_number(out, 0);
+    put_number(out, written);
     put(out, r#","cache_read_input_tokens":"#);
     put_number(out, tokens.cached);
     put(out, r#","output_tokens":"#);

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
     ids::GenerationId,
+    tokens::UsageDetails,
 };
 
 use super::{
-    AnswerUsage, FinishReason, Generation, Settled,
+    FinishReason, Generation, Settled,
     calls::MadeIds,
     logprobs::put_content,
     put, put_number,
@@ -351,14 +352,14 @@ fn response_error(error: &ApiError) -> Value {
     json!({"code": code, "message": error.message})
 }
 
-fn put_usage(Settled { usage, cost, .. }: Settled, out: &mut BytesMut) {
-    let AnswerUsage { tokens, reasoning } = usage;
+fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
+    let UsageDetails { cache_write, cache_write_long, reasoning, .. } = tokens.details;
     put(out, r#"{"input_tokens":"#);
     put_number(out, tokens.prompt);
     put(out, r#","input_tokens_details":{"cached_tokens":"#);
     put_number(out, tokens.cached);
     put(out, r#","cache_write_tokens":"#);
-    put_number(out, 0);
+    put_number(out, cache_write.saturating_add(cache_write_long));
     put(out, r#"},"output_tokens":"#);
     put_number(out, tokens.completion);
     put(out, r#","output_tokens_details":{"reasoning_tokens":"#);

@@ -14,6 +14,7 @@ use super::{
     put, put_number,
     responses::ResponsesStream,
     turn::{TurnEnd, WholeTurn},
+    usage::{ReportForm, put_usage},
     writer::Reply,
 };
 use crate::request::MAX_CHOICES;
@@ -76,7 +77,7 @@ impl<'a> Completion<'a> {
             reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
         };
         let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
-        let usage = raw.usage.map(Reported::read).unwrap_or_default();
+        let usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
         Ok(Self { usage, unknown_finish, choices, length: body.len() })
     }
 
@@ -111,7 +112,7 @@ impl<'a> Completion<'a> {
             choice.write(place, *reason, generation.id, out);
         }
         put(out, r#"],"usage":"#);
-        settled.usage.write(settled.cost, out);
+        put_usage(settled.usage, settled.cost, out);
         put(out, "}");
     }
 

@@ -134,7 +134,8 @@ impl TurnStream {
     fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         if !self.has_begun {
             self.has_begun = true;
-            self.writer.begin(chunk.usage.max(chunk.timings).prompt, out);
+            let report = chunk.usage().or_else(|| chunk.timings());
+            self.writer.begin(report.and_then(|report| report.prompt), out);
         }
         // A single choice was asked for: the first.
         let choices = chunk.choices.iter().filter(|choice| choice.index == 0);

@@ -1,0 +1,354 @@
+//! The reference store: the simplest specification of a store, behind one lock.
+
+mod book;
+mod members;
+
+use std::ops::{Bound, RangeInclusive};
+
+use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
+use shared::{
+    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    money::NanoUsd,
+    rpc::Principal,
+    time::Timestamp,
+};
+
+use self::book::{AccountBook, Promise, Shelf};
+use super::{Fault, Outage};
+use crate::store::{
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
+    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
+};
+use domain::{
+    audit::Audit,
+    digest::Digest,
+    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+    ledger::{Command, Record, RecordId, Refused},
+    usage::Day,
+};
+
+/// Number of due holds on a page.
+const DUE_AT_ONCE: usize = 512;
+
+/// A store of maps.
+#[derive(Debug, Default)]
+pub(crate) struct Reference {
+    books: Mutex<Shelf>,
+    pub(crate) outage: Outage,
+}
+
+impl Reference {
+    /// An empty store.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Locks the store. The ledger decides before anything is changed, so a panic leaves no half-written state.
+    fn books(&self) -> Result<MutexGuard<'_, Shelf>, StoreError> {
+        self.outage.pass()?;
+        Ok(self.books.lock())
+    }
+
+    /// Writes directly, without the ledger.
+    pub(crate) fn doctor(&self, account: AccountId, fault: Fault) {
+        self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
+    }
+
+    /// From now on the store says that it is nearly full, or that it is not.
+    pub(crate) fn set_nearly_full(&self, is_nearly_full: bool) {
+        self.books().unwrap().is_nearly_full = is_nearly_full;
+    }
+}
+
+#[async_trait]
+impl Ledger for Reference {
+    async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, StoreError> {
+        Ok(match self.books()?.accounts.get_mut(&account) {
+            Some(book) => commands.iter().map(|command| book.apply(command, now)).collect(),
+            None => commands.iter().map(|_| Err(Refused::UnknownKey)).collect(),
+        })
+    }
+
+    async fn accounts_with_holds(&self) -> HoldIndex {
+        match self.books() {
+            Ok(books) => {
+                let holding = books.accounts.iter().filter(|(_, book)| book.has_holds());
+                HoldIndex { accounts: holding.map(|(id, _)| *id).collect(), missing: None }
+            }
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
+        }
+    }
+
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
+        let behind: Option<GenerationId> = after.and_then(|Cursor(last)| last.parse().ok());
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(DueHolds::default()) };
+        let due = |(id, record): (&RecordId, &Record)| match (id, record) {
+            (RecordId::Generation(generation), Record::Open(hold)) if hold.lease_until <= book.money.tick => {
+                Some(DueHold { key: hold.payer.key, generation: *generation })
+            }
+            _ => None,
+        };
+        let mut holds: Vec<_> = book.records.iter().filter_map(due).collect();
+        holds.retain(|hold| behind.is_none_or(|behind| hold.generation > behind));
+        holds.sort_by_key(|hold| hold.generation);
+        let more = holds.len() > DUE_AT_ONCE;
+        holds.truncate(DUE_AT_ONCE);
+        let next = holds.last().filter(|_| more).map(|hold| Cursor(hold.generation.to_string()));
+        Ok(DueHolds { holds, next })
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
+        Ok(None)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.books().map(drop)
+    }
+}
+
+#[async_trait]
+impl Credentials for Reference {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
+        Ok(self.books()?.credentials.get(&digest).copied())
+    }
+}
+
+#[async_trait]
+impl Keys for Reference {
+    async fn create_key(&self, new: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+        let mut books = self.books()?;
+        let book = books.account(new.account)?;
+        if let Some(attempt) = idempotency {
+            if let Some(created) = book.promised(&new.key, &attempt) {
+                return Ok(created);
+            }
+            if book.is_full(&new) {
+                return Ok(Created::TooMany);
+            }
+            book.idempotency.retain(|_, promise| promise.expires_at > attempt.now);
+            let Idempotency { key, request, expires_at, .. } = attempt;
+            book.idempotency.insert(key, Promise { request, key: new.key.id, expires_at });
+        }
+        if book.is_full(&new) {
+            return Ok(Created::TooMany);
+        }
+        let id = new.key.id;
+        let key = book.keys.entry(id).or_insert(new.key).clone();
+        books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
+        Ok(Created::New(key))
+    }
+
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        Ok(self.books()?.accounts.get(&account).and_then(|book| book.keys.get(&id)).cloned())
+    }
+
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_wanted = |key: &&ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
+        Ok(match page.order {
+            Order::Ascending => {
+                let keys = book.keys.range((behind, Bound::Unbounded)).map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
+            }
+            Order::Descending => {
+                let keys = book.keys.range((Bound::Unbounded, behind)).rev().map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
+            }
+        })
+    }
+
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.budget.used, key.id));
+        let after = after.and_then(|id| book.keys.get(&id)).map(place);
+        let mut keys: Vec<ApiKey> =
+            book.keys.values().filter(|key| key.spend.budget.used > NanoUsd::ZERO).cloned().collect();
+        keys.retain(|key| after.is_none_or(|after| place(key) > after));
+        keys.sort_by_key(place);
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
+        let books = self.books()?;
+        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.payer.key == key);
+        let holds = books.accounts.get(&account).map(|book| book.records.values().filter(is_of).count());
+        Ok(holds.unwrap_or_default() as u64)
+    }
+
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+    ) -> Result<Updated, StoreError> {
+        let mut books = self.books()?;
+        let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
+        let Some(key) = found else { return Ok(Updated::NotFound) };
+        Ok(match key.clone().updated(&patch) {
+            Ok(updated) => {
+                key.clone_from(&updated);
+                Updated::Key(updated)
+            }
+            Err(AlreadyRevoked) => Updated::Revoked,
+        })
+    }
+
+    async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, StoreError> {
+        let mut books = self.books()?;
+        let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
+        Ok(found.map(|key| {
+            *key = key.clone().revoked(now);
+            key.clone()
+        }))
+    }
+}
+
+#[async_trait]
+impl Accounts for Reference {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        if let Some((id, _)) = books.accounts.iter().find(|(_, book)| book.name == account.name) {
+            return Ok(*id == account.id);
+        }
+        books.accounts.insert(account.id, AccountBook::new(account));
+        Ok(true)
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
+        let summary = |(id, book): (&AccountId, &AccountBook)| AccountSummary {
+            id: *id,
+            name: book.name.clone(),
+            credit: book.money.credit,
+            held: book.money.held,
+            keys: book.keys.len() as u64,
+            created_at: book.created_at,
+        };
+        Ok(self.books()?.accounts.iter().map(summary).collect())
+    }
+
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
+        Ok(self.books()?.accounts.iter().find(|(_, book)| book.name == name).map(|(id, _)| *id))
+    }
+
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
+        let funds = |book: &AccountBook| Funds {
+            name: book.name.clone(),
+            credit: book.money.credit,
+            held: book.money.held,
+        };
+        Ok(self.books()?.accounts.get(&account).map(funds))
+    }
+
+    async fn create_management_key(&self, new: NewManagementKey) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        let (id, keys) = (new.key.id, &mut books.account(new.account)?.management_keys);
+        if keys.len() as u64 >= new.most && !keys.contains_key(&id) {
+            return Ok(false);
+        }
+        keys.entry(id).or_insert(new.key);
+        books.credentials.insert(new.digest, Principal::ManagementKey(new.account, id));
+        Ok(true)
+    }
+
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
+        let books = self.books()?;
+        let keys = books.accounts.get(&account).map(|book| book.management_keys.values().cloned().collect());
+        Ok(keys.unwrap_or_default())
+    }
+
+    async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        Ok(self.books()?.accounts.get(&account).and_then(|book| book.management_keys.get(&id)).cloned())
+    }
+
+    async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        let mut books = self.books()?;
+        let found = books.accounts.values_mut().find_map(|book| book.management_keys.get_mut(&id));
+        Ok(found.map(|key| {
+            key.revoked_at.get_or_insert(now);
+            key.clone()
+        }))
+    }
+}
+
+#[async_trait]
+impl Capacity for Reference {
+    async fn is_nearly_full(&self) -> Result<bool, StoreError> {
+        Ok(self.books()?.is_nearly_full)
+    }
+}
+
+#[async_trait]
+impl Books for Reference {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
+        let books = self.books()?;
+        let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));
+        Ok(JournalPage { entries: entries.unwrap_or_default(), gone_until: 0 })
+    }
+
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        let books = self.books()?;
+        let entries = books.accounts.get(&account).map(|book| book.latest_entries(before, limit));
+        Ok(entries.unwrap_or_default())
+    }
+
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
+        let books = self.books()?;
+        Ok(books.accounts.get(&account).map(|book| book.latest_deposits(limit)).unwrap_or_default())
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, StoreError> {
+        Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
+    }
+
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, StoreError> {
+        Ok(self.books()?.accounts.get(&account).map(|book| book.spend_of(&days)).unwrap_or_default())
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
+        Ok(self.books()?.accounts.get(&account).map(AccountBook::audit))
+    }
+}

@@ -1,0 +1,232 @@
+//! The contents of the store in memory, by account.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::{Bound, RangeInclusive},
+};
+
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    money::NanoUsd,
+    rpc::Principal,
+    time::Timestamp,
+};
+
+use crate::store::{
+    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
+    SpendLine, StoreError, UsageLine, suite::Fault,
+};
+use domain::{
+    audit::{Audit, Auditor},
+    digest::Digest,
+    key::{ApiKey, NewKey},
+    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
+    member::Member,
+    usage::{self, Counts, Day},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) accounts: BTreeMap<AccountId, AccountBook>,
+    pub(super) credentials: HashMap<Digest, Principal>,
+    /// Attempts under a name, and when they are forgotten.
+    pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
+    /// Set by tests: memory has no bound of its own.
+    pub(super) is_nearly_full: bool,
+}
+
+/// Records of one account.
+#[derive(Debug)]
+pub(super) struct AccountBook {
+    pub(super) name: String,
+    pub(super) created_at: Timestamp,
+    pub(super) money: ledger::Account,
+    pub(super) management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
+    pub(super) keys: BTreeMap<KeyId, ApiKey>,
+    groups: BTreeMap<GroupId, ledger::Group>,
+    pub(super) records: HashMap<RecordId, Record>,
+    /// The entries, numbered from one.
+    journal: BTreeMap<u64, (GenerationId, Entry)>,
+    usage: BTreeMap<(Day, Payer), Counts>,
+    pub(super) idempotency: HashMap<Digest, Promise>,
+    pub(super) members: BTreeMap<MemberId, Member>,
+    pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+}
+
+/// The request of an idempotency key, and the key that it made.
+#[derive(Debug)]
+pub(super) struct Promise {
+    pub(super) request: Digest,
+    pub(super) key: KeyId,
+    pub(super) expires_at: Timestamp,
+}
+
+impl Shelf {
+    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, StoreError> {
+        self.accounts.get_mut(&id).ok_or_else(|| StoreError::no_account(id))
+    }
+}
+
+impl AccountBook {
+    pub(super) fn new(account: NewAccount) -> Self {
+        Self {
+            name: account.name,
+            created_at: account.created_at,
+            money: ledger::Account::default(),
+            management_keys: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            records: HashMap::new(),
+            journal: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            idempotency: HashMap::new(),
+            members: BTreeMap::new(),
+            expiring: HashMap::new(),
+        }
+    }
+
+    /// Loads the state, applies the command, and writes the result.
+    pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
+        let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
+        let key = command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend.clone());
+        let group = |id| Ok::<_, Refused>(self.groups.get(&id).cloned());
+        let state = State::load(self.money, key, before.clone(), group)?;
+        let (after, outcome) = ledger::apply(state, command, now)?;
+        if let (Some(RecordId::Generation(generation)), Some(entry)) =
+            (command.record(), ledger::entry(&before, &after))
+        {
+            self.append(generation, &before, entry);
+        }
+        self.money = after.account;
+        if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
+            key.spend = spend;
+        }
+        self.groups.extend(after.groups.into_iter().flatten());
+        match (command.record(), after.record) {
+            (None, _) => {}
+            (Some(id), Record::None) => {
+                self.records.remove(&id);
+            }
+            (Some(id), record) => {
+                self.records.insert(id, record);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
+        let added = usage::added(before, &entry);
+        let counts = self.usage.entry((added.day, added.payer)).or_default();
+        *counts = counts.plus(added.counts);
+        let number = self.journal.last_key_value().map_or(1, |(last, _)| last + 1);
+        self.journal.insert(number, (generation, entry));
+    }
+
+    pub(super) fn has_holds(&self) -> bool {
+        self.records.values().any(|record| matches!(record, Record::Open(_)))
+    }
+
+    /// Returns whether the account has as many keys as it may, and not this one.
+    pub(super) fn is_full(&self, new: &NewKey) -> bool {
+        self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
+    }
+
+    /// Answer of a live idempotency key to the creation of this key.
+    pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
+        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
+        if promise.request != attempt.request {
+            return Some(Created::Reused);
+        }
+        let made = self.keys.get(&promise.key)?.clone();
+        Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
+    }
+
+    pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
+        self.journal
+            .range((Bound::Excluded(after), Bound::Unbounded))
+            .take(limit)
+            .map(journal_entry)
+            .collect()
+    }
+
+    pub(super) fn latest_entries(&self, before: Option<u64>, limit: usize) -> Vec<JournalEntry> {
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.journal.range((Bound::Unbounded, before)).rev().take(limit).map(journal_entry).collect()
+    }
+
+    pub(super) fn latest_deposits(&self, limit: usize) -> Vec<Deposit> {
+        let deposit = |(id, record): (&RecordId, &Record)| match (id, record) {
+            (RecordId::Deposit(id), Record::Deposited(amount)) => Some(Deposit { id: *id, amount: *amount }),
+            _ => None,
+        };
+        let mut deposits: Vec<Deposit> = self.records.iter().filter_map(deposit).collect();
+        deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+        deposits.truncate(limit);
+        deposits
+    }
+
+    pub(super) fn usage_of(&self, days: &RangeInclusive<Day>, only: Option<KeyId>) -> Vec<UsageLine> {
+        let wanted = self
+            .usage
+            .iter()
+            .filter(|((day, payer), _)| days.contains(day) && only.is_none_or(|key| key == payer.key));
+        wanted
+            .map(|((day, payer), counts)| UsageLine { day: *day, payer: payer.clone(), counts: *counts })
+            .collect()
+    }
+
+    pub(super) fn spend_of(&self, days: &RangeInclusive<Day>) -> Vec<SpendLine> {
+        let mut sums: BTreeMap<(Day, &str), Counts> = BTreeMap::new();
+        for ((day, payer), counts) in self.usage.iter().filter(|((day, _), _)| days.contains(day)) {
+            let sum = sums.entry((*day, &payer.model)).or_default();
+            *sum = sum.plus(*counts);
+        }
+        let line = |((day, model), counts): ((Day, &str), Counts)| SpendLine {
+            day,
+            model: model.to_owned(),
+            charged: counts.charged,
+        };
+        sums.into_iter().map(line).collect()
+    }
+
+    pub(super) fn audit(&self) -> Audit {
+        let mut auditor = Auditor::new(true);
+        for (number, (_, entry)) in &self.journal {
+            auditor.entry(*number, entry.settlement.payer.key, entry.delta, entry.used_after);
+        }
+        let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
+        for record in self.records.values() {
+            match record {
+                Record::Open(hold) => *holds.entry(hold.payer.key).or_default() += hold.amount.nanos(),
+                Record::Deposited(amount) => deposits.push(*amount),
+                Record::None | Record::Closed(_) => {}
+            }
+        }
+        for (id, key) in &self.keys {
+            auditor.key(*id, &key.spend, NanoUsd::from_nanos(holds.get(id).copied().unwrap_or(0)));
+        }
+        let held = NanoUsd::from_nanos(holds.into_values().sum());
+        auditor.account(self.money, held, deposits.into_iter())
+    }
+
+    /// Writes directly, without the ledger.
+    pub(super) fn doctor(&mut self, fault: Fault) {
+        let one_more = |amount: NanoUsd| NanoUsd::from_nanos(amount.nanos() + 1);
+        match fault {
+            Fault::Used(key) => {
+                let spend = &mut self.keys.get_mut(&key).unwrap().spend;
+                spend.budget.used = one_more(spend.budget.used);
+            }
+            Fault::Credit => self.money.credit = one_more(self.money.credit),
+            Fault::LostEntry(lost) => self.journal.retain(|_, (generation, _)| *generation != lost),
+            Fault::PhantomHold(phantom, like) => {
+                let hold = self.records[&RecordId::Generation(like)].clone();
+                self.records.insert(RecordId::Generation(phantom), hold);
+            }
+        }
+    }
+}
+
+fn journal_entry((number, (generation, entry)): (&u64, &(GenerationId, Entry))) -> JournalEntry {
+    JournalEntry { number: *number, generation: *generation, entry: entry.clone() }
+}
