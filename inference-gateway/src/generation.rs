@@ -16,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
+    clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
     process::{http::ClientRequestId, serve::Detach},
@@ -37,8 +38,8 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use domain::{
     answer::{self, Reported},
-    chat::Forward,
     metering::{UsageBounds, UsageCounter},
+    request::Forward,
 };
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
@@ -48,6 +49,8 @@ const MAX_SHOWN_REASON: usize = 40;
 
 /// Runs generations; one generator per worker.
 pub(crate) struct Generator {
+    /// Source of time.
+    pub(crate) clock: Arc<dyn Clock>,
     /// The key-services.
     pub(crate) keys: Keys,
     /// The open holds of this worker.

@@ -26,7 +26,7 @@ use crate::{
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
-    answer::Rewriter,
+    answer::StreamWriter,
     metering::{GrantedTokens, StreamEnd, StreamMeter},
 };
 use end::End;
@@ -71,7 +71,7 @@ pub(super) fn start(
     }
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let meter = StreamMeter::new(
-        Rewriter::new(job.generation(), job.forward.include_usage),
+        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens()),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
