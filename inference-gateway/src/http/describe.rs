@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::PathRejection},
-    http::{Extensions, HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{
-    catalog,
-    error::ApiError,
-    process::{http::ok, serve::ConnectionTrust},
-};
+use shared::{catalog, error::ApiError, process::http::ok};
 
-use super::{App, authenticate, credential};
+use super::{
+    App, Call,
+    caller::{authenticate, credential},
+};
 use crate::admission::Caller;
 
 /// A model in a listing.
@@ -53,28 +51,44 @@ pub(super) struct Health {
 }
 
 /// `GET /v1/models`
-pub(super) async fn models(
-    State(app): State<Arc<App>>,
-    extensions: Extensions,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    authenticated(&app, call.request.headers(), &call.caller()).await?;
     Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
 }
 
 /// `GET /v1/models/{id}`
-pub(super) async fn model(
-    State(app): State<Arc<App>>,
-    id: Result<Path<String>, PathRejection>,
-    extensions: Extensions,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
-    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
+    let id = model_id(call.request.uri().path()).and_then(percent_decoded);
+    let model = id.and_then(|id| app.catalog.model(&id));
     Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
+}
+
+/// The last part of the path of a model, as it was sent.
+pub(super) fn model_id(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/models/").filter(|id| !id.is_empty() && !id.contains('/'))
+}
+
+/// A part of a path without its percent-encoding.
+fn percent_decoded(part: &str) -> Option<String> {
+    let (mut decoded, mut bytes) = (Vec::with_capacity(part.len()), part.bytes());
+    while let Some(byte) = bytes.next() {
+        decoded.push(if byte == b'%' {
+            let digits = [bytes.next()?, bytes.next()?];
+            u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// Refuses a caller whose key may not make model calls right now.
+async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<(), ApiError> {
+    let credential = credential(app, headers, caller).await?;
+    authenticate(app, &credential, caller).await?;
+    Ok(())
 }
 
 fn describe(model: &catalog::Model) -> ModelObject<'_> {
@@ -82,20 +96,20 @@ fn describe(model: &catalog::Model) -> ModelObject<'_> {
 }
 
 /// `GET /v1`, `GET /`
-pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn service(app: Arc<App>) -> Result<Response, ApiError> {
     let catalog::Service { name, provider, docs } = &app.catalog.service;
-    ok(&About {
+    Ok(ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
         endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
         docs,
-    })
+    }))
 }
 
 /// `GET /health`: this process serves. Dependencies are not checked.
-pub(super) async fn health() -> Response {
-    ok(&Health { status: "ok" })
+pub(super) async fn health() -> Result<Response, ApiError> {
+    Ok(ok(&Health { status: "ok" }))
 }
 
 /// `GET /health` of a gateway that is to stop.

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
-    error::Code,
-    error::ErrorBody,
+    error::{ApiError, Code, ErrorBody},
     ids::KeyId,
     wire::{KEYS, KeyFields, KeyList, KeyObject, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
@@ -80,8 +79,8 @@ const FIELDS: [Code; 6] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
+pub(super) async fn describe() -> Result<Response, ApiError> {
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response())
 }
 
 fn document() -> Value {
