@@ -8,7 +8,10 @@ use shared::error::{ApiError, Code};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
+    AnswerBody, Generator, Job, Started,
+    dispatch::{Reached, WHOLE_ANSWER},
+    log::GenerationLog,
+    model_metrics::OK,
     room::AnswerRoom,
 };
 use crate::{
@@ -21,9 +24,6 @@ use domain::{
     routing::AttemptOutcome,
 };
 
-/// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
-/// multiple, and pays all the same.
-pub(super) const WHOLE_ANSWER: u32 = 3;
 /// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the
 /// end.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
