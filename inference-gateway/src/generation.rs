@@ -21,7 +21,7 @@ use shared::{
     process::{http::ClientRequestId, serve::Detach},
     refusal::Refusal,
     text::shown,
-    tokens::Usage,
+    tokens::{Usage, UsageDetails},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -85,6 +85,8 @@ pub(crate) struct Job {
     pub(crate) credential: String,
     /// The model's id.
     pub(crate) model: String,
+    /// Alias by which the request named the model.
+    pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
     /// Room of the request in the gateway.
@@ -131,7 +133,8 @@ impl Job {
 
     /// The members that every object of the answer begins with.
     fn generation(&self) -> answer::Generation<'_> {
-        answer::Generation { id: self.id, created: self.created, model: &self.model }
+        let model = self.alias.as_ref().unwrap_or(&self.model);
+        answer::Generation { id: self.id, created: self.created, model }
     }
 
     /// Returns `max_tokens` if lowered.
@@ -141,8 +144,8 @@ impl Job {
 
     /// A counter of the tokens that this upstream generates, limited to `max_tokens` of each choice.
     fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
-        let Forward { prompt_estimate, n, bounds, .. } = self.forward;
-        let bounds = UsageBounds { prompt_estimate, max_tokens, choices: n, catalogue: bounds };
+        let Forward { prompt_estimate, images, n, bounds, .. } = self.forward;
+        let bounds = UsageBounds { prompt_estimate, images, max_tokens, choices: n, catalogue: bounds };
         UsageCounter::new(bounds, running.upstream().usage_scope())
     }
 
@@ -161,6 +164,10 @@ impl Job {
         if *false_counts != Reported::default() {
             metrics::counter!("gateway_usage_false_reports_total").increment(1);
             tracing::warn!(generation = %self.id, ?false_counts, ?bounds, "the upstream reported impossible usage; it is not billed");
+        }
+        if counter.has_part_beyond_whole() {
+            metrics::counter!("faregate_usage_contradictions_total").increment(1);
+            tracing::warn!(generation = %self.id, ?reported, "the upstream reported a part that is larger than its whole; the whole is billed");
         }
         if let Some(reason) = unknown_finish {
             let reason = shown(reason, MAX_SHOWN_REASON);
@@ -252,7 +259,8 @@ impl Generator {
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);
-        log.usage = Usage { prompt, cached: 0, completion: 0 };
+        let details = UsageDetails { images: job.forward.images, ..UsageDetails::default() };
+        log.usage = Usage { details, ..Usage::of(prompt, 0, 0) };
         log.charge = hold.capture(log.usage, exact.is_none()).await;
     }
 }

@@ -5,7 +5,14 @@ mod heartbeat;
 mod settlement;
 mod spool;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
@@ -38,7 +45,10 @@ struct HoldsInner {
 
 /// State shared by a hold's request and the heartbeat.
 struct HoldState {
+    /// The hold as it was granted.
     hold: HoldRef,
+    /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
+    upstream: AtomicU32,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
@@ -96,7 +106,12 @@ impl Holds {
             output_tokens,
         };
         let generation = hold.generation;
-        let state = Arc::new(HoldState { hold, lease: Mutex::new(lease), changed: Notify::new() });
+        let state = Arc::new(HoldState {
+            upstream: AtomicU32::new(hold.upstream),
+            hold,
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+        });
         self.unresolved().insert(generation, state.clone());
         OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
     }
@@ -144,6 +159,11 @@ impl OpenHold {
         self.state.lease().output_tokens
     }
 
+    /// Records the place among the model's upstreams, from 1, of the upstream that is sent the request.
+    pub(crate) fn sent_to(&self, place: u32) {
+        self.state.upstream.store(place, Ordering::Relaxed);
+    }
+
     /// Records the usage to bill from now on, also if the hold is dropped or expires.
     pub(crate) fn record(&mut self, usage: Usage, estimated: bool) {
         self.ending = Ending::Capture { usage, estimated };
@@ -167,14 +187,15 @@ impl OpenHold {
         async move { state.changed.notified().await }
     }
 
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
     pub(crate) fn extend(
         &self,
         prompt_tokens: u64,
+        images: u64,
         output_tokens: u64,
     ) -> impl Future<Output = Result<Extended, Unavailable>> + Send + use<> {
         let (keys, state) = (self.holds.0.keys.clone(), self.state.clone());
-        async move { state.extend(&keys, prompt_tokens, output_tokens).await }
+        async move { state.extend(&keys, (prompt_tokens, images), output_tokens).await }
     }
 
     /// Bills the recorded usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be
@@ -210,7 +231,7 @@ impl OpenHold {
     }
 
     fn settlement(&self, slot: Option<Slot>) -> Settlement {
-        Settlement::new(self.state.hold.clone(), self.ending, slot)
+        Settlement::new(self.state.named(), self.ending, slot)
     }
 }
 
@@ -228,15 +249,20 @@ impl HoldState {
         self.lease.lock()
     }
 
+    /// Reference to the hold for a call: with the upstream that has the request by now.
+    fn named(&self) -> HoldRef {
+        HoldRef { upstream: self.upstream.load(Ordering::Relaxed), ..self.hold.clone() }
+    }
+
     async fn extend(
         &self,
         keys: &Keys,
-        prompt_tokens: u64,
+        (prompt_tokens, images): (u64, u64),
         output_tokens: u64,
     ) -> Result<Extended, Unavailable> {
         let (asked_at, usage) = (Instant::now(), self.lease().usage);
-        let hold = self.hold.clone();
-        let extended = keys.extend(Extend { hold, usage, prompt_tokens, output_tokens }).await?;
+        let hold = self.named();
+        let extended = keys.extend(Extend { hold, usage, prompt_tokens, images, output_tokens }).await?;
         self.extended(extended, prompt_tokens, asked_at);
         Ok(extended)
     }

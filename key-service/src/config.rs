@@ -19,7 +19,6 @@ use crate::{
     management::MAX_KEYS_PER_ACCOUNT,
     store::{
         Store,
-        memory::Memory,
         redis::{Address, Certificates, Redis, Settings},
         sqlite::Sqlite,
     },
@@ -156,7 +155,7 @@ impl Options {
         let url = url.unwrap_or_else(default);
         let url = url.expose_secret();
         match url.split_once(':') {
-            Some(("memory", "")) => Ok(Arc::new(Memory::new())),
+            Some(("memory", "")) => Ok(Arc::new(Sqlite::in_memory().map_err(unusable_store)?)),
             Some(("sqlite", path)) if !path.is_empty() => {
                 Ok(Arc::new(Sqlite::open(Path::new(path)).map_err(unusable_store)?))
             }

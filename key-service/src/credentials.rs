@@ -10,7 +10,7 @@ use shared::{
     secret::SecretString,
 };
 
-use crate::store::{Store, Unavailable};
+use crate::store::{Store, StoreError};
 use domain::digest::{Digest, Peppers};
 
 /// Number of mappings kept in memory; some 100 bytes each.
@@ -33,7 +33,7 @@ impl Credentials {
     }
 
     /// The owner of the credential; `None` if the credential does not exist.
-    pub async fn find(&self, presented: &str) -> Result<Option<Principal>, Unavailable> {
+    pub async fn find(&self, presented: &str) -> Result<Option<Principal>, StoreError> {
         if self.prefix.classify(presented).is_none() {
             return Ok(None);
         }
@@ -57,7 +57,7 @@ impl Credentials {
         &self,
         owner: Option<Principal>,
         required: Class,
-    ) -> Result<Result<Principal, Refusal>, Unavailable> {
+    ) -> Result<Result<Principal, Refusal>, StoreError> {
         let (live, class) = match owner {
             None => (false, required),
             Some(Principal::ApiKey(account, id)) => {

@@ -101,28 +101,23 @@ mod tests {
     use shared::{clock::System, ids::AccountId, time::Timestamp};
 
     use super::*;
-    use crate::store::{Cursor, DueHolds, HoldIndex, Outcomes, Unavailable};
+    use crate::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
     use domain::ledger::Command;
 
     /// A store with a clock of its own.
-    struct Clocked(Mutex<Result<Option<Skew>, Unavailable>>);
+    struct Clocked(Mutex<Result<Option<Skew>, StoreError>>);
 
     impl Clocked {
         fn set(&self, skew: Result<Option<i64>, ()>) {
             *self.0.lock() = skew
                 .map(|skew| skew.map(|millis| Skew { millis }))
-                .map_err(|()| Unavailable("still loading".into()));
+                .map_err(|()| StoreError::Unavailable("still loading".into()));
         }
     }
 
     #[async_trait]
     impl Ledger for Clocked {
-        async fn execute(
-            &self,
-            _: AccountId,
-            _: Vec<Command>,
-            _: Timestamp,
-        ) -> Result<Outcomes, Unavailable> {
+        async fn execute(&self, _: AccountId, _: Vec<Command>, _: Timestamp) -> Result<Outcomes, StoreError> {
             Ok(Vec::new())
         }
 
@@ -130,22 +125,22 @@ mod tests {
             HoldIndex::default()
         }
 
-        async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+        async fn due_holds(&self, _: AccountId, _: Option<Cursor>) -> Result<DueHolds, StoreError> {
             Ok(DueHolds::default())
         }
 
-        async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+        async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
             self.0.lock().clone()
         }
 
-        async fn ping(&self) -> Result<(), Unavailable> {
+        async fn ping(&self) -> Result<(), StoreError> {
             self.clock_skew().await.map(drop)
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_too_far_from_the_stores_is_not_ready() {
-        let store = Arc::new(Clocked(Mutex::new(Err(Unavailable("still loading".into())))));
+        let store = Arc::new(Clocked(Mutex::new(Err(StoreError::Unavailable("still loading".into())))));
         let ready = readiness(store.clone(), Arc::new(System), CancellationToken::new());
         assert!(!ready().await, "before the first comparison");
         for (skew, expected) in [

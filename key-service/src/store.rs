@@ -1,8 +1,9 @@
 //! Promises of a store, independent of its implementation: one trait per noun.
 
-pub(crate) mod memory;
+mod records;
 pub(crate) mod redis;
-mod search;
+pub(crate) mod search;
+mod sign_in;
 pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod suite;
@@ -21,18 +22,19 @@ use domain::{
     audit::Audit,
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey, Status},
-    ledger::{Command, Entry, Outcome, Refused},
-    member::{Link, Member, MemberChange, Session},
+    ledger::{Command, Entry, Outcome, Payer, Refused},
+    member::{Member, MemberChange},
     search::EntrySearch,
     usage::{Counts, Day},
 };
 
 /// The complete store. Every method of these traits is atomic: a call takes effect completely or not at all, and
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
-/// (the memory store excepted). After [`Unavailable`] the outcome is unknown, and the same call may be made again.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity {}
+/// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
+/// again; after every other error nothing changed.
+pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity {}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Members + Books + Capacity> Store for S {}
+impl<S: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity> Store for S {}
 
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
@@ -48,7 +50,7 @@ pub trait Ledger: Send + Sync + 'static {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable>;
+    ) -> Result<Outcomes, StoreError>;
 
     /// Lists the accounts with open holds. Accounts whose last hold was resolved may be listed for a while.
     async fn accounts_with_holds(&self) -> HoldIndex;
@@ -56,14 +58,14 @@ pub trait Ledger: Send + Sync + 'static {
     /// Open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the first
     /// page, or the one behind a page's `next`. A hold that is due before the first page is read is on one of the pages.
     /// A hold that cannot be read counts as due.
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable>;
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
     /// Our clock minus the store's; `None` where the store has no clock of its own. Fails while the store still loads
     /// its data.
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable>;
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
     /// Succeeds if the store answers and has loaded its data.
-    async fn ping(&self) -> Result<(), Unavailable>;
+    async fn ping(&self) -> Result<(), StoreError>;
 }
 
 /// The owners of credentials.
@@ -71,7 +73,7 @@ pub trait Ledger: Send + Sync + 'static {
 pub trait Credentials: Send + Sync + 'static {
     /// Finds the owner of the credential with this digest. An owner never changes, so that callers may cache it. A
     /// revoked credential is found as well.
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable>;
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError>;
 }
 
 /// API keys.
@@ -80,26 +82,30 @@ pub trait Keys: Send + Sync + 'static {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, or the
     /// account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>)
-    -> Result<Created, Unavailable>;
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
 
     /// Finds an API key of the account.
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable>;
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError>;
 
     /// Lists API keys of the account in the order of ids, starting behind `page.after`. A page with fewer keys than its
     /// limit is the last one.
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable>;
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError>;
 
-    /// Number of open holds of a key: its requests in flight.
-    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable>;
-
-    /// Changes an API key.
-    async fn update_key(
+    /// Lists API keys of the account that have spent money, largest spend first, of equal ones the newest first,
+    /// starting behind the present place of key `after`. A page with fewer keys than `limit` is the last one.
+    async fn top_spending(
         &self,
         account: AccountId,
-        id: KeyId,
-        patch: KeyPatch,
-    ) -> Result<Updated, Unavailable>;
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Number of open holds of a key: its requests in flight.
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
+
+    /// Changes an API key.
+    async fn update_key(&self, account: AccountId, id: KeyId, patch: KeyPatch)
+    -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.
@@ -108,48 +114,47 @@ pub trait Keys: Send + Sync + 'static {
         account: AccountId,
         id: KeyId,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable>;
+    ) -> Result<Option<ApiKey>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.
 #[async_trait]
 pub trait Accounts: Send + Sync + 'static {
     /// Creates an account without credit. Returns `false` if the name is taken.
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable>;
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError>;
 
     /// All accounts, oldest first.
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable>;
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError>;
 
     /// Finds an account by name, through an index.
-    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable>;
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError>;
 
     /// Finds the name and the money of an account. `None` where there is none.
-    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable>;
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError>;
 
     /// Creates a management key of an existing account; repeating it changes nothing. `false` where the account is at
     /// its bound of such keys.
-    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, Unavailable>;
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError>;
 
     /// The account's management keys, oldest first.
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable>;
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError>;
 
     /// Finds a management key of the account.
     async fn management_key(
         &self,
         account: AccountId,
         id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable>;
+    ) -> Result<Option<ManagementKey>, StoreError>;
 
     /// Revokes a management key of any account; repeating it changes nothing. `None` where there is none.
     async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
         now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable>;
+    ) -> Result<Option<ManagementKey>, StoreError>;
 }
 
-/// The people of accounts, with their credentials for sign-in. Nothing here is a plaintext: links and sessions are
-/// stored under digests of their tokens, passwords as hashes.
+/// The people of accounts. Passwords are stored as hashes.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
@@ -158,13 +163,13 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         member: Member,
         most: u64,
-    ) -> Result<MemberCreated, Unavailable>;
+    ) -> Result<MemberCreated, StoreError>;
 
     /// The account's members, oldest first.
-    async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable>;
+    async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError>;
 
     /// Finds a member of the account by name, through an index.
-    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, Unavailable>;
+    async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError>;
 
     /// Changes the fields of a member that `change` names. `false` where the account has no such member.
     async fn update_member(
@@ -172,71 +177,76 @@ pub trait Members: Send + Sync + 'static {
         account: AccountId,
         id: MemberId,
         change: MemberChange,
-    ) -> Result<bool, Unavailable>;
+    ) -> Result<bool, StoreError>;
 
-    /// Removes a member, and voids the member's links and sessions. `false` where there is none.
-    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, Unavailable>;
+    /// Removes a member, and voids the member's [`Expiring`] records. `false` where there is none.
+    async fn remove_member(&self, account: AccountId, id: MemberId) -> Result<bool, StoreError>;
+}
 
-    /// Stores a sign-in link until it expires, in place of the member's previous link: a member has one link at a time.
-    async fn create_link(&self, account: AccountId, link: Link, now: Timestamp) -> Result<(), Unavailable>;
-
-    /// Finds a link that has not expired, with its member. The link stays.
-    async fn link(
+/// Records of members that expire by themselves, and counts of attempts that do.
+#[async_trait]
+pub trait Expiring: Send + Sync + 'static {
+    /// Stores a record until it expires; repeating it changes nothing. A link takes the place of the member's previous
+    /// link.
+    async fn put_record(
         &self,
         account: AccountId,
-        digest: Digest,
+        record: ExpiringRecord,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable>;
+    ) -> Result<(), StoreError>;
 
-    /// Finds a link like [`Self::link`], and removes the link: only one of several calls gets it.
-    async fn take_link(
+    /// Finds a record that has not expired, with its member.
+    async fn record(
         &self,
         account: AccountId,
-        digest: Digest,
+        kind: RecordKind,
+        name: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Link, Member)>, Unavailable>;
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError>;
 
-    /// Keeps a session until it expires.
-    async fn create_session(&self, account: AccountId, session: Session) -> Result<(), Unavailable>;
-
-    /// A session that has not expired, with its member.
-    async fn session(
+    /// Finds a record like [`Self::record`], and removes the record: only one of several calls gets it.
+    async fn take_record(
         &self,
         account: AccountId,
-        digest: Digest,
+        kind: RecordKind,
+        name: Digest,
         now: Timestamp,
-    ) -> Result<Option<(Session, Member)>, Unavailable>;
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError>;
 
-    /// Records when a session was used, and its new expiry. An ended session stays ended.
-    async fn touch_session(
+    /// Replaces value and expiry of a record. A removed record stays removed.
+    async fn replace_record(
         &self,
         account: AccountId,
-        digest: Digest,
-        seen_at: Timestamp,
-        expires_at: Timestamp,
-    ) -> Result<(), Unavailable>;
+        record: ExpiringRecord,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
-    /// The sessions of a member that have not expired, oldest first.
-    async fn sessions(
+    /// The member's records that have not expired, in any order.
+    async fn records(
         &self,
         account: AccountId,
+        kind: RecordKind,
         member: MemberId,
         now: Timestamp,
-    ) -> Result<Vec<Session>, Unavailable>;
+    ) -> Result<Vec<ExpiringRecord>, StoreError>;
 
-    /// Ends a session; repeating it changes nothing.
-    async fn end_session(&self, account: AccountId, digest: Digest) -> Result<(), Unavailable>;
+    /// Removes a record; repeating it changes nothing.
+    async fn remove_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+    ) -> Result<(), StoreError>;
 
     /// Counts one more attempt under this name, and returns the count since the first attempt; the count is forgotten
     /// at the `until` of the first.
-    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp)
-    -> Result<u64, Unavailable>;
+    async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError>;
 
     /// Takes one attempt under this name back, if there is any.
-    async fn take_attempt_back(&self, name: Digest) -> Result<(), Unavailable>;
+    async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError>;
 
     /// Forgets the attempts under this name.
-    async fn forget_attempts(&self, name: Digest) -> Result<(), Unavailable>;
+    async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError>;
 }
 
 /// The journal, the counters, and the audit of both.
@@ -244,8 +254,7 @@ pub trait Members: Send + Sync + 'static {
 pub trait Books: Send + Sync + 'static {
     /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
     /// Entries are only ever appended: a correction has a number of its own.
-    async fn journal(&self, account: AccountId, after: u64, limit: usize)
-    -> Result<JournalPage, Unavailable>;
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError>;
 
     /// Reads the latest entries of the account's journal, or those before number `before`; newest first, at most
     /// `limit`.
@@ -254,7 +263,7 @@ pub trait Books: Send + Sync + 'static {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable>;
+    ) -> Result<Vec<JournalEntry>, StoreError>;
 
     /// Finds the latest matching entries, or those before number `before`; newest first, at most `limit`. Without an
     /// index, a bounded number of entries is read, and the page may end before it is full.
@@ -264,31 +273,31 @@ pub trait Books: Send + Sync + 'static {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, Unavailable> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         search::entries(self, account, &search, before, limit).await
     }
 
     /// The account's latest deposits, newest first, at most `limit`.
-    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable>;
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError>;
 
-    /// Counters of these days, of one key or of all, in the order of days, keys and models.
+    /// Counters of these days, of one key or of all, in the order of days, keys, models and groups.
     async fn usage(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable>;
+    ) -> Result<Vec<UsageLine>, StoreError>;
 
     /// Charges of the account on these days by model, in the order of days and models.
     async fn spend(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<SpendLine>, Unavailable>;
+    ) -> Result<Vec<SpendLine>, StoreError>;
 
     /// Audits the account's books as of one moment, while spending continues. `None` where the account does not exist.
     /// Reads the whole journal in bounded memory.
-    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable>;
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError>;
 }
 
 /// Free space of the store.
@@ -296,16 +305,36 @@ pub trait Books: Send + Sync + 'static {
 pub trait Capacity: Send + Sync + 'static {
     /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
     /// `false` for a store that sees no bound.
-    async fn is_nearly_full(&self) -> Result<bool, Unavailable>;
+    async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 }
 
 /// Outcomes of commands, in the order of the commands.
 pub(crate) type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// The store cannot be reached, or did not confirm: the outcome is unknown.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the store is unavailable: {0}")]
-pub struct Unavailable(pub String);
+/// Failure of a store call, by the caller's next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The call waited too long for its turn, and was not made. It may be made again.
+    #[error("too much is asked of the store: {0}")]
+    Busy(&'static str),
+    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
+    /// again.
+    #[error("the call does not fit the stored data: {0}")]
+    Conflict(String),
+    /// A stored record cannot be read. The same call fails until an operator repairs the record.
+    #[error("a stored record is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// Error of a call for an account that does not exist.
+    pub(crate) fn no_account(account: AccountId) -> Self {
+        Self::Conflict(format!("there is no account {account}"))
+    }
+}
 
 /// Accounts with open holds.
 #[derive(Clone, Debug, Default)]
@@ -313,7 +342,7 @@ pub struct HoldIndex {
     /// The accounts, each once.
     pub accounts: Vec<AccountId>,
     /// Reason why the list may be incomplete: a part of the store cannot be reached.
-    pub missing: Option<Unavailable>,
+    pub missing: Option<StoreError>,
 }
 
 /// Some of an account's due holds.
@@ -459,6 +488,40 @@ pub enum MemberCreated {
     TooMany,
 }
 
+/// A record of a member that expires by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiringRecord {
+    /// Meaning of the record.
+    pub kind: RecordKind,
+    /// Digest of the secret that finds the record.
+    pub name: Digest,
+    /// The member, whose removal voids the record.
+    pub member: MemberId,
+    /// Expiry of the record.
+    pub expires_at: Timestamp,
+    /// Content, which stores do not read.
+    pub value: String,
+}
+
+/// Meaning of an expiring record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKind {
+    /// A sign-in link. A member has one at a time.
+    Link,
+    /// A session of a browser.
+    Session,
+}
+
+impl RecordKind {
+    /// Returns the stored form of the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// Answer to a change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
@@ -512,13 +575,13 @@ pub struct JournalEntry {
     pub entry: Entry,
 }
 
-/// Entries of the journal that were looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundEntries {
-    /// The entries, newest first.
-    pub entries: Vec<JournalEntry>,
-    /// Number before which to go on; `None` where everything was read.
-    pub next: Option<u64>,
+/// A page of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T, C> {
+    /// The matches, in the order of the search.
+    pub found: Vec<T>,
+    /// Place behind which to go on; `None` where everything was read.
+    pub next: Option<C>,
 }
 
 /// The charges of a model on a day.
@@ -532,15 +595,13 @@ pub struct SpendLine {
     pub charged: NanoUsd,
 }
 
-/// The counters of a key, a model and a day.
+/// The counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     /// The day.
     pub day: Day,
-    /// The key.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
+    /// Key, model and groups.
+    pub payer: Payer,
     /// The counters.
     pub counts: Counts,
 }

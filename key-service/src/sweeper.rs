@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     service::count_billed,
-    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Unavailable},
+    store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, StoreError},
 };
 use domain::{
     lease_clock::{LONGEST_GAP, LeaseClock, quantum},
@@ -145,7 +145,7 @@ struct Watcher<'s> {
 
 impl Watcher<'_> {
     /// Reads the ledger's tick, advances the tick when a quantum is over, and expires holds after every new tick.
-    async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
+    async fn look(&mut self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         self.tick(None).await?;
         if let Some(seen) = self.lease.due(self.sweeper.quantum) {
             self.tick(Some(seen)).await?;
@@ -157,10 +157,10 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    async fn tick(&mut self, seen: Option<u64>) -> Result<(), Unavailable> {
+    async fn tick(&mut self, seen: Option<u64>) -> Result<(), StoreError> {
         let outcomes = self.execute(vec![Command::Tick { seen }]).await?;
         let [Ok(Outcome::Ticked(tick))] = outcomes[..] else {
-            return Err(Unavailable(format!("a tick was answered with {outcomes:?}")));
+            return Err(StoreError::Unavailable(format!("a tick was answered with {outcomes:?}")));
         };
         let now = self.sweeper.started.elapsed();
         self.unswept |= self.lease.observe(tick, now);
@@ -168,7 +168,7 @@ impl Watcher<'_> {
     }
 
     /// Expires all due holds, page by page, so that holds which cannot be expired do not hide others.
-    async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), Unavailable> {
+    async fn expire_due(&self, damaged: &mut Throttle<GenerationId>) -> Result<(), StoreError> {
         let mut after: Option<Cursor> = None;
         loop {
             let DueHolds { holds, next } = self.sweeper.ledger.due_holds(self.account, after).await?;
@@ -184,7 +184,7 @@ impl Watcher<'_> {
         }
     }
 
-    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Result<Outcome, Refused>>, Unavailable> {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Result<Outcome, Refused>>, StoreError> {
         let Sweeper { ledger, clock, .. } = self.sweeper;
         ledger.execute(self.account, commands, clock.now()).await
     }
@@ -201,7 +201,7 @@ impl Watcher<'_> {
                 metrics::counter!("keyservice_expired_holds_total").increment(1);
                 count_billed(&settlement);
                 tracing::warn!(
-                    %account, %generation, key = %settlement.key, model = settlement.model,
+                    %account, %generation, key = %settlement.payer.key, model = settlement.payer.model,
                     charged_usd = %settlement.charged,
                     "a hold expired; billed its last report"
                 );

@@ -51,12 +51,20 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// The key's group, or its parent, is archived.
+    GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
+    /// A model that the key or one of its groups does not allow.
+    ModelNotAllowed = "model_not_allowed", FORBIDDEN, "permission_error";
     /// The key's limit cannot pay for the request.
     KeyLimitReached = "key_limit_reached", PAYMENT_REQUIRED, "billing_error";
+    /// The limit of the key's group, or of its parent, cannot pay for the request.
+    GroupLimitReached = "group_limit_reached", PAYMENT_REQUIRED, "billing_error";
     /// The account's credit cannot pay for the request.
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
     /// Requests in flight hold the rest.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
+    /// A rate of the key or one of its groups, or its number of requests at a time.
+    RateLimitExceeded = "rate_limit_exceeded", TOO_MANY_REQUESTS, "rate_limit_error";
     /// Not JSON, duplicate names, or bad UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
     /// A `Content-Type` that is not JSON.

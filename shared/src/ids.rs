@@ -113,6 +113,11 @@ id!(
     "ak_"
 );
 id!(
+    /// A group of API keys that share bounds.
+    GroupId,
+    "grp_"
+);
+id!(
     /// A management key.
     ManagementKeyId,
     "mk_"

@@ -6,6 +6,7 @@
 #[cfg(feature = "process")]
 pub mod admission;
 pub mod backoff;
+pub mod calendar;
 pub mod catalog;
 pub mod clock;
 pub mod error;
@@ -16,6 +17,7 @@ pub mod money;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod rates;
 pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;

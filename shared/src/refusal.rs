@@ -23,11 +23,19 @@ pub enum Refusal {
     SpendReserved,
     /// The model is not in the catalogue.
     ModelNotFound,
+    /// The key's group, or its parent, is archived.
+    GroupArchived,
+    /// A group of the key has spent its limit, or the rest cannot pay for this request.
+    GroupLimitReached,
+    /// The key or one of its groups does not allow the model.
+    ModelNotAllowed,
+    /// A rate, or the number of requests at a time, leaves no room for the request.
+    RateLimitExceeded,
 }
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::InvalidApiKey,
         Self::InvalidManagementKey,
         Self::KeyExpired,
@@ -37,6 +45,10 @@ impl Refusal {
         Self::InsufficientCredits,
         Self::SpendReserved,
         Self::ModelNotFound,
+        Self::GroupArchived,
+        Self::GroupLimitReached,
+        Self::ModelNotAllowed,
+        Self::RateLimitExceeded,
     ];
 
     /// The error code in the public API.
@@ -51,6 +63,10 @@ impl Refusal {
             Self::InsufficientCredits => Code::InsufficientCredits,
             Self::SpendReserved => Code::SpendReserved,
             Self::ModelNotFound => Code::ModelNotFound,
+            Self::GroupArchived => Code::GroupArchived,
+            Self::GroupLimitReached => Code::GroupLimitReached,
+            Self::ModelNotAllowed => Code::ModelNotAllowed,
+            Self::RateLimitExceeded => Code::RateLimitExceeded,
         }
     }
 
@@ -72,6 +88,12 @@ impl Refusal {
                 "What is left to spend is reserved by requests in flight; try again shortly."
             }
             Self::ModelNotFound => "There is no such model.",
+            Self::GroupArchived => "The API key's group is archived.",
+            Self::GroupLimitReached => {
+                "A group of the API key has reached its spend limit, or what is left of it cannot pay for this request."
+            }
+            Self::ModelNotAllowed => "The API key may not use this model.",
+            Self::RateLimitExceeded => "The API key or its group has reached a rate limit; try again later.",
         }
     }
 }

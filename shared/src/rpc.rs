@@ -20,7 +20,6 @@ use crate::{
     admission::Owner,
     process::{http::INTERNAL_TOKEN, serve::ConnectionTrust},
     secret::{self, ExposeSecret, SecretString},
-    tokens::Usage,
 };
 
 /// Messages and stubs generated from `proto/keyservice/v1`, and documented there. The generated code is committed,
@@ -35,18 +34,6 @@ pub const MAX_FRAME_CALLS: usize = 512;
 
 /// Time after which the outcome of a call between the services counts as unknown.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
-
-impl From<Usage> for v1::Usage {
-    fn from(usage: Usage) -> Self {
-        Self { prompt_tokens: usage.prompt, cached_tokens: usage.cached, completion_tokens: usage.completion }
-    }
-}
-
-impl From<v1::Usage> for Usage {
-    fn from(usage: v1::Usage) -> Self {
-        Self { prompt: usage.prompt_tokens, cached: usage.cached_tokens, completion: usage.completion_tokens }
-    }
-}
 
 /// Adds the internal token to every call.
 #[derive(Clone)]

@@ -13,9 +13,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    catalog::Price,
+    catalog::{Price, Rates, Tier},
     ids::{AccountId, GenerationId, KeyId},
-    money::NanoUsd,
     rpc::{Capture, HoldRef},
     time::Timestamp,
     tokens::Usage,
@@ -39,12 +38,23 @@ pub struct SpooledCapture {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Prices in nano-USD per million tokens: input, cached input, output.
-    pub price: [i64; 3],
+    /// Rates in nano-USD: of input, cached input, output, and those further ones that differ from their defaults.
+    pub price: Rates,
+    /// Rates of longer prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Tier>,
+    /// Place of the serving upstream among the model's upstreams, from 1; 0 if none was chosen.
+    #[serde(default, skip_serializing_if = "is_none_chosen")]
+    pub upstream: u32,
     /// Tokens used.
     pub usage: Usage,
     /// True if the usage is an estimate.
     pub estimated: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none_chosen(upstream: &u32) -> bool {
+    *upstream == 0
 }
 
 /// A line of the file.
@@ -113,14 +123,17 @@ impl SpooledCapture {
     /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, estimated } = capture;
-        let HoldRef { generation, account, key, model, price } = hold.clone();
+        let HoldRef { generation, account, key, model, price: Price { base, tiers }, upstream } =
+            hold.clone();
         Self {
             at_ms: now.millis(),
             generation,
             account,
             key,
             model,
-            price: [price.input, price.cached_input, price.output].map(NanoUsd::nanos),
+            price: base,
+            tiers,
+            upstream,
             usage: *usage,
             estimated: *estimated,
         }
@@ -129,28 +142,34 @@ impl SpooledCapture {
 
 impl From<SpooledCapture> for Capture {
     fn from(spooled: SpooledCapture) -> Self {
-        let [input, cached_input, output] = spooled.price.map(NanoUsd::from_nanos);
         let SpooledCapture { generation, account, key, model, usage, estimated, .. } = spooled;
-        let price = Price { input, cached_input, output };
-        Self { hold: HoldRef { generation, account, key, model, price }, usage, estimated }
+        let price = Price { base: spooled.price, tiers: spooled.tiers };
+        let hold = HoldRef { generation, account, key, model, price, upstream: spooled.upstream };
+        Self { hold, usage, estimated }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::System;
+    use crate::{clock::System, tokens::UsageDetails};
 
     #[test]
     fn delivered_captures_are_passed_over_and_unreadable_lines_kept_apart() {
+        let rates: Rates = vec![Some(1), Some(2), Some(3), None, Some(4)].try_into().unwrap();
         let capture = |number: i64| SpooledCapture {
             at_ms: number,
             generation: GenerationId::generate(&System),
             account: AccountId::generate(&System),
             key: KeyId::generate(&System),
             model: "m \"x\"".into(),
-            price: [1, 2, 3],
-            usage: Usage { prompt: 1, cached: 0, completion: 2 },
+            price: rates,
+            tiers: vec![Tier { above: 200_000, rates }],
+            upstream: 2,
+            usage: Usage {
+                details: UsageDetails { images: 1, ..UsageDetails::default() },
+                ..Usage::of(1, 0, 2)
+            },
             estimated: true,
         };
         let (first, second, third) = (capture(1), capture(2), capture(3));
@@ -171,5 +190,21 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert_eq!(read(&file).unwrap(), SpoolContents::default());
         assert_eq!(SpooledCapture::new(&Capture::from(second.clone()), Timestamp::from_millis(2)), second);
+    }
+
+    #[test]
+    fn a_capture_without_further_prices_is_written_as_it_was_before_there_were_any() {
+        let line = concat!(
+            r#"{"capture":{"at_ms":7,"generation":"gen_GENERATION","account":"acct_ACCOUNT","key":"ak_KEY","model":"m","#,
+            r#""price":[1,2,3],"usage":{"prompt":1,"cached":0,"completion":2},"estimated":false}}"#,
+            "\n"
+        );
+        let ids = (GenerationId::generate(&System), AccountId::generate(&System), KeyId::generate(&System));
+        let line = line
+            .replace("gen_GENERATION", &ids.0.to_string())
+            .replace("acct_ACCOUNT", &ids.1.to_string())
+            .replace("ak_KEY", &ids.2.to_string());
+        let read: SpoolLine = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.to_text().unwrap(), line);
     }
 }

@@ -11,16 +11,72 @@ pub struct Usage {
     pub cached: u64,
     /// Tokens generated, over all choices.
     pub completion: u64,
+    /// Parts of the above that may have prices of their own.
+    #[serde(default, skip_serializing_if = "UsageDetails::is_empty")]
+    pub details: UsageDetails,
+}
+
+/// Parts of a usage that may have prices of their own. All zero for most requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageDetails {
+    /// Tokens of the prompt that were written to the cache for some minutes.
+    pub cache_write: u64,
+    /// Tokens of the prompt that were written to the cache for an hour or longer; not in `cache_write`.
+    pub cache_write_long: u64,
+    /// Tokens of the prompt that are audio.
+    pub audio_input: u64,
+    /// Number of images in the prompt. Their tokens are counted in the prompt.
+    pub images: u64,
+    /// Tokens of the completion that are reasoning.
+    pub reasoning: u64,
+    /// Tokens of the completion that are audio.
+    pub audio_output: u64,
 }
 
 impl Usage {
+    /// A usage without details.
+    pub const fn of(prompt: u64, cached: u64, completion: u64) -> Self {
+        let details = UsageDetails {
+            cache_write: 0,
+            cache_write_long: 0,
+            audio_input: 0,
+            images: 0,
+            reasoning: 0,
+            audio_output: 0,
+        };
+        Self { prompt, cached, completion, details }
+    }
+
     /// The larger of both, field by field: usage only grows, whatever the order of reports.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
+        self.zip(other, u64::max)
+    }
+
+    /// Joins each field with the same field of `other`.
+    #[must_use]
+    pub fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        let (a, b) = (self.details, other.details);
         Self {
-            prompt: self.prompt.max(other.prompt),
-            cached: self.cached.max(other.cached),
-            completion: self.completion.max(other.completion),
+            prompt: join(self.prompt, other.prompt),
+            cached: join(self.cached, other.cached),
+            completion: join(self.completion, other.completion),
+            details: UsageDetails {
+                cache_write: join(a.cache_write, b.cache_write),
+                cache_write_long: join(a.cache_write_long, b.cache_write_long),
+                audio_input: join(a.audio_input, b.audio_input),
+                images: join(a.images, b.images),
+                reasoning: join(a.reasoning, b.reasoning),
+                audio_output: join(a.audio_output, b.audio_output),
+            },
         }
+    }
+}
+
+impl UsageDetails {
+    /// Returns whether every part is zero, so that nothing needs to be written.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }

@@ -48,6 +48,7 @@ impl Generator {
             generation: job.id,
             model: job.model.clone(),
             prompt_tokens: bound,
+            images: job.forward.images,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n,
@@ -103,7 +104,7 @@ impl Generator {
                 return Err(ApiError::new(Code::Overloaded, message));
             }
         };
-        let extended = hold.extend(exact, asked).await;
+        let extended = hold.extend(exact, request.images, asked).await;
         let covered = match extended {
             Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
             Ok(Extended::Gone) | Err(_) => 0,
@@ -174,13 +175,16 @@ impl Generator {
 /// trying later is better than counting now.
 const fn may_be_affordable(refusal: Refusal) -> bool {
     match refusal {
-        Refusal::KeyLimitReached | Refusal::InsufficientCredits => true,
+        Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => true,
         Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed
         | Refusal::ManagementKeyRequired
-        | Refusal::ModelNotFound => false,
+        | Refusal::ModelNotFound
+        | Refusal::GroupArchived
+        | Refusal::ModelNotAllowed
+        | Refusal::RateLimitExceeded => false,
     }
 }

@@ -68,7 +68,7 @@ impl ModelMetrics {
                 self.each_token.record(each);
             }
         }
-        let Usage { prompt, cached, completion } = usage;
+        let Usage { prompt, cached, completion, .. } = usage;
         for (histogram, tokens) in
             [(&self.input, prompt), (&self.cached_input, cached), (&self.output, completion)]
         {

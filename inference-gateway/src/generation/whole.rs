@@ -145,7 +145,7 @@ pub(super) async fn run(
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), counter.answer_usage(), cost);
+    let written = completion.write(job.generation(), log.usage, cost);
     drop(answer);
     let body = AnswerBody::Whole(room.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), body })

@@ -305,8 +305,10 @@ mod tests {
             account: AccountId::generate(&System),
             key: KeyId::generate(&System),
             model: model.into(),
-            price: [1, 2, 3],
-            usage: Usage { prompt: 1, cached: 0, completion: 2 },
+            price: vec![Some(1), Some(2), Some(3)].try_into().unwrap(),
+            tiers: Vec::new(),
+            upstream: 0,
+            usage: Usage::of(1, 0, 2),
             estimated: false,
         }
     }

@@ -51,7 +51,7 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
-    let (model, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
+    let (model, alias, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
@@ -64,7 +64,7 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
-    let job = Job { id, request, client_request, created, credential, model, forward, admitted };
+    let job = Job { id, request, client_request, created, credential, model, alias, forward, admitted };
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
@@ -91,26 +91,27 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
     usize::try_from(content_length(headers).filter(|length| *length <= SMALL_BODY)?).ok()
 }
 
-/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
+/// Reads and checks the request. Returns the model's id, and the alias if the request names one. Body bytes count
+/// against the permit, unless already permitted.
 async fn check(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     permitted: bool,
     permit: &mut Permit,
-) -> Result<(String, Forward), ApiError> {
+) -> Result<(String, Option<String>, Forward), ApiError> {
     require_json(headers, None)?;
     let mut room = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
     let chat = Chat::parse(&body)?;
-    let id = chat.model.clone();
-    let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let alias = (chat.model != model.id).then(|| chat.model.clone());
     let forward = chat.forward(model)?;
     drop(body);
     permit.shrink_to(forward.prompt_bytes());
-    Ok((id, forward))
+    Ok((model.id.clone(), alias, forward))
 }
 
 /// The response to a generation whose answer begins.

@@ -9,7 +9,11 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{catalog, error::ApiError, process::http::ok};
+use shared::{
+    catalog::{Catalog, Model, Service},
+    error::ApiError,
+    process::http::ok,
+};
 
 use super::{
     App, Call,
@@ -26,6 +30,9 @@ pub(super) struct ModelObject<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'a str,
+    /// The model's id, if `id` is an alias of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias_of: Option<&'a str>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -53,16 +60,17 @@ pub(super) struct Health {
 /// `GET /v1/models`
 pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     authenticated(&app, call.request.headers(), &call.caller()).await?;
-    Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
+    Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
 }
 
 /// `GET /v1/models/{id}`
 pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
-    let id = model_id(call.request.uri().path()).and_then(percent_decoded);
-    let model = id.and_then(|id| app.catalog.model(&id));
-    Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
+    let name = model_id(call.request.uri().path()).and_then(percent_decoded);
+    let name = name.ok_or_else(|| not_found(&app.catalog))?;
+    let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
+    Ok(ok(&describe(model, &name)))
 }
 
 /// The last part of the path of a model, as it was sent.
@@ -91,13 +99,28 @@ async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Resul
     Ok(())
 }
 
-fn describe(model: &catalog::Model) -> ModelObject<'_> {
-    ModelObject { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn not_found(catalog: &Catalog) -> ApiError {
+    ApiError::model_not_found(catalog.ids())
+}
+
+/// Describes all models, and after them their aliases.
+fn listed(catalog: &Catalog) -> Vec<ModelObject<'_>> {
+    let models = catalog.models.iter().map(|model| describe(model, &model.id));
+    let aliases =
+        catalog.models.iter().flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+    models.chain(aliases).collect()
+}
+
+/// Describes a model under its id or an alias.
+fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
+    let Model { id, created, owned_by, .. } = model;
+    let alias_of = (name != id).then_some(id.as_str());
+    ModelObject { id: name, object: "model", created: *created, owned_by, alias_of }
 }
 
 /// `GET /v1`, `GET /`
 pub(super) async fn service(app: Arc<App>) -> Result<Response, ApiError> {
-    let catalog::Service { name, provider, docs } = &app.catalog.service;
+    let Service { name, provider, docs } = &app.catalog.service;
     Ok(ok(&About {
         service: name,
         provider,

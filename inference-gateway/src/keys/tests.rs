@@ -104,7 +104,7 @@ impl Fake {
                     holds.push(asked.generation_id);
                 }
                 let (account_id, key_id) = (self.account.clone(), self.key.clone());
-                let price = Some(v1::Price { input: 1, cached_input: 1, output: 1 });
+                let price = Some(v1::Price { input: 1, cached_input: 1, output: 1, ..v1::Price::default() });
                 let grant = v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000, price };
                 let result = Some(v1::authorize_response::Result::Grant(grant));
                 answer::Response::Authorize(v1::AuthorizeResponse { result })
@@ -215,6 +215,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
 
 fn ask() -> HoldRequest {
     HoldRequest {
+        images: 0,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),

@@ -114,11 +114,11 @@ impl Auditor {
             }
             None if self.complete => NanoUsd::ZERO,
             // All entries of the key were dropped.
-            None => key.used,
+            None => key.budget.used,
         };
         self.used += i128::from(proven.nanos());
-        self.compare(Figure::Used(id), key.used, i128::from(proven.nanos()));
-        self.compare(Figure::KeyHeld(id), key.held, i128::from(holds.nanos()));
+        self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
+        self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
     }
 
     /// Keys that have entries but have not been passed in so far.
@@ -157,14 +157,15 @@ impl Auditor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::histories::key;
+    use crate::ledger::{Budget, histories::key};
 
     fn nanos(n: i64) -> NanoUsd {
         NanoUsd::from_nanos(n)
     }
 
     fn spent(used: i64, held: i64) -> Key {
-        Key { used: nanos(used), held: nanos(held), ..Key::default() }
+        let budget = Budget { used: nanos(used), held: nanos(held), ..Budget::default() };
+        Key { budget, ..Key::default() }
     }
 
     /// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.

@@ -4,28 +4,41 @@
 //! (billed at its cost) or **released** (free of charge). An unresolved hold **expires**. Stores do not decide: a
 //! store loads the state, calls [`apply`], and writes the state that [`apply`] returns.
 //!
+//! A key, its group and the group's parent are a **chain of budgets**: each has a limit, windows, rates. A hold is set
+//! aside at every budget of the chain, and remembers the chain: moving a key or a group changes later holds only.
+//! Windows turn by the time of the commands; a clock that steps back stays in the window that has begun.
+//!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
 //! expires.
 //!
 //! Invariants, after every step of any sequence of commands:
-//! - `used + held <= limit` for every key, unless the limit was lowered below that afterwards;
+//! - `used + held <= limit` for every budget, and likewise for each of its windows what is used in the window and all
+//!   that is held, unless the bound was set or lowered afterwards;
 //! - `held <= credit` for every account;
-//! - the key's `used` is the sum of its settlements' charges, and of the changes in its journal entries;
+//! - a budget's `used` is the sum of the charges of settlements with the budget in their chain, and of the changes in
+//!   the journal entries;
 //! - a command sent again changes nothing and has the same outcome (an expiry: nothing left to expire).
 
+mod bounds;
 mod command;
 mod funds;
 mod record;
 
 use std::time::Duration;
 
-use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp, tokens::Usage};
+use shared::{
+    ids::{GenerationId, GroupId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
 
 use self::funds::{Claim, Funds};
 pub use self::{
-    command::{Command, Outcome, RecordId, Refused},
-    record::{Ending, Entry, Hold, Record, Settlement, entry},
+    bounds::{Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window},
+    command::{Command, Level, Outcome, RecordId, Refused},
+    record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 
 /// Age of a generation up to which every store remembers the settlement. An older capture without a hold may have
@@ -47,14 +60,12 @@ pub struct Account {
 }
 
 /// The ledger's part of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// Largest amount that may ever be spent with the key; `None` is no limit.
-    pub limit: Option<NanoUsd>,
-    /// Billed to the key so far.
-    pub used: NanoUsd,
-    /// Covered by open holds.
-    pub held: NanoUsd,
+    /// Money and bounds.
+    pub budget: Budget,
+    /// The group whose bounds hold too.
+    pub group: Option<GroupId>,
     /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
     /// Time of the revocation, if any.
@@ -63,6 +74,20 @@ pub struct Key {
     pub last_used_at: Option<Timestamp>,
 }
 
+/// The ledger's part of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Money and bounds that the keys of the group and of its child groups share.
+    pub budget: Budget,
+    /// The group whose bounds hold too. A parent has no parent.
+    pub parent: Option<GroupId>,
+    /// Time from which the keys of the group and of its child groups are refused.
+    pub archived_at: Option<Timestamp>,
+}
+
+/// Groups that pay along with a key: the key's group and the group's parent.
+pub type Groups = [Option<(GroupId, Group)>; 2];
+
 /// Tokens so far, with the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -70,6 +95,8 @@ pub struct Progress {
     pub usage: Usage,
     /// Price of the tokens.
     pub cost: NanoUsd,
+    /// Cost of the tokens to the operator; `None` where unknown.
+    pub upstream_cost: Option<NanoUsd>,
 }
 
 /// Everything that a command reads and writes.
@@ -79,22 +106,49 @@ pub struct State {
     pub account: Account,
     /// The key that the command names; `None` if the command names none, or the account does not have the key.
     pub key: Option<Key>,
+    /// Groups that pay: the record's, or the key's where there is no hold or settlement yet.
+    pub groups: Groups,
     /// The record under the command's [`RecordId`].
     pub record: Record,
 }
 
+impl State {
+    /// Completes the state with the groups that pay; `find` reads a group of the account.
+    pub fn load<E>(
+        account: Account,
+        key: Option<Key>,
+        record: Record,
+        mut find: impl FnMut(GroupId) -> Result<Option<Group>, E>,
+    ) -> Result<Self, E> {
+        let mut find = |id: Option<GroupId>| -> Result<Option<(GroupId, Group)>, E> {
+            let Some(id) = id else { return Ok(None) };
+            Ok(find(id)?.map(|group| (id, group)))
+        };
+        let groups = match (record.payer(), &key) {
+            (Some(Payer { groups: [group, parent], .. }), _) => [find(*group)?, find(*parent)?],
+            (None, Some(key)) => {
+                let group = find(key.group)?;
+                let parent = find(group.as_ref().and_then(|(_, group)| group.parent))?;
+                [group, parent]
+            }
+            (None, None) => [None, None],
+        };
+        Ok(Self { account, key, groups, record })
+    }
+}
+
 /// Applies a command to the state, or returns the reason of the refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
-    let State { account, key, record } = state;
+    let State { account, key, groups, record } = state;
     match command {
         Command::Deposit { amount, .. } => {
             let (account, record, outcome) = deposit(account, record, *amount)?;
-            return Ok((State { account, key, record }, outcome));
+            return Ok((State { account, key, groups, record }, outcome));
         }
         Command::Tick { seen } => {
             let tick = if *seen == Some(account.tick) { account.tick + 1 } else { account.tick };
             let account = Account { tick, ..account };
-            return Ok((State { account, key, record }, Outcome::Ticked(tick)));
+            return Ok((State { account, key, groups, record }, Outcome::Ticked(tick)));
         }
         Command::Check { .. }
         | Command::Hold { .. }
@@ -103,65 +157,71 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
         | Command::Release { .. }
         | Command::Expire { .. } => {}
     }
-    let mut funds = Funds { account, key: key.ok_or(Refused::UnknownKey)? };
-    if record.key().is_some_and(|payer| command.key() != Some(payer)) {
+    let key = key.ok_or(Refused::UnknownKey)?;
+    if record.payer().is_some_and(|payer| command.key() != Some(payer.key)) {
         // A generation is billed to the key of the hold; no other key can change the generation.
-        return Ok((State { account, key, record }, Outcome::Gone));
+        return Ok((State { account, key: Some(key), groups, record }, Outcome::Gone));
     }
-    let (record, outcome) = spend(&mut funds, record, command, now)?;
-    Ok((State { account: funds.account, key: Some(funds.key), record }, outcome))
+    let mut funds = Funds { account, key, groups, now };
+    let (record, outcome) = spend(&mut funds, record, command)?;
+    let Funds { account, key, groups, .. } = funds;
+    Ok((State { account, key: Some(key), groups, record }, outcome))
 }
 
 /// Applies the commands that concern a key, in the order of a generation's life.
-fn spend(
-    funds: &mut Funds,
-    record: Record,
-    command: &Command,
-    now: Timestamp,
-) -> Result<(Record, Outcome), Refused> {
+fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record, Outcome), Refused> {
     match (command, record) {
         (Command::Check { .. }, record) => {
-            funds.may_spend(now)?;
+            funds.may_spend()?;
             Ok((record, Outcome::Allowed))
         }
         (Command::Hold { .. }, Record::Open(hold)) => {
-            let outcome = Outcome::Held(hold.amount);
+            let outcome = Outcome::Held { amount: hold.amount, rates: funds.rates() };
             Ok((Record::Open(hold), outcome))
         }
-        (Command::Hold { key, model, least, enough, most, lease_ticks, .. }, Record::None) => {
-            let amount = funds.hold(*least, *enough, *most, now)?;
-            let (model, reported) = (model.clone(), Progress::default());
-            let hold = Hold { key: *key, model, amount, reported, lease_until: funds.lease(*lease_ticks) };
-            Ok((Record::Open(hold), Outcome::Held(amount)))
+        (Command::Hold { key, model, least, enough, most, prompt_tokens, lease_ticks, .. }, Record::None) => {
+            funds.may_spend()?;
+            funds.admit(model, *prompt_tokens)?;
+            let amount = funds.hold(*least, *enough, *most)?;
+            let counted = funds.count(*prompt_tokens);
+            let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
+            let (reported, lease_until) = (Progress::default(), funds.lease(*lease_ticks));
+            let outcome = Outcome::Held { amount, rates: funds.rates() };
+            Ok((Record::Open(Hold { payer, amount, reported, lease_until, counted }), outcome))
         }
         (Command::Extend { most, progress, lease_ticks, .. }, Record::Open(hold)) => {
             let hold = funds.extend(hold, *most, *progress, *lease_ticks);
-            let outcome = Outcome::Extended { amount: hold.amount, revoked: funds.key.revoked_at.is_some() };
+            let outcome = Outcome::Extended { amount: hold.amount, revoked: !funds.may_continue() };
             Ok((Record::Open(hold), outcome))
         }
         (Command::Capture { key, generation, model, total, estimated }, record) => {
-            let claim = Claim { total: *total, estimated: *estimated, ending: Ending::Captured, at: now };
+            let claim =
+                Claim { total: *total, estimated: *estimated, ending: Ending::Captured, at: funds.now };
+            let payer = |funds: &Funds| Payer { key: *key, model: model.clone(), groups: funds.chain() };
             let settlement = match record {
-                Record::Open(hold) => funds.settle(&hold, claim),
+                Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 // An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
-                Record::None if !remembered(*generation, now) => claim.settled(*key, model, NanoUsd::ZERO),
+                Record::None if !remembered(*generation, funds.now) => {
+                    claim.settled(payer(funds), NanoUsd::ZERO)
+                }
                 Record::None => {
-                    let charged = funds.bill_without_hold(claim);
-                    claim.settled(*key, model, charged)
+                    let charged = funds.bill_without_hold(total.cost);
+                    claim.settled(payer(funds), charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),
             };
             Ok((Record::Closed(settlement.clone()), Outcome::Captured(settlement)))
         }
         (Command::Release { .. }, Record::Open(hold)) => {
-            funds.give_back(hold.amount);
+            funds.give_back(&hold, 0);
             Ok((Record::None, Outcome::Released))
         }
         (Command::Release { .. }, record) => Ok((record, Outcome::Released)),
         (Command::Expire { .. }, Record::Open(hold)) if hold.lease_until <= funds.account.tick => {
-            let claim = Claim { total: hold.reported, estimated: true, ending: Ending::Expired, at: now };
-            let settlement = funds.settle(&hold, claim);
+            let claim =
+                Claim { total: hold.reported, estimated: true, ending: Ending::Expired, at: funds.now };
+            let settlement = funds.settle(hold, claim);
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }
         (Command::Expire { .. }, Record::Open(hold)) => Ok((Record::Open(hold), Outcome::NotDue)),

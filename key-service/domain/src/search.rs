@@ -66,8 +66,8 @@ impl Outcome {
 impl EntrySearch {
     /// Returns whether the settlement of an entry matches.
     pub fn matches(&self, settlement: &Settlement) -> bool {
-        self.key.is_none_or(|key| key == settlement.key)
-            && self.model.as_ref().is_none_or(|model| *model == settlement.model)
+        self.key.is_none_or(|key| key == settlement.payer.key)
+            && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
             && self.day.is_none_or(|day| day == Day::of(settlement.at))
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
     }

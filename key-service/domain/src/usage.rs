@@ -1,10 +1,10 @@
-//! Daily counters of usage by key and model, updated by every settlement.
+//! Daily counters of usage by payer, updated by every settlement.
 
 use std::{fmt, time::Duration};
 
-use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
+use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 
-use super::ledger::{Entry, Record, Settlement};
+use super::ledger::{Entry, Payer, Record, Settlement};
 
 /// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
 /// error of the upstream, and would distort the counters.
@@ -32,15 +32,17 @@ pub struct Counts {
     pub usage: Usage,
     /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
     pub charged: NanoUsd,
+    /// Cost of the generations to the operator, as far as known. Below zero as `charged`.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known; less `upstream_cost`, the margin.
+    pub charged_at_known_cost: NanoUsd,
 }
 
-/// An addition to the counters of a key, a model and a day.
+/// An addition to the counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The key that paid.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
+    /// Key, model and groups.
+    pub payer: Payer,
     /// The day of the bill.
     pub day: Day,
     /// The addition.
@@ -103,14 +105,10 @@ impl Counts {
     pub fn plus(self, other: Self) -> Self {
         Self {
             requests: stopped(self.requests, other.requests),
-            usage: Usage {
-                prompt: stopped(self.usage.prompt, other.usage.prompt),
-                cached: stopped(self.usage.cached, other.usage.cached),
-                completion: stopped(self.usage.completion, other.usage.completion),
-            },
-            charged: NanoUsd::from_nanos(
-                self.charged.nanos().saturating_add(other.charged.nanos()).min(COUNTED.cast_signed()),
-            ),
+            usage: self.usage.zip(other.usage, stopped),
+            charged: sum(self.charged, other.charged),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
         }
     }
 }
@@ -119,30 +117,54 @@ impl Counts {
 /// settlement counts a request. The correction of an expiry counts on the day of the correction: the charge may be
 /// below zero, and tokens that the expiry overcounted stay counted.
 pub fn added(before: &Record, entry: &Entry) -> Added {
-    let usage = counted(&entry.settlement);
-    let (requests, usage) = match before {
+    let settlement = &entry.settlement;
+    let (known, usage) = (at_known_cost(settlement), counted(settlement));
+    let counts = match before {
         Record::Closed(earlier) => {
-            let earlier = counted(earlier);
-            let more = Usage {
-                prompt: usage.prompt.saturating_sub(earlier.prompt),
-                cached: usage.cached.saturating_sub(earlier.cached),
-                completion: usage.completion.saturating_sub(earlier.completion),
-            };
-            (0, more)
+            let known_before = at_known_cost(earlier);
+            Counts {
+                requests: 0,
+                usage: usage.zip(counted(earlier), u64::saturating_sub),
+                charged: entry.delta,
+                upstream_cost: difference(known.upstream_cost, known_before.upstream_cost),
+                charged_at_known_cost: difference(known.charged, known_before.charged),
+            }
         }
-        Record::None | Record::Open(_) | Record::Deposited(_) => (1, usage),
+        Record::None | Record::Open(_) | Record::Deposited(_) => Counts {
+            requests: 1,
+            usage,
+            charged: entry.delta,
+            upstream_cost: known.upstream_cost,
+            charged_at_known_cost: known.charged,
+        },
     };
-    let Settlement { key, ref model, at, .. } = entry.settlement;
-    let counts = Counts { requests, usage, charged: entry.delta };
-    Added { key, model: model.clone(), day: Day::of(at), counts }
+    Added { payer: settlement.payer.clone(), day: Day::of(settlement.at), counts }
+}
+
+/// Amounts of a settlement whose upstream cost is known; zero otherwise.
+struct AtKnownCost {
+    upstream_cost: NanoUsd,
+    charged: NanoUsd,
+}
+
+fn at_known_cost(settlement: &Settlement) -> AtKnownCost {
+    match settlement.upstream_cost {
+        Some(upstream_cost) => AtKnownCost { upstream_cost, charged: settlement.charged },
+        None => AtKnownCost { upstream_cost: NanoUsd::ZERO, charged: NanoUsd::ZERO },
+    }
 }
 
 fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
-    Usage {
-        prompt: usage.prompt.min(COUNTED_PER_REQUEST),
-        cached: usage.cached.min(COUNTED_PER_REQUEST),
-        completion: usage.completion.min(COUNTED_PER_REQUEST),
-    }
+    usage.zip(*usage, |tokens, _| tokens.min(COUNTED_PER_REQUEST))
+}
+
+/// Sum of two counted amounts.
+fn sum(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_add(b.nanos()).min(COUNTED.cast_signed()))
+}
+
+fn difference(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_sub(b.nanos()))
 }
 
 fn stopped(a: u64, b: u64) -> u64 {
@@ -159,10 +181,10 @@ mod tests {
 
     fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
         Settlement {
-            key: key(1),
-            model: "Model Flash".into(),
-            usage: Usage { prompt, cached: 0, completion },
+            payer: Payer { key: key(1), model: "Model Flash".into(), groups: [None, None] },
+            usage: Usage::of(prompt, 0, completion),
             cost: NanoUsd::from_nanos(charged),
+            upstream_cost: None,
             charged: NanoUsd::from_nanos(charged),
             ending,
             estimated: false,
@@ -172,7 +194,7 @@ mod tests {
 
     fn counts(before: &Record, settlement: Settlement, delta: i64) -> (u64, u64, u64, i64) {
         let delta = NanoUsd::from_nanos(delta);
-        let Counts { requests, usage, charged } =
+        let Counts { requests, usage, charged, .. } =
             added(before, &Entry { settlement, delta, used_after: NanoUsd::MAX }).counts;
         (requests, usage.prompt, usage.completion, charged.nanos())
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 use domain::{
     audit::{Audit, Figure, Wrong},
-    ledger::{Ending, Entry, Settlement},
+    ledger::{Ending, Entry, Payer, Settlement},
     usage::{Counts, Day},
 };
 
@@ -142,8 +142,8 @@ pub(super) async fn usage(
     if json {
         return write_json(out, lines.iter().map(UsageJson::of));
     }
-    let rows = lines.into_iter().map(|UsageLine { day, key, model, counts }| {
-        let Counts { requests, usage, charged } = counts;
+    let rows = lines.into_iter().map(|UsageLine { day, payer: Payer { key, model, .. }, counts }| {
+        let Counts { requests, usage, charged, .. } = counts;
         [
             day.to_string(),
             key.to_string(),
@@ -254,12 +254,12 @@ struct EntryLine<'a> {
 impl<'a> EntryLine<'a> {
     fn of(entry: &'a JournalEntry) -> Self {
         let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
-        let Settlement { key, ref model, usage, cost, charged, ending, estimated, at } = *settlement;
+        let Settlement { ref payer, usage, cost, charged, ending, estimated, at, .. } = *settlement;
         Self {
             seq: *number,
             generation_id: *generation,
-            key_id: key,
-            model,
+            key_id: payer.key,
+            model: &payer.model,
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
             completion_tokens: usage.completion,
@@ -293,11 +293,11 @@ struct UsageJson<'a> {
 
 impl<'a> UsageJson<'a> {
     fn of(line: &'a UsageLine) -> Self {
-        let UsageLine { day, key, ref model, counts: Counts { requests, usage, charged } } = *line;
+        let UsageLine { day, ref payer, counts: Counts { requests, usage, charged, .. } } = *line;
         Self {
             day: day.to_string(),
-            key_id: key,
-            model,
+            key_id: payer.key,
+            model: &payer.model,
             requests,
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,

@@ -6,13 +6,10 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shared::secret::ExposeSecret;
 
-use super::{name, operator_error, table};
-use crate::{
-    management::{
-        Error, Management,
-        members::{MemberRefused, OWNER, Token},
-    },
-    store::Unavailable,
+use super::{name, operator_error, store_error, table};
+use crate::management::{
+    Error, Management,
+    members::{MemberRefused, OWNER, Token},
 };
 use domain::member::{LinkMaker, Role};
 
@@ -131,9 +128,6 @@ fn role(text: &str) -> Result<Role, String> {
 fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("--name: {refused}"),
-        Error::Unavailable(Unavailable(cause)) => anyhow!(
-            "the store is unavailable: {cause}\n\
-             Whether it was done is unknown: look at `members list` before trying again."
-        ),
+        Error::Store(cause) => store_error(&cause, "members list"),
     }
 }

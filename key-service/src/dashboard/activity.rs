@@ -29,7 +29,7 @@ use crate::{
         Management,
         reading::{EntrySearch, Outcome},
     },
-    store::{JournalEntry, Unavailable},
+    store::{JournalEntry, StoreError},
 };
 use domain::{key::ApiKey, ledger::Ending, usage::Day};
 
@@ -65,7 +65,7 @@ pub(super) async fn show(
     let before = query.filled("before").and_then(|number| number.parse().ok());
     let found = desk.management.find_entries(account, &search, before, ENTRIES_ON_PAGE).await?;
     let ids: Vec<KeyId> =
-        found.found.iter().map(|entry| entry.entry.settlement.key).chain(search.key).collect();
+        found.found.iter().map(|entry| entry.entry.settlement.payer.key).chain(search.key).collect();
     let keys = desk.management.keys_by_id(account, ids).await?;
     let files = with(&query, "before", "");
     let content = html! {
@@ -137,14 +137,14 @@ fn row(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let settlement = &entry.entry.settlement;
     let usage = settlement.usage;
     let key = keys.map(|keys| {
-        let label = keys.get(&settlement.key).map_or("", |key| &key.label);
-        html! { a href={ "/dashboard/keys/" (settlement.key.to_string()) } { (or_unnamed(label)) } }
+        let label = keys.get(&settlement.payer.key).map_or("", |key| &key.label);
+        html! { a href={ "/dashboard/keys/" (settlement.payer.key.to_string()) } { (or_unnamed(label)) } }
     });
     html! {
         tr title=(entry.generation.to_string()) {
-            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.model) } }
+            td { (time(settlement.at)) p.narrow-only { @if let Some(key) = &key { (key) " · " } (settlement.payer.model) } }
             @if let Some(key) = &key { td.wide-only { (key) } }
-            td.wide-only { (settlement.model) }
+            td.wide-only { (settlement.payer.model) }
             td.n.wide-only { (count(usage.prompt)) }
             td.n.wide-only { (count(usage.cached)) }
             td.n.wide-only { (count(usage.completion)) }
@@ -260,11 +260,11 @@ fn file(
 impl Rest {
     /// The next piece of the file, as fast as the client reads; a store that fails cuts the connection, so that no part is
     /// taken for the whole.
-    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Unavailable> {
+    async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, account) = (rest.management.clone(), rest.account);
         let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
-        let unknown = page.found.iter().map(|entry| entry.entry.settlement.key);
+        let unknown = page.found.iter().map(|entry| entry.entry.settlement.payer.key);
         let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
         let keys = management.keys_by_id(account, unknown).await?;
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
@@ -274,7 +274,7 @@ impl Rest {
         }
         rest.is_first = false;
         for entry in &page.found {
-            let label = rest.labels.get(&entry.entry.settlement.key).map_or("", String::as_str);
+            let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
             match rest.format {
                 Format::Csv => export::csv(&mut piece, entry, label),
                 Format::JsonLines => export::json(&mut piece, entry, label),

@@ -7,7 +7,7 @@ use maud::html;
 use super::{SIGN_IN, browser::Theme, layout};
 use crate::{
     management::{Error, KeyRefused, accounts::AccountRefused, members::MemberRefused},
-    store::Unavailable,
+    store::StoreError,
 };
 
 /// Reason why there is no page.
@@ -29,13 +29,13 @@ pub(super) enum Failure {
     BadRequest(String),
     /// The store is nearly full, and takes nothing new.
     StoreFull,
-    /// The store is away.
-    Unavailable(Unavailable),
+    /// The store failed.
+    Store(StoreError),
 }
 
-impl From<Unavailable> for Failure {
-    fn from(unavailable: Unavailable) -> Self {
-        Self::Unavailable(unavailable)
+impl From<StoreError> for Failure {
+    fn from(unavailable: StoreError) -> Self {
+        Self::Store(unavailable)
     }
 }
 
@@ -51,7 +51,7 @@ impl From<Error<KeyRefused>> for Failure {
                 Self::BadRequest("This form was used before. Open it again.".into())
             }
             Error::Refused(KeyRefused::StoreFull) => Self::StoreFull,
-            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+            Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
 }
@@ -64,7 +64,7 @@ impl From<Error<AccountRefused>> for Failure {
             }
             Error::Refused(AccountRefused::StoreFull) => Self::StoreFull,
             Error::Refused(_) => Self::NotFound,
-            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+            Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
 }
@@ -75,7 +75,7 @@ impl From<Error<MemberRefused>> for Failure {
             Error::Refused(MemberRefused::NotFound) => Self::NotFound,
             Error::Refused(MemberRefused::StoreFull) => Self::StoreFull,
             Error::Refused(other) => Self::BadRequest(sentence(&other.to_string())),
-            Error::Unavailable(unavailable) => Self::Unavailable(unavailable),
+            Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
 }
@@ -125,9 +125,17 @@ impl IntoResponse for Failure {
                 "Nothing new can be made until its operator enlarges it. What there is goes on working."
                     .into(),
             ),
-            Self::Unavailable(cause) => {
+            Self::Store(cause) => {
                 tracing::error!(error = %cause, "a page of the dashboard failed");
-                let message = "The store does not answer. Look whether it was done before you try again.";
+                let message = match cause {
+                    StoreError::Unavailable(_) => {
+                        "The store does not answer. Look whether it was done before you try again."
+                    }
+                    StoreError::Busy(_) => "Too much is asked for at once. Nothing was done; try again.",
+                    StoreError::Conflict(_) | StoreError::Damaged(_) => {
+                        "The store holds something that does not fit. Nothing was done; ask the operator."
+                    }
+                };
                 (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
             }
         };

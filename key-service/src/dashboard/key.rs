@@ -82,11 +82,11 @@ pub(super) async fn whole(
 
 /// Used, held and left of the limit.
 fn gauge(key: &ApiKey) -> Markup {
-    let (used, held) = (key.spend.used, key.spend.held);
-    let left = key.spend.limit.map(|limit| limit.left_after(used).left_after(held));
+    let (used, held) = (key.spend.budget.used, key.spend.budget.held);
+    let left = key.spend.budget.limit.map(|limit| limit.left_after(used).left_after(held));
     html! {
         section.card.gauge {
-            @if let Some(limit) = key.spend.limit {
+            @if let Some(limit) = key.spend.budget.limit {
                 @let part = |amount: NanoUsd| chart::scaled(amount, limit, 1000);
                 svg viewBox="0 0 1000 14" preserveAspectRatio="none" aria-hidden="true" {
                     rect.used x="0" y="0" width=(part(used)) height="14" {}

@@ -126,12 +126,20 @@ async fn bill(store: &dyn Store, account: AccountId, end: Timestamp) {
             let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
             let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
-            let usage = Usage { prompt: 1_000 + n % 500, cached: 0, completion: 300 };
+            let usage = Usage::of(1_000 + n % 500, 0, 300);
             let cost = NanoUsd::from_nanos(i64::try_from(200_000 + n % 1_000).unwrap());
             let (least, enough, most) = (amount, amount, amount);
-            let hold =
-                Command::Hold { key, generation, model: model.clone(), least, enough, most, lease_ticks: 7 };
-            let (total, estimated) = (Progress { usage, cost }, n % 50_000 == 7);
+            let hold = Command::Hold {
+                key,
+                generation,
+                model: model.clone(),
+                least,
+                enough,
+                most,
+                prompt_tokens: 1,
+                lease_ticks: 7,
+            };
+            let (total, estimated) = (Progress { usage, cost, upstream_cost: None }, n % 50_000 == 7);
             [hold, Command::Capture { key, generation, model, total, estimated }]
         });
         store.execute(account, commands.collect(), at).await.unwrap();

@@ -181,7 +181,7 @@ fn refuse(
 ) -> Result<Response, Failure> {
     let refused = match error {
         Error::Refused(refused) => refused,
-        Error::Unavailable(unavailable) => return Err(unavailable.into()),
+        Error::Store(unavailable) => return Err(unavailable.into()),
     };
     let status = match refused {
         MemberRefused::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use shared::{
-    catalog::Price,
+    catalog::{Price, Rates},
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
     refusal::Refusal,
@@ -30,7 +30,8 @@ fn hold() -> HoldRef {
         account: AccountId::new(now, [2; 10]),
         key: KeyId::new(now, [3; 10]),
         model: "Model Flash".into(),
-        price: Price { input: nanos(1), cached_input: nanos(2), output: nanos(3) },
+        price: Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3))),
+        upstream: 0,
     }
 }
 
@@ -84,6 +85,7 @@ fn authorize(valid_until: Option<Instant>) -> Call {
         generation: hold().generation,
         model: hold().model,
         prompt_tokens: 1,
+        images: 0,
         output_tokens: 77,
         enough_output_tokens: 1,
         least_output_tokens: 1,
@@ -125,8 +127,8 @@ async fn every_unary_call_is_answered() {
     };
     assert_eq!((grant.hold, grant.output_tokens, grant.lease), (hold(), 77, LEASE));
 
-    let usage = shared::tokens::Usage { prompt: 1, cached: 0, completion: 5 };
-    let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, output_tokens: 99 };
+    let usage = shared::tokens::Usage::of(1, 0, 5);
+    let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };
     let call = Call::Extend(extend);
     let response = client.extend(message!(call, Extend)).await.unwrap().into_inner();
     let extended = Extension { output_tokens: 99, lease: LEASE, revoked: true };

@@ -5,7 +5,10 @@ use shared::{
     refusal::Refusal,
 };
 
-use crate::management::{Error, KeyRefused};
+use crate::{
+    management::{Error, KeyRefused},
+    store::StoreError,
+};
 
 impl From<KeyRefused> for ApiError {
     fn from(refused: KeyRefused) -> Self {
@@ -48,9 +51,12 @@ impl From<Error<Refusal>> for ApiError {
 fn client_error<R: Into<ApiError>>(error: Error<R>) -> ApiError {
     match error {
         Error::Refused(refused) => refused.into(),
-        Error::Unavailable(cause) => {
+        Error::Store(cause) => {
             tracing::error!(error = %cause, "a management request failed");
-            ApiError::service_unavailable()
+            match cause {
+                StoreError::Unavailable(_) | StoreError::Busy(_) => ApiError::service_unavailable(),
+                StoreError::Conflict(_) | StoreError::Damaged(_) => ApiError::internal(),
+            }
         }
     }
 }

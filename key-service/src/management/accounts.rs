@@ -12,9 +12,7 @@ use shared::{
 };
 
 use super::{Error, IDEMPOTENCY_TTL, Management};
-use crate::store::{
-    AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, Unavailable,
-};
+use crate::store::{AccountSummary, Deposit, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError};
 use domain::ledger::{Command, Outcome, Refused};
 
 /// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
@@ -61,7 +59,7 @@ pub enum CreatedManagementKey {
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 impl Management {
-    /// Creates an account with this much credit. After [`Error::Unavailable`] the account may exist without the credit.
+    /// Creates an account with this much credit. After [`Error::Store`] the account may exist without the credit.
     pub async fn create_account(
         &self,
         name: &str,
@@ -83,7 +81,7 @@ impl Management {
     }
 
     /// All accounts, oldest first.
-    pub async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+    pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         self.store.accounts().await
     }
 
@@ -93,12 +91,12 @@ impl Management {
     }
 
     /// The name and the money of an account. `None` where there is none.
-    pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+    pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         self.store.funds(account).await
     }
 
     /// The account's latest deposits, newest first.
-    pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+    pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         self.store.deposits(account, limit).await
     }
 
@@ -115,7 +113,7 @@ impl Management {
             Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
             Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
             Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
-            other => Err(Unavailable(format!("a deposit was answered with {other:?}")).into()),
+            other => Err(StoreError::Unavailable(format!("a deposit was answered with {other:?}")).into()),
         }
     }
 
@@ -192,7 +190,7 @@ impl Management {
     }
 
     /// The account's management keys, oldest first.
-    pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+    pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let _turn = self.reading_turn(account).await?;
         self.store.management_keys(account).await
     }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use shared::ids::{AccountId, KeyId};
 
 use super::Management;
-use crate::store::{JournalEntry, JournalPage, Unavailable, UsageLine};
+use crate::store::{JournalEntry, JournalPage, StoreError, UsageLine};
 use domain::{audit::Audit, usage::Day};
 
 impl Management {
@@ -15,7 +15,7 @@ impl Management {
         account: AccountId,
         after: u64,
         limit: usize,
-    ) -> Result<JournalPage, Unavailable> {
+    ) -> Result<JournalPage, StoreError> {
         self.store.journal(account, after, limit).await
     }
 
@@ -25,7 +25,7 @@ impl Management {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable> {
+    ) -> Result<Vec<JournalEntry>, StoreError> {
         self.store.latest_entries(account, before, limit).await
     }
 
@@ -35,12 +35,12 @@ impl Management {
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         self.store.usage(account, days, key).await
     }
 
     /// Audits the account's books. Returns `None` if the account does not exist.
-    pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+    pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         self.store.audit(account).await
     }
 

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::store::{MemberCreated, Unavailable};
+use crate::store::{MemberCreated, RecordKind, StoreError};
 use domain::{
     digest::Digest,
     member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
@@ -149,7 +149,7 @@ const SESSION: &str = "session";
 
 impl Management {
     /// The account's members, oldest first.
-    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, Unavailable> {
+    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let _turn = self.reading_turn(account).await?;
         self.store.members(account).await
     }
@@ -226,11 +226,11 @@ impl Management {
         member: MemberId,
         agent: &str,
         way: SignInWay,
-    ) -> Result<Token, Unavailable> {
+    ) -> Result<Token, StoreError> {
         let (now, token) = (self.clock.now(), Token::new(account, random_bytes(&*self.clock)));
-        let sessions = self.store.sessions(account, member, now).await?;
+        let sessions = self.sessions(account, member).await?;
         for oldest in sessions.iter().take((sessions.len() + 1).saturating_sub(MAX_SESSIONS)) {
-            self.store.end_session(account, oldest.digest).await?;
+            self.store.remove_record(account, RecordKind::Session, oldest.digest).await?;
         }
         let session = Session {
             digest: token.digest(SESSION),
@@ -242,25 +242,31 @@ impl Management {
             expires_at: now.plus(SESSION_IDLE),
             way,
         };
-        self.store.create_session(account, session).await?;
+        self.store.put_record(account, session.into(), now).await?;
         Ok(token)
     }
 
     /// Finds the running session of a token.
-    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, Unavailable> {
-        let (now, digest) = (self.clock.now(), token.digest(SESSION));
-        let found = self.store.session(token.account, digest, now).await?;
-        let Some((session, member)) = found else { return Ok(None) };
+    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        let (account, digest, now) = (token.account, token.digest(SESSION), self.clock.now());
+        let found = self.store.record(account, RecordKind::Session, digest, now).await?;
+        let Some((record, member)) = found else { return Ok(None) };
+        let session = Session::try_from(record)?;
         if now >= session.seen_at.plus(SESSION_NOTED_EVERY) {
-            let until = now.plus(SESSION_IDLE).min(session.created_at.plus(SESSION_LIFE));
-            self.store.touch_session(token.account, digest, now, until).await?;
+            let expires_at = now.plus(SESSION_IDLE).min(session.created_at.plus(SESSION_LIFE));
+            let seen = Session { seen_at: now, expires_at, ..session.clone() };
+            self.store.replace_record(account, seen.into(), now).await?;
         }
-        Ok(Some(SignedIn { account: token.account, member, session }))
+        Ok(Some(SignedIn { account, member, session }))
     }
 
     /// The sessions of a member, oldest first.
-    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, Unavailable> {
-        self.store.sessions(account, member, self.clock.now()).await
+    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, StoreError> {
+        let records = self.store.records(account, RecordKind::Session, member, self.clock.now()).await?;
+        let mut sessions: Vec<Session> =
+            records.into_iter().map(Session::try_from).collect::<Result<_, StoreError>>()?;
+        sessions.sort_by_key(|session| session.id);
+        Ok(sessions)
     }
 
     /// Ends a session of a member; again is the same.
@@ -269,10 +275,10 @@ impl Management {
         account: AccountId,
         member: MemberId,
         id: SessionId,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), StoreError> {
         let sessions = self.sessions(account, member).await?;
         match sessions.into_iter().find(|session| session.id == id) {
-            Some(session) => self.store.end_session(account, session.digest).await,
+            Some(session) => self.store.remove_record(account, RecordKind::Session, session.digest).await,
             None => Ok(()),
         }
     }
@@ -308,7 +314,7 @@ impl Management {
         }
         for session in self.sessions(account, member).await? {
             if session.id != signed_in.session.id {
-                self.store.end_session(account, session.digest).await?;
+                self.store.remove_record(account, RecordKind::Session, session.digest).await?;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use shared::{
 };
 
 use super::Management;
-use crate::{credentials::Credentials, store::memory::Memory};
+use crate::{credentials::Credentials, store::suite::reference::Reference};
 use domain::digest::{Pepper, Peppers};
 
 /// Start of every test; not a whole second.
@@ -19,7 +19,7 @@ pub(crate) const BEGIN: &str = "2026-11-20T02:11:05.678Z";
 /// Management of a store in memory, with a clock that tests set.
 pub(crate) struct Office {
     pub(crate) clock: Arc<Script>,
-    pub(crate) store: Arc<Memory>,
+    pub(crate) store: Arc<Reference>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) management: Arc<Management>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Office {
 impl Office {
     pub(crate) fn open() -> Self {
         let clock = Arc::new(Script::at(BEGIN));
-        let store = Arc::new(Memory::new());
+        let store = Arc::new(Reference::new());
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, prefix));

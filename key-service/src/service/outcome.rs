@@ -10,7 +10,7 @@ use shared::{
 };
 use tonic::Code;
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,
@@ -19,8 +19,8 @@ use domain::{
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    Grant { hold: HoldRef, prompt: u64, output: u64, lease: Duration },
-    Extension { price: Price, prompt: u64, output: u64, lease: Duration },
+    Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
+    Extension { price: Price, prompt: u64, images: u64, output: u64, lease: Duration },
     Charge,
     Release,
 }
@@ -32,14 +32,17 @@ impl Meaning {
             (_, Err(Refused::Damaged)) => Err(damaged()),
             (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
-            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held(amount))) => {
-                let output_tokens = pricing::covered_output(&hold.price, amount, prompt, output);
+            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, .. })) => {
+                let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),
             (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(refusal(e)?))),
-            (Self::Extension { price, prompt, output, lease }, Ok(Outcome::Extended { amount, revoked })) => {
-                let output_tokens = pricing::covered_output(&price, amount, prompt, output);
+            (
+                Self::Extension { price, prompt, images, output, lease },
+                Ok(Outcome::Extended { amount, revoked }),
+            ) => {
+                let output_tokens = pricing::covered_output(&price, amount, prompt, images, output);
                 Ok(Answer::Extended(Extended::Open(Extension { output_tokens, lease, revoked })))
             }
             (Self::Extension { .. }, Ok(Outcome::Gone) | Err(Refused::UnknownKey)) => {
@@ -47,6 +50,9 @@ impl Meaning {
             }
             (Self::Charge, Ok(Outcome::Captured(settlement))) => {
                 count_billed(&settlement);
+                if pricing::contradicts(settlement.usage) {
+                    metrics::counter!("faregate_usage_contradictions_total").increment(1);
+                }
                 let (charged, shortfall) = (settlement.charged, settlement.shortfall());
                 Ok(Answer::Captured(Captured::Billed(Charge { charged, shortfall })))
             }
@@ -67,9 +73,14 @@ fn refusal(refused: Refused) -> Result<Refusal, CallFailure> {
     Ok(refusal)
 }
 
-/// The failure of a store: the outcome is unknown, and the same call may be repeated.
-pub(super) fn failure(unavailable: &Unavailable) -> CallFailure {
-    CallFailure { code: Code::Unavailable, message: unavailable.to_string() }
+/// The failure of a store.
+pub(super) fn failure(error: &StoreError) -> CallFailure {
+    let code = match error {
+        StoreError::Unavailable(_) | StoreError::Busy(_) => Code::Unavailable,
+        StoreError::Conflict(_) => Code::Internal,
+        StoreError::Damaged(_) => Code::DataLoss,
+    };
+    CallFailure { code, message: error.to_string() }
 }
 
 /// The failure of a bug in the key-service.
@@ -90,7 +101,7 @@ fn settled() -> CallFailure {
 /// Counts a bill in the metrics, after a capture as after an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
-    let (model, shortfall) = (settlement.model.clone(), settlement.shortfall());
+    let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())
         .increment(count(settlement.charged));
     if shortfall > NanoUsd::ZERO {

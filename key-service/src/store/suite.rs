@@ -9,6 +9,7 @@ mod listing;
 mod members;
 mod mutations;
 mod outage;
+pub(crate) mod reference;
 pub(crate) mod servers;
 mod spending;
 
@@ -25,7 +26,8 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use super::{DueHold, NewAccount, Outcomes, Store, memory::Memory, sqlite::Sqlite};
+use self::reference::Reference;
+use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
     key::{ApiKey, NewKey},
@@ -85,6 +87,7 @@ macro_rules! contract {
                     keys_are_listed_in_the_order_of_their_ids,
                     a_cursor_need_not_exist,
                     keys_of_a_status_are_listed_as_of_now,
+                    keys_that_spent_most_come_first,
                     a_patch_changes_what_it_names,
                     a_revoked_key_stays_as_it_is,
                     another_accounts_key_is_out_of_reach,
@@ -126,8 +129,9 @@ macro_rules! contract {
     };
 }
 
-contract!(memory: super::InMemory);
+contract!(in_maps: super::InMaps);
 contract!(sqlite: super::InFile);
+contract!(sqlite_in_memory: super::InMemory);
 contract!(sqlite_reopened: super::Reopened);
 contract!(redis: super::in_redis::InRedis);
 contract!(redis_killed: super::in_redis::Killed);
@@ -159,16 +163,16 @@ pub(crate) enum Fault {
     PhantomHold(GenerationId, GenerationId),
 }
 
-/// The memory store.
-struct InMemory {
-    memory: Arc<Memory>,
+/// The reference store.
+struct InMaps {
+    reference: Arc<Reference>,
     store: Arc<dyn Store>,
 }
 
-impl Subject for InMemory {
+impl Subject for InMaps {
     async fn new() -> Self {
-        let memory = Arc::new(Memory::new());
-        Self { store: memory.clone(), memory }
+        let reference = Arc::new(Reference::new());
+        Self { store: reference.clone(), reference }
     }
 
     fn store(&self) -> &Arc<dyn Store> {
@@ -176,11 +180,32 @@ impl Subject for InMemory {
     }
 
     async fn doctor(&self, account: AccountId, fault: Fault) {
-        self.memory.doctor(account, fault);
+        self.reference.doctor(account, fault);
     }
 }
 
-/// The SQLite store.
+/// The SQLite store in memory.
+struct InMemory {
+    sqlite: Arc<Sqlite>,
+    store: Arc<dyn Store>,
+}
+
+impl Subject for InMemory {
+    async fn new() -> Self {
+        let sqlite = Arc::new(Sqlite::in_memory().unwrap());
+        Self { store: sqlite.clone(), sqlite }
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    async fn doctor(&self, account: AccountId, fault: Fault) {
+        self.sqlite.change(move |connection| doctor(connection, account, fault)).await;
+    }
+}
+
+/// The SQLite store in a file.
 struct InFile {
     store: Arc<dyn Store>,
     path: PathBuf,
@@ -199,27 +224,30 @@ impl Subject for InFile {
     }
 
     async fn doctor(&self, account: AccountId, fault: Fault) {
-        let account = account.as_bytes().as_slice();
-        let connection = Connection::open(&self.path).unwrap();
-        let write = |sql: &str, ids: &[&[u8]]| {
-            let written = connection.execute(sql, params_from_iter([&[account], ids].concat()));
-            assert_eq!(written.unwrap(), 1);
-        };
-        match fault {
-            Fault::Used(key) => {
-                write("UPDATE api_keys SET used = used + 1 WHERE account = ? AND id = ?", &[key.as_bytes()]);
-            }
-            Fault::Credit => write("UPDATE accounts SET credit = credit + 1 WHERE id = ?", &[]),
-            Fault::LostEntry(lost) => {
-                write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
-            }
-            Fault::PhantomHold(phantom, like) => write(
-                "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost,
-                        lease_until
-                 FROM holds WHERE account = ?1 AND generation = ?3",
-                &[phantom.as_bytes(), like.as_bytes()],
-            ),
+        doctor(&Connection::open(&self.path).unwrap(), account, fault);
+    }
+}
+
+/// Writes a fault into tables of SQLite.
+fn doctor(connection: &Connection, account: AccountId, fault: Fault) {
+    let account = account.as_bytes().as_slice();
+    let write = |sql: &str, ids: &[&[u8]]| {
+        let written = connection.execute(sql, params_from_iter([&[account], ids].concat()));
+        assert_eq!(written.unwrap(), 1);
+    };
+    match fault {
+        Fault::Used(key) => {
+            write("UPDATE api_keys SET used = used + 1 WHERE account = ? AND id = ?", &[key.as_bytes()]);
         }
+        Fault::Credit => write("UPDATE accounts SET credit = credit + 1 WHERE id = ?", &[]),
+        Fault::LostEntry(lost) => {
+            write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
+        }
+        Fault::PhantomHold(phantom, like) => write(
+            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until
+             FROM holds WHERE account = ?1 AND generation = ?3",
+            &[phantom.as_bytes(), like.as_bytes()],
+        ),
     }
 }
 
@@ -241,7 +269,7 @@ impl Subject for Reopened {
 
     async fn interrupt(&mut self) {
         // The file is closed before it is opened again.
-        self.0.store = Arc::new(Memory::new());
+        self.0.store = Arc::new(Reference::new());
         self.0.store = Arc::new(Sqlite::open(&self.0.path).unwrap());
     }
 }
@@ -290,7 +318,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
 /// Makes a key that may spend this much.
 pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit: Option<i64>) -> KeyId {
     let mut new = new_key(account, n);
-    new.key.spend.limit = limit.map(nanos);
+    new.key.spend.budget.limit = limit.map(nanos);
     store.create_key(new, None).await.unwrap();
     ledger::histories::key(n)
 }
@@ -298,12 +326,21 @@ pub(crate) async fn make_key(store: &dyn Store, account: AccountId, n: u8, limit
 pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
     let amount = nanos(amount);
     let model = "Model Flash".into();
-    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_ticks }
+    Command::Hold {
+        key,
+        generation,
+        model,
+        least: amount,
+        enough: amount,
+        most: amount,
+        prompt_tokens: 1,
+        lease_ticks,
+    }
 }
 
 pub(crate) fn capture(key: KeyId, generation: GenerationId, cost: i64) -> Command {
-    let usage = Usage { prompt: 1, cached: 0, completion: cost.unsigned_abs() };
-    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost) });
+    let usage = Usage::of(1, 0, cost.unsigned_abs());
+    let (model, total) = ("Model Flash".into(), Progress { usage, cost: nanos(cost), upstream_cost: None });
     Command::Capture { key, generation, model, total, estimated: false }
 }
 

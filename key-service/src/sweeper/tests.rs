@@ -10,7 +10,7 @@ use crate::{
     management::testing::Office,
     store::{
         Keys, Outcomes, Skew,
-        memory::Memory,
+        suite::reference::Reference,
         suite::{hold, make_key, nanos, open_account_with, spend},
     },
 };
@@ -32,10 +32,10 @@ const ALMOST: Duration = LEASE.saturating_sub(MOMENT);
 /// Time from there to the latest expiry.
 const REST: Duration = NOTICED.saturating_sub(ALMOST);
 
-/// The memory store, parts of which can fail.
+/// The reference store, parts of which can fail.
 #[derive(Default)]
 struct Faulty {
-    memory: Memory,
+    sound: Reference,
     /// All calls fail.
     away: AtomicBool,
     /// Commands to this account are never answered.
@@ -45,8 +45,12 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn answering(&self) -> Result<&Memory, Unavailable> {
-        if self.away.load(Ordering::SeqCst) { Err(Unavailable("away".into())) } else { Ok(&self.memory) }
+    fn answering(&self) -> Result<&Reference, StoreError> {
+        if self.away.load(Ordering::SeqCst) {
+            Err(StoreError::Unavailable("away".into()))
+        } else {
+            Ok(&self.sound)
+        }
     }
 }
 
@@ -57,7 +61,7 @@ impl Ledger for Faulty {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         if *self.hanging.lock() == Some(account) {
             std::future::pending::<()>().await;
         }
@@ -76,20 +80,20 @@ impl Ledger for Faulty {
 
     async fn accounts_with_holds(&self) -> HoldIndex {
         match self.answering() {
-            Ok(memory) => memory.accounts_with_holds().await,
+            Ok(sound) => sound.accounts_with_holds().await,
             Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
         }
     }
 
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         self.answering()?.due_holds(account, after).await
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.answering().map(drop)
     }
 }
@@ -105,8 +109,8 @@ struct Trial {
 impl Trial {
     async fn begin() -> Self {
         let (office, store) = (Office::open(), Arc::new(Faulty::default()));
-        let account = open_account_with(&store.memory, 1, 10_000).await;
-        let key = make_key(&store.memory, account, 1, None).await;
+        let account = open_account_with(&store.sound, 1, 10_000).await;
+        let key = make_key(&store.sound, account, 1, None).await;
         Self { office, store, account, key }
     }
 
@@ -118,7 +122,7 @@ impl Trial {
     }
 
     async fn execute(&self, command: Command) -> Outcome {
-        let done = self.store.memory.execute(self.account, vec![command], START).await;
+        let done = self.store.sound.execute(self.account, vec![command], START).await;
         done.unwrap().remove(0).unwrap()
     }
 
@@ -134,7 +138,7 @@ impl Trial {
 
     /// Money in open holds.
     async fn held(&self) -> i64 {
-        spend(&self.store.memory, self.account, self.key).await.held.nanos()
+        spend(&self.store.sound, self.account, self.key).await.budget.held.nanos()
     }
 }
 
@@ -230,17 +234,17 @@ async fn after_a_start_a_renewal_comes_before_an_expiry() {
 #[tokio::test(start_paused = true)]
 async fn an_account_that_is_away_keeps_no_other_from_expiring() {
     let trial = Trial::begin().await;
-    let other = open_account_with(&trial.store.memory, 2, 100).await;
-    let key = make_key(&trial.store.memory, other, 2, None).await;
+    let other = open_account_with(&trial.store.sound, 2, 100).await;
+    let key = make_key(&trial.store.sound, other, 2, None).await;
     let held = hold(key, generation(1), 10, LEASE_TICKS);
-    trial.store.memory.execute(other, vec![held], START).await.unwrap();
+    trial.store.sound.execute(other, vec![held], START).await.unwrap();
     *trial.store.hanging.lock() = Some(other);
     trial.sweep();
     trial.hold(1).await;
     sleep(NOTICED).await;
     assert_eq!(trial.held().await, 0);
-    let waiting = trial.store.memory.key(other, key).await.unwrap().unwrap();
-    assert_eq!(waiting.spend.held, nanos(10));
+    let waiting = trial.store.sound.key(other, key).await.unwrap().unwrap();
+    assert_eq!(waiting.spend.budget.held, nanos(10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,6 +46,8 @@ pub struct Authorize {
     pub model: String,
     /// Tokens of the prompt: exact, or a bound that cannot be too low.
     pub prompt_tokens: u64,
+    /// Images in the prompt.
+    pub images: u64,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
     /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
@@ -67,8 +69,10 @@ pub struct HoldRef {
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Prices per million tokens.
+    /// Prices at the opening.
     pub price: Price,
+    /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
+    pub upstream: u32,
 }
 
 /// A request to extend a hold.
@@ -80,6 +84,8 @@ pub struct Extend {
     pub usage: Usage,
     /// Tokens of the prompt: the most exact number known so far.
     pub prompt_tokens: u64,
+    /// Images in the prompt.
+    pub images: u64,
     /// Output tokens wanted in total. Never lowers a hold.
     pub output_tokens: u64,
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod usage;
 
 use std::{str::FromStr, time::Duration};
 

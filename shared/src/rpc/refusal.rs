@@ -16,6 +16,10 @@ impl From<Refusal> for v1::Refusal {
             Refusal::InsufficientCredits => Self::InsufficientCredits,
             Refusal::SpendReserved => Self::SpendReserved,
             Refusal::ModelNotFound => Self::ModelNotFound,
+            Refusal::GroupArchived => Self::GroupArchived,
+            Refusal::GroupLimitReached => Self::GroupLimitReached,
+            Refusal::ModelNotAllowed => Self::ModelNotAllowed,
+            Refusal::RateLimitExceeded => Self::RateLimitExceeded,
         }
     }
 }
@@ -34,6 +38,10 @@ impl From<v1::Refusal> for Option<Refusal> {
             v1::Refusal::InsufficientCredits => Refusal::InsufficientCredits,
             v1::Refusal::SpendReserved => Refusal::SpendReserved,
             v1::Refusal::ModelNotFound => Refusal::ModelNotFound,
+            v1::Refusal::GroupArchived => Refusal::GroupArchived,
+            v1::Refusal::GroupLimitReached => Refusal::GroupLimitReached,
+            v1::Refusal::ModelNotAllowed => Refusal::ModelNotAllowed,
+            v1::Refusal::RateLimitExceeded => Refusal::RateLimitExceeded,
         })
     }
 }

@@ -61,15 +61,18 @@ pub struct AuthorizeRequest {
     /// DEADLINE_EXCEEDED and opens no hold. 0: no bound. Unary calls have their gRPC deadline instead.
     #[prost(uint64, tag = "8")]
     pub valid_until_ms: u64,
+    /// Images in the prompt. Their tokens are counted in prompt_tokens.
+    #[prost(uint64, tag = "9")]
+    pub images: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {
     #[prost(oneof = "authorize_response::Result", tags = "1, 2")]
     pub result: ::core::option::Option<authorize_response::Result>,
 }
 /// Nested message and enum types in `AuthorizeResponse`.
 pub mod authorize_response {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Result {
         #[prost(message, tag = "1")]
         Grant(super::Grant),
@@ -78,7 +81,7 @@ pub mod authorize_response {
     }
 }
 /// An open hold.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Grant {
     #[prost(string, tag = "1")]
     pub account_id: ::prost::alloc::string::String,
@@ -94,8 +97,9 @@ pub struct Grant {
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
 }
-/// Prices in nano-USD (1e-9 $) per million tokens.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each. A rate that is absent has its
+/// default.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Price {
     #[prost(int64, tag = "1")]
     pub input: i64,
@@ -103,9 +107,41 @@ pub struct Price {
     pub cached_input: i64,
     #[prost(int64, tag = "3")]
     pub output: i64,
+    /// Default: input.
+    #[prost(int64, optional, tag = "4")]
+    pub cache_write: ::core::option::Option<i64>,
+    /// Default: cache_write.
+    #[prost(int64, optional, tag = "5")]
+    pub cache_write_long: ::core::option::Option<i64>,
+    /// Default: output.
+    #[prost(int64, optional, tag = "6")]
+    pub reasoning: ::core::option::Option<i64>,
+    /// Default: input.
+    #[prost(int64, optional, tag = "7")]
+    pub audio_input: ::core::option::Option<i64>,
+    /// Default: output.
+    #[prost(int64, optional, tag = "8")]
+    pub audio_output: ::core::option::Option<i64>,
+    /// Default: 0, as for request.
+    #[prost(int64, optional, tag = "9")]
+    pub image: ::core::option::Option<i64>,
+    #[prost(int64, optional, tag = "10")]
+    pub request: ::core::option::Option<i64>,
+    /// In strictly rising order of `above`.
+    #[prost(message, repeated, tag = "11")]
+    pub tiers: ::prost::alloc::vec::Vec<PriceTier>,
+}
+/// Prices of all of a request whose prompt is longer than `above` tokens.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PriceTier {
+    #[prost(uint64, tag = "1")]
+    pub above: u64,
+    /// Without tiers.
+    #[prost(message, optional, tag = "2")]
+    pub rates: ::core::option::Option<Price>,
 }
 /// Names a hold; ids and prices are those of its Grant.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HoldRef {
     #[prost(string, tag = "1")]
     pub generation_id: ::prost::alloc::string::String,
@@ -117,6 +153,10 @@ pub struct HoldRef {
     pub model: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
+    /// Place of the upstream that serves the request among the model's upstreams in the catalogue, from 1; 0 before one is
+    /// chosen. The key-service computes what the upstream charges from the catalogue.
+    #[prost(uint32, tag = "6")]
+    pub upstream: u32,
 }
 /// Tokens used so far, or in total at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -129,8 +169,33 @@ pub struct Usage {
     /// Over all choices; reasoning included.
     #[prost(uint64, tag = "3")]
     pub completion_tokens: u64,
+    /// Absent if all are zero.
+    #[prost(message, optional, tag = "4")]
+    pub details: ::core::option::Option<UsageDetails>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// Parts of a usage that may have prices of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsageDetails {
+    /// Of the prompt's tokens, those that the upstream wrote to its cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_write_tokens: u64,
+    /// Of the prompt's tokens, those that it wrote for an hour or longer; not in cache_write_tokens.
+    #[prost(uint64, tag = "2")]
+    pub cache_write_long_tokens: u64,
+    /// Of the prompt's tokens.
+    #[prost(uint64, tag = "3")]
+    pub audio_input_tokens: u64,
+    /// Number of images.
+    #[prost(uint64, tag = "4")]
+    pub images: u64,
+    /// Of the completion's tokens.
+    #[prost(uint64, tag = "5")]
+    pub reasoning_tokens: u64,
+    /// Of the completion's tokens.
+    #[prost(uint64, tag = "6")]
+    pub audio_output_tokens: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExtendRequest {
     #[prost(message, optional, tag = "1")]
     pub hold: ::core::option::Option<HoldRef>,
@@ -143,6 +208,9 @@ pub struct ExtendRequest {
     /// Total output tokens wanted, including those granted before. Never lowers a hold.
     #[prost(uint64, tag = "4")]
     pub output_tokens: u64,
+    /// Images in the prompt.
+    #[prost(uint64, tag = "5")]
+    pub images: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExtendResponse {
@@ -173,7 +241,7 @@ pub struct Extension {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HoldGone {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CaptureRequest {
     #[prost(message, optional, tag = "1")]
     pub hold: ::core::option::Option<HoldRef>,
@@ -208,14 +276,14 @@ pub struct Captured {
     #[prost(int64, tag = "2")]
     pub shortfall_nano_usd: i64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReleaseRequest {
     #[prost(oneof = "release_request::Target", tags = "1, 2")]
     pub target: ::core::option::Option<release_request::Target>,
 }
 /// Nested message and enum types in `ReleaseRequest`.
 pub mod release_request {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Target {
         #[prost(message, tag = "1")]
         Hold(super::HoldRef),
@@ -240,7 +308,7 @@ pub struct SessionRequest {
     #[prost(message, repeated, tag = "1")]
     pub calls: ::prost::alloc::vec::Vec<Call>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Call {
     /// Chosen by the caller; unique among its unanswered calls.
     #[prost(uint64, tag = "1")]
@@ -250,7 +318,7 @@ pub struct Call {
 }
 /// Nested message and enum types in `Call`.
 pub mod call {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Request {
         #[prost(message, tag = "2")]
         Authenticate(super::AuthenticateRequest),
@@ -273,7 +341,7 @@ pub struct SessionResponse {
     #[prost(uint64, tag = "2")]
     pub clock_ms: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {
     #[prost(uint64, tag = "1")]
     pub id: u64,
@@ -282,7 +350,7 @@ pub struct Answer {
 }
 /// Nested message and enum types in `Answer`.
 pub mod answer {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Response {
         #[prost(message, tag = "2")]
         Authenticate(super::AuthenticateResponse),
@@ -352,6 +420,13 @@ pub enum Refusal {
     /// Other generations hold the rest: try again.
     SpendReserved = 8,
     ModelNotFound = 9,
+    /// The key's group, or its parent, is archived.
+    GroupArchived = 10,
+    /// A group of the key has spent its limit, or the rest cannot pay.
+    GroupLimitReached = 11,
+    ModelNotAllowed = 12,
+    /// A rate, or the number of requests at a time: try again later.
+    RateLimitExceeded = 13,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -370,6 +445,10 @@ impl Refusal {
             Self::InsufficientCredits => "REFUSAL_INSUFFICIENT_CREDITS",
             Self::SpendReserved => "REFUSAL_SPEND_RESERVED",
             Self::ModelNotFound => "REFUSAL_MODEL_NOT_FOUND",
+            Self::GroupArchived => "REFUSAL_GROUP_ARCHIVED",
+            Self::GroupLimitReached => "REFUSAL_GROUP_LIMIT_REACHED",
+            Self::ModelNotAllowed => "REFUSAL_MODEL_NOT_ALLOWED",
+            Self::RateLimitExceeded => "REFUSAL_RATE_LIMIT_EXCEEDED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -385,6 +464,10 @@ impl Refusal {
             "REFUSAL_INSUFFICIENT_CREDITS" => Some(Self::InsufficientCredits),
             "REFUSAL_SPEND_RESERVED" => Some(Self::SpendReserved),
             "REFUSAL_MODEL_NOT_FOUND" => Some(Self::ModelNotFound),
+            "REFUSAL_GROUP_ARCHIVED" => Some(Self::GroupArchived),
+            "REFUSAL_GROUP_LIMIT_REACHED" => Some(Self::GroupLimitReached),
+            "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
+            "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
             _ => None,
         }
     }

@@ -132,7 +132,7 @@ async fn without_a_catalogue_the_built_in_model_answers() {
     let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
     let key = stack.key().await;
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../config/models.toml")).unwrap();
-    let price = Catalog::parse(&text, "models.toml").unwrap().model(FLASH).unwrap().price;
+    let price = Catalog::parse(&text, "models.toml").unwrap().model(FLASH).unwrap().price.base;
     let hello = json!([{"role": "user", "content": "Hello! Who are you?"}]);
 
     let call = stack.call(&key, Script::default()).with("messages", hello.clone()).with("max_tokens", 24);

@@ -12,8 +12,9 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
 fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let rewriter = Rewriter::new(Generation { id, created: 1, model: "m" }, true);
-    let catalogue = Usage { prompt: 100_000, cached: 100_000, completion: 100_000 };
-    let bounds = UsageBounds { prompt_estimate: 10, max_tokens: wanted / choices, choices, catalogue };
+    let catalogue = Usage::of(100_000, 100_000, 100_000);
+    let bounds =
+        UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };
     let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
     StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted), choices)
 }
@@ -62,7 +63,19 @@ fn an_event_larger_than_a_grant_is_delivered_when_more_is_granted() {
         StreamEnd::Complete
     ));
     assert_eq!(texts(&mut meter), 1);
-    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 25_000 }, false));
+    assert_eq!(meter.usage(), (Usage::of(12, 0, 25_000), false));
+}
+
+#[test]
+fn an_event_that_waits_for_tokens_is_counted_once() {
+    let mut meter = meter(100, 10_000);
+    assert!(meter.push(chunk(&"x".repeat(4_000), 0, false).into()).is_none() && meter.is_blocked());
+    assert_eq!((meter.usage().0.completion, texts(&mut meter)), (1_000, 0));
+    for granted in [500, 2_000] {
+        assert!(meter.extended(granted, granted).is_none());
+        assert_eq!((meter.usage().0.completion, meter.is_blocked()), (1_000, granted < 1_000));
+    }
+    assert_eq!(texts(&mut meter), 1);
 }
 
 #[test]
@@ -80,7 +93,7 @@ fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_billed() {
     let hidden = json!({"choices": [{"index": 0, "delta": {}}], "usage": {"prompt_tokens": 12, "completion_tokens": 150}});
     let end = carry(&mut meter, &[format!("data: {hidden}\n\n").into()], 120);
     assert!(matches!(end, StreamEnd::GrantUsedUp));
-    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 150 }, false));
+    assert_eq!(meter.usage(), (Usage::of(12, 0, 150), false));
 }
 
 #[test]
@@ -89,7 +102,7 @@ fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows
     let pieces = [chunk("x", 10_000, true).into(), chunk("x", 10_001, true).into()];
     assert!(matches!(carry(&mut meter, &pieces, 120), StreamEnd::GrantUsedUp));
     assert_eq!(texts(&mut meter), 0);
-    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 10_001 }, false));
+    assert_eq!(meter.usage(), (Usage::of(12, 0, 10_001), false));
     meter.cut();
     let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
     assert!(out.contains(r#""finish_reason":"length""#), "{out}");
@@ -212,10 +225,7 @@ fn tokens_that_were_reported_without_text_before_an_error_are_billed() {
     let mut meter = meter(100, 100);
     let end = carry(&mut meter, &[format!("data: {aborted}\n\n").into()], 100);
     assert!(matches!(end, StreamEnd::Complained(_)));
-    assert_eq!(
-        (meter.has_begun(), meter.usage()),
-        (true, (Usage { prompt: 12, cached: 0, completion: 40 }, false))
-    );
+    assert_eq!((meter.has_begun(), meter.usage()), (true, (Usage::of(12, 0, 40), false)));
 }
 
 #[test]
@@ -228,7 +238,7 @@ fn an_early_report_that_is_false_ends_no_stream() {
         let pieces = [first.into(), chunk("x", 2, false).into(), finish(2).into()];
         assert!(matches!(carry(&mut meter, &pieces, 100), StreamEnd::Complete), "{lie}");
         assert_eq!(texts(&mut meter), 2);
-        assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 2 }, false));
+        assert_eq!(meter.usage(), (Usage::of(12, 0, 2), false));
         assert_ne!(meter.counter().disbelieved().completion, None);
     }
 }
@@ -251,5 +261,5 @@ fn usage_in_a_last_event_without_its_blank_line_counts() {
     let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":200}}"#;
     assert!(meter.push(format!("{finish}\n\n{usage}\n").into()).is_none());
     assert!(matches!(meter.upstream_ended(None), StreamEnd::Complete));
-    assert_eq!(meter.usage(), (Usage { prompt: 12, cached: 0, completion: 200 }, false));
+    assert_eq!(meter.usage(), (Usage::of(12, 0, 200), false));
 }

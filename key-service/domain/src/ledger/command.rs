@@ -1,9 +1,13 @@
 //! Commands to the ledger, and the outcomes of commands.
 
+use std::time::Duration;
+
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
     money::NanoUsd,
+    rates::RateStatus,
     refusal::Refusal,
+    time::Timestamp,
 };
 
 use super::{Progress, Settlement};
@@ -52,6 +56,8 @@ pub enum Command {
         enough: NanoUsd,
         /// The amount to hold where available; at least `enough`.
         most: NanoUsd,
+        /// Bound on the prompt's tokens. Counts for rates until the tokens used are known.
+        prompt_tokens: u64,
         /// Number of ticks until the hold expires.
         lease_ticks: u64,
     },
@@ -135,13 +141,18 @@ pub enum Outcome {
     Ticked(u64),
     /// The key may spend.
     Allowed,
-    /// Amount now held.
-    Held(NanoUsd),
+    /// The generation has a hold.
+    Held {
+        /// Amount held.
+        amount: NanoUsd,
+        /// State of the rates of the hold's key and groups.
+        rates: RateStatus,
+    },
     /// The hold was extended.
     Extended {
         /// Total amount held.
         amount: NanoUsd,
-        /// True if the key was revoked in the meantime, so that no more is held.
+        /// True if the key was revoked or a group archived in the meantime, so that no more is held.
         revoked: bool,
     },
     /// The generation is billed.
@@ -156,8 +167,19 @@ pub enum Outcome {
     Gone,
 }
 
-/// Reason why a command was refused. Nothing changed.
+/// Place of a budget in the chain of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The key.
+    Key,
+    /// The key's group.
+    Group,
+    /// The parent of the key's group.
+    Parent,
+}
+
+/// Reason why a command was refused. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the key.
     UnknownKey,
@@ -165,26 +187,49 @@ pub enum Refused {
     Revoked,
     /// The key's expiry has passed.
     KeyExpired,
-    /// The key's limit is reached, or the rest cannot pay for the request.
-    LimitReached,
+    /// The key's group or its parent is archived.
+    GroupArchived,
+    /// A limit of the budget is reached, or the rest cannot pay for the request.
+    LimitReached {
+        /// The budget.
+        level: Level,
+        /// End of the window that is used up; `None` where the lifetime limit is.
+        resets_at: Option<Timestamp>,
+    },
     /// The account's credit is used up, or the rest cannot pay for the request.
     CreditEmpty,
+    /// The key, its group or the group's parent does not allow the model.
+    ModelNotAllowed {
+        /// Models that all of them allow.
+        models: Vec<String>,
+    },
+    /// A rate, or the number of requests at a time, leaves no room for the request.
+    RateLimited {
+        /// Time after which the request may fit.
+        retry_after: Duration,
+    },
     /// Other generations hold the rest.
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The record cannot be read, so no decision is possible. An operator has to repair the record.
+    /// The record or a group cannot be read, so no decision is possible. An operator has to repair the record.
     Damaged,
 }
 
 impl Refused {
     /// The refusal in the gRPC contract; `None` where no gRPC caller can be the cause.
-    pub const fn refusal(self) -> Option<Refusal> {
+    pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),
             Self::KeyExpired => Some(Refusal::KeyExpired),
-            Self::LimitReached => Some(Refusal::KeyLimitReached),
+            Self::GroupArchived => Some(Refusal::GroupArchived),
+            Self::LimitReached { level: Level::Key, .. } => Some(Refusal::KeyLimitReached),
+            Self::LimitReached { level: Level::Group | Level::Parent, .. } => {
+                Some(Refusal::GroupLimitReached)
+            }
             Self::CreditEmpty => Some(Refusal::InsufficientCredits),
+            Self::ModelNotAllowed { .. } => Some(Refusal::ModelNotAllowed),
+            Self::RateLimited { .. } => Some(Refusal::RateLimitExceeded),
             Self::Reserved => Some(Refusal::SpendReserved),
             Self::BadDeposit | Self::Damaged => None,
         }

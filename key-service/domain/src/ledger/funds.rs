@@ -1,8 +1,24 @@
-//! Balances of an account and a key, and all movements between these balances, holds and settlements.
+//! Balances of an account and of the budgets that pay, and all movements between these balances, holds and settlements.
 
-use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};
+use std::time::Duration;
 
-use super::{Account, Ending, Hold, Key, Progress, Refused, Settlement};
+use shared::{
+    money::NanoUsd,
+    rates::{RateLimit, RateStatus},
+    time::Timestamp,
+    tokens::Usage,
+};
+
+use super::{
+    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, Payer, Progress,
+    Rate, Refused, Settlement,
+};
+
+/// Time after which a request in flight may have ended.
+const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
+
+/// The smallest amount.
+const NANO: NanoUsd = NanoUsd::from_nanos(1);
 
 /// Usage and cost of a generation to be billed.
 #[derive(Clone, Copy)]
@@ -15,53 +31,76 @@ pub(super) struct Claim {
 
 impl Claim {
     /// The settlement, if this much could be charged.
-    pub(super) fn settled(self, key: KeyId, model: &str, charged: NanoUsd) -> Settlement {
-        let Self { total: Progress { usage, cost }, estimated, ending, at } = self;
-        Settlement { key, model: model.to_owned(), usage, cost, charged, ending, estimated, at }
+    pub(super) fn settled(self, payer: Payer, charged: NanoUsd) -> Settlement {
+        let Self { total: Progress { usage, cost, upstream_cost }, estimated, ending, at } = self;
+        Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at }
     }
 }
 
-/// The two balances from which every charge is paid.
+/// The balances from which every charge is paid: an account, and a chain of budgets within the account.
 pub(super) struct Funds {
     pub(super) account: Account,
     pub(super) key: Key,
+    pub(super) groups: Groups,
+    pub(super) now: Timestamp,
 }
 
 impl Funds {
     /// Refuses a key that may not spend. The order of checks is part of the public contract.
-    pub(super) fn may_spend(&self, now: Timestamp) -> Result<(), Refused> {
-        let key = &self.key;
-        if key.revoked_at.is_some() {
+    pub(super) fn may_spend(&self) -> Result<(), Refused> {
+        if self.key.revoked_at.is_some() {
             return Err(Refused::Revoked);
         }
-        if key.expires_at.is_some_and(|at| at <= now) {
+        if self.key.expires_at.is_some_and(|at| at <= self.now) {
             return Err(Refused::KeyExpired);
         }
-        if key.limit.is_some_and(|limit| key.used >= limit) {
-            return Err(Refused::LimitReached);
+        if self.lacks_a_group() {
+            return Err(Refused::Damaged);
         }
+        if self.is_archived() {
+            return Err(Refused::GroupArchived);
+        }
+        self.limits_cover(NANO)?;
         if self.account.credit <= NanoUsd::ZERO {
             return Err(Refused::CreditEmpty);
         }
         Ok(())
     }
 
+    /// Refuses a request that a bound other than money excludes.
+    pub(super) fn admit(&self, model: &String, prompt_tokens: u64) -> Result<(), Refused> {
+        let lists = || self.bounds().filter_map(|bounds| bounds.models.as_ref());
+        if lists().any(|models| !models.contains(model)) {
+            let mut models = lists().next().cloned().unwrap_or_default();
+            models.retain(|model| lists().all(|models| models.contains(model)));
+            return Err(Refused::ModelNotAllowed { models });
+        }
+        if self.bounds().any(|bounds| bounds.max_in_flight.is_some_and(|most| bounds.in_flight >= most)) {
+            return Err(Refused::RateLimited { retry_after: RETRY_IN_FLIGHT });
+        }
+        let by_requests =
+            self.bounds().filter_map(|bounds| bounds.requests_per_minute?.wait_for(1, self.now));
+        let by_tokens =
+            self.bounds().filter_map(|bounds| bounds.tokens_per_minute?.wait_for(prompt_tokens, self.now));
+        match by_requests.max().or_else(|| by_tokens.max()) {
+            Some(retry_after) => Err(Refused::RateLimited { retry_after }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets an amount aside: `most`, or what is available of it.
     pub(super) fn hold(
         &mut self,
         least: NanoUsd,
         enough: NanoUsd,
         most: NanoUsd,
-        now: Timestamp,
     ) -> Result<NanoUsd, Refused> {
-        self.may_spend(now)?;
-        let left_of_limit = self.key.limit.map_or(NanoUsd::MAX, |limit| limit.left_after(self.key.used));
-        if left_of_limit < least {
-            return Err(Refused::LimitReached);
-        }
+        self.limits_cover(least)?;
         if self.account.credit < least {
             return Err(Refused::CreditEmpty);
         }
-        let left = left_of_limit.min(self.account.credit);
+        let left =
+            self.budgets().map(|(_, budget)| budget.left(self.now)).fold(self.account.credit, NanoUsd::min);
         let available = self.available();
         if available < enough.max(least).min(left) {
             return Err(Refused::Reserved);
@@ -71,36 +110,57 @@ impl Funds {
         Ok(amount)
     }
 
+    /// Counts a request at every budget with bounds.
+    pub(super) fn count(&mut self, prompt_tokens: u64) -> Counted {
+        let now = self.now;
+        let mut counted = Counted::default();
+        for (level, budget) in self.budgets_mut() {
+            if let Some(bounds) = &mut budget.bounds {
+                bounds.count(prompt_tokens, now);
+                counted.levels[level as usize] = true;
+                counted.tokens = prompt_tokens;
+            }
+        }
+        counted
+    }
+
     /// The tick at which a lease of this many ticks ends.
     pub(super) fn lease(&self, ticks: u64) -> u64 {
         self.account.tick.saturating_add(ticks)
     }
 
+    /// Returns whether the key may go on with what it began.
+    pub(super) fn may_continue(&self) -> bool {
+        self.key.revoked_at.is_none() && !self.is_archived()
+    }
+
     pub(super) fn extend(&mut self, hold: Hold, most: NanoUsd, progress: Progress, lease_ticks: u64) -> Hold {
-        let more = if self.key.revoked_at.is_some() {
-            NanoUsd::ZERO
-        } else {
+        let more = if self.may_continue() {
             most.left_after(hold.amount).min(self.available())
+        } else {
+            NanoUsd::ZERO
         };
         self.set_aside(more);
         // Reports may overtake each other; the report with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
+        let tokens = tokens(progress.usage).max(hold.counted.tokens);
         Hold {
             amount: plus(hold.amount, more),
             reported,
             lease_until: hold.lease_until.max(self.lease(lease_ticks)),
+            counted: self.recount(hold.counted, tokens),
             ..hold
         }
     }
 
     /// Resolves a hold: the hold pays for the covered part of the cost, other available money for the rest.
-    pub(super) fn settle(&mut self, hold: &Hold, claim: Claim) -> Settlement {
+    pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
         let cost = claim.total.cost;
         let beyond = cost.left_after(hold.amount).min(self.available());
         let charged = plus(cost.min(hold.amount), beyond);
-        self.give_back(hold.amount);
-        self.bill(charged, claim.at);
-        claim.settled(hold.key, &hold.model, charged)
+        self.give_back(&hold, tokens(claim.total.usage));
+        self.bill(charged);
+        claim.settled(hold.payer, charged)
     }
 
     /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: more
@@ -113,50 +173,145 @@ impl Funds {
                 // Credit has an upper bound; an amount beyond stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.total.cost.min(billable).max(kept);
-                self.bill(charged.left_after(settled.charged), claim.at);
-                self.unbill(settled.charged.left_after(charged));
-                let settlement = claim.settled(settled.key, &settled.model, charged);
+                if charged < settled.charged {
+                    self.unbill(settled.charged.left_after(charged), settled.at);
+                } else {
+                    self.bill(charged.left_after(settled.charged));
+                }
+                let settlement = claim.settled(settled.payer, charged);
                 Settlement { cost: settlement.cost.max(charged), ..settlement }
             }
         }
     }
 
     /// Bills a cost that no hold covers, up to the available amount. Returns the charge.
-    pub(super) fn bill_without_hold(&mut self, claim: Claim) -> NanoUsd {
-        let charged = claim.total.cost.min(self.available());
-        self.bill(charged, claim.at);
+    pub(super) fn bill_without_hold(&mut self, cost: NanoUsd) -> NanoUsd {
+        let charged = cost.min(self.available());
+        self.bill(charged);
         charged
     }
 
-    /// The part of limit and credit that is neither used nor held.
+    /// Gives a hold back at every budget that pays; `tokens` replaces the tokens counted for rates.
+    pub(super) fn give_back(&mut self, hold: &Hold, tokens: u64) {
+        self.account.held = self.account.held.left_after(hold.amount);
+        for (level, budget) in self.budgets_mut() {
+            budget.held = budget.held.left_after(hold.amount);
+            if let Some(bounds) = budget.bounds.as_mut().filter(|_| hold.counted.levels[level as usize]) {
+                bounds.in_flight = bounds.in_flight.saturating_sub(1);
+            }
+        }
+        self.recount(hold.counted, tokens);
+    }
+
+    /// The groups that pay along with the key.
+    pub(super) fn chain(&self) -> GroupChain {
+        self.groups.each_ref().map(|group| group.as_ref().map(|(id, _)| *id))
+    }
+
+    /// The tightest rates of key and groups.
+    pub(super) fn rates(&self) -> RateStatus {
+        let tightest = |rate: fn(&Bounds) -> Option<Rate>| -> Option<RateLimit> {
+            let limits = self.bounds().filter_map(|bounds| Some(rate(bounds)?.status(self.now)));
+            limits.min_by_key(|limit| (limit.remaining, limit.limit))
+        };
+        RateStatus {
+            requests: tightest(|bounds| bounds.requests_per_minute),
+            tokens: tightest(|bounds| bounds.tokens_per_minute),
+        }
+    }
+
+    /// Replaces the tokens that a hold counts where it is counted.
+    fn recount(&mut self, counted: Counted, tokens: u64) -> Counted {
+        if counted.tokens == tokens || !counted.anywhere() {
+            return counted;
+        }
+        let now = self.now;
+        for (level, budget) in self.budgets_mut() {
+            if let Some(bounds) = budget.bounds.as_mut().filter(|_| counted.levels[level as usize]) {
+                bounds.recount(counted.tokens, tokens, now);
+            }
+        }
+        Counted { tokens, ..counted }
+    }
+
+    /// The budgets that pay: the key, its group, the group's parent.
+    fn budgets(&self) -> impl Iterator<Item = (Level, &Budget)> {
+        let [group, parent] =
+            self.groups.each_ref().map(|group| group.as_ref().map(|(_, group)| &group.budget));
+        let groups = [group.map(|group| (Level::Group, group)), parent.map(|parent| (Level::Parent, parent))];
+        std::iter::once((Level::Key, &self.key.budget)).chain(groups.into_iter().flatten())
+    }
+
+    fn budgets_mut(&mut self) -> impl Iterator<Item = (Level, &mut Budget)> {
+        let [group, parent] =
+            self.groups.each_mut().map(|group| group.as_mut().map(|(_, group)| &mut group.budget));
+        let groups = [group.map(|group| (Level::Group, group)), parent.map(|parent| (Level::Parent, parent))];
+        std::iter::once((Level::Key, &mut self.key.budget)).chain(groups.into_iter().flatten())
+    }
+
+    fn bounds(&self) -> impl Iterator<Item = &Bounds> {
+        self.budgets().filter_map(|(_, budget)| budget.bounds.as_deref())
+    }
+
+    /// Returns whether the store lacks a group that the key, or the group of the key, names.
+    fn lacks_a_group(&self) -> bool {
+        let [group, parent] = self.chain();
+        let named = self.groups[0].as_ref().and_then(|(_, group)| group.parent);
+        self.key.group != group || named != parent
+    }
+
+    fn is_archived(&self) -> bool {
+        self.groups.iter().flatten().any(|(_, group): &(_, Group)| group.archived_at.is_some())
+    }
+
+    /// Refuses an amount that a limit or a window does not allow any more.
+    fn limits_cover(&self, amount: NanoUsd) -> Result<(), Refused> {
+        for (level, budget) in self.budgets() {
+            budget
+                .covers(amount, self.now)
+                .map_err(|resets_at| Refused::LimitReached { level, resets_at })?;
+        }
+        Ok(())
+    }
+
+    /// The part of all bounds and of the credit that is neither used nor held.
     fn available(&self) -> NanoUsd {
-        let of_limit =
-            self.key.limit.map_or(NanoUsd::MAX, |l| l.left_after(self.key.used).left_after(self.key.held));
-        of_limit.min(self.account.credit.left_after(self.account.held))
+        let of_credit = self.account.credit.left_after(self.account.held);
+        let of_budgets = self.budgets().map(|(_, budget)| budget.left(self.now).left_after(budget.held));
+        of_budgets.fold(of_credit, NanoUsd::min)
     }
 
     fn set_aside(&mut self, amount: NanoUsd) {
         self.account.held = plus(self.account.held, amount);
-        self.key.held = plus(self.key.held, amount);
+        for (_, budget) in self.budgets_mut() {
+            budget.held = plus(budget.held, amount);
+        }
     }
 
-    pub(super) fn give_back(&mut self, amount: NanoUsd) {
-        self.account.held = self.account.held.left_after(amount);
-        self.key.held = self.key.held.left_after(amount);
-    }
-
-    fn bill(&mut self, amount: NanoUsd, now: Timestamp) {
+    fn bill(&mut self, amount: NanoUsd) {
+        let now = self.now;
         self.account.credit = self.account.credit.left_after(amount);
-        self.key.used = plus(self.key.used, amount);
+        for (_, budget) in self.budgets_mut() {
+            budget.bill(amount, now);
+        }
         if amount > NanoUsd::ZERO {
             self.key.last_used_at = Some(now);
         }
     }
 
-    fn unbill(&mut self, amount: NanoUsd) {
+    /// Takes an amount back that was billed `at` an earlier time.
+    fn unbill(&mut self, amount: NanoUsd, at: Timestamp) {
+        let now = self.now;
         self.account.credit = plus(self.account.credit, amount);
-        self.key.used = self.key.used.left_after(amount);
+        for (_, budget) in self.budgets_mut() {
+            budget.unbill(amount, at, now);
+        }
     }
+}
+
+/// Tokens of a request that count for rates.
+const fn tokens(usage: Usage) -> u64 {
+    usage.prompt.saturating_add(usage.completion)
 }
 
 /// Sums here stay within the credit of an account, or within the total ever billed to a key.

@@ -8,14 +8,16 @@ use std::{
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
+    rates::RateStatus,
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{
-    Account, Command, Entry, Key, Outcome, Progress, Record, RecordId, Refused, State, apply, entry,
+    Account, Budget, Command, Entry, Group, Key, Level, Outcome, Payer, Progress, Record, RecordId, Refused,
+    State, apply, entry,
 };
 use crate::{
     key::KeyPatch,
@@ -80,6 +82,14 @@ pub fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
 }
 
+/// The outcome of a hold at budgets without rates.
+pub fn held(amount: NanoUsd) -> Outcome {
+    Outcome::Held { amount, rates: RateStatus::default() }
+}
+
+/// The refusal of a key whose lifetime limit is reached.
+pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
+
 /// Random part of an id. Larger numbers sort behind smaller numbers.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
@@ -111,11 +121,11 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(id, amount)| Command::Deposit { id, amount }),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         1 => key().prop_map(|key| Command::Check { key }),
-        8 => (ids(), model(), bounds, 0..4_u64).prop_map(
-            |((key, generation), model, (least, enough, most), lease_ticks)| {
+        8 => (ids(), model(), bounds, 0..60_u64, 0..4_u64).prop_map(
+            |((key, generation), model, (least, enough, most), prompt_tokens, lease_ticks)| {
                 let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
                 let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
-                Command::Hold { key, generation, model, least, enough, most, lease_ticks }
+                Command::Hold { key, generation, model, least, enough, most, prompt_tokens, lease_ticks }
             }
         ),
         4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(
@@ -150,8 +160,9 @@ fn deposited() -> impl Strategy<Value = NanoUsd> {
 fn progress() -> impl Strategy<Value = Progress> {
     let tokens = || prop_oneof![19 => 0..1_000_u64, 1 => Just(u64::MAX)];
     (tokens(), tokens(), tokens(), nanos(0..700)).prop_map(|(prompt, cached, completion, cost)| Progress {
-        usage: Usage { prompt, cached, completion },
+        usage: Usage::of(prompt, cached, completion),
         cost,
+        upstream_cost: None,
     })
 }
 
@@ -167,6 +178,8 @@ pub struct World {
     pub accounts: HashMap<AccountId, Account>,
     /// Keys of the accounts.
     pub keys: HashMap<(AccountId, KeyId), Key>,
+    /// Groups of the accounts.
+    pub groups: HashMap<(AccountId, GroupId), Group>,
     /// Holds, settlements and deposits of the accounts.
     pub records: HashMap<(AccountId, RecordId), Record>,
     /// Journals and counters of the accounts.
@@ -179,7 +192,7 @@ pub struct Trail {
     /// The entries, numbered from 1.
     pub journal: Vec<(GenerationId, Entry)>,
     /// The counters.
-    pub counted: BTreeMap<(Day, KeyId, String), Counts>,
+    pub counted: BTreeMap<(Day, Payer), Counts>,
 }
 
 impl World {
@@ -190,7 +203,8 @@ impl World {
             world.accounts.insert(account(a), Account::default());
             for k in 0..KEYS {
                 let limit = (k > 0).then_some(NanoUsd::from_nanos(600 * i64::from(k)));
-                world.keys.insert((account(a), key(k)), Key { limit, ..Key::default() });
+                let budget = Budget { limit, ..Budget::default() };
+                world.keys.insert((account(a), key(k)), Key { budget, ..Key::default() });
             }
         }
         world
@@ -206,20 +220,25 @@ impl World {
         let money = self.accounts.get(&account).copied().ok_or(Refused::UnknownKey)?;
         let (key_id, record_id) =
             (command.key().map(|k| (account, k)), command.record().map(|r| (account, r)));
-        let key = key_id.and_then(|id| self.keys.get(&id)).copied();
+        let key = key_id.and_then(|id| self.keys.get(&id)).cloned();
         let record = record_id.and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let before = record.clone();
-        let (after, outcome) = apply(State { account: money, key, record }, command, now)?;
+        let group = |id| Ok::<_, Refused>(self.groups.get(&(account, id)).cloned());
+        let state = State::load(money, key, record, group)?;
+        let (after, outcome) = apply(state, command, now)?;
         if let (Some((_, RecordId::Generation(id))), Some(entry)) = (record_id, entry(&before, &after)) {
             let trail = self.trails.entry(account).or_default();
             let added = added(&before, &entry);
-            let counts = trail.counted.entry((added.day, added.key, added.model)).or_default();
+            let counts = trail.counted.entry((added.day, added.payer)).or_default();
             *counts = counts.plus(added.counts);
             trail.journal.push((id, entry));
         }
         self.accounts.insert(account, after.account);
         if let (Some(id), Some(key)) = (key_id, after.key) {
             self.keys.insert(id, key);
+        }
+        for (id, group) in after.groups.into_iter().flatten() {
+            self.groups.insert((account, id), group);
         }
         match (record_id, after.record) {
             (None, _) => {}
@@ -236,7 +255,7 @@ impl World {
     /// Applies a change by the owner. A revoked key does not change.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch) {
         if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
-            key.limit = patch.limit.unwrap_or(key.limit);
+            key.budget.limit = patch.limit.unwrap_or(key.budget.limit);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
         }
     }
@@ -253,8 +272,8 @@ impl World {
         let (mut held, mut charged) = (0, 0);
         for ((of, _), record) in &self.records {
             match record {
-                Record::Open(open) if (*of, open.key) == (account, key) => held += open.amount.nanos(),
-                Record::Closed(closed) if (*of, closed.key) == (account, key) => {
+                Record::Open(open) if (*of, open.payer.key) == (account, key) => held += open.amount.nanos(),
+                Record::Closed(closed) if (*of, closed.payer.key) == (account, key) => {
                     charged += closed.charged.nanos();
                 }
                 Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => {}

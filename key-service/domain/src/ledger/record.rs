@@ -1,35 +1,63 @@
 //! Records under an idempotency id: open holds, settlements and deposits; and the entries of the journal.
 
-use shared::{ids::KeyId, money::NanoUsd, time::Timestamp, tokens::Usage};
+use shared::{
+    ids::{GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::Usage,
+};
 
 use super::{Progress, State, funds::plus};
+
+/// Ids of the groups that pay along with a key: the group of the key, and its parent.
+pub type GroupChain = [Option<GroupId>; 2];
+
+/// Payer of a generation, as of the time at which the generation began.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Payer {
+    /// The key.
+    pub key: KeyId,
+    /// The model's id in the catalogue.
+    pub model: String,
+    /// The key's groups.
+    pub groups: GroupChain,
+}
 
 /// An open hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The key that pays.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
-    /// Amount set aside.
+    /// Key and groups that pay.
+    pub payer: Payer,
+    /// Amount set aside, at the key and at each group.
     pub amount: NanoUsd,
     /// Billed if the hold expires.
     pub reported: Progress,
     /// The tick of the account at which the hold expires without an extension.
     pub lease_until: u64,
+    /// Share of the hold in the bounds of key and groups.
+    pub counted: Counted,
+}
+
+/// Share of a hold in the bounds of the budgets that pay: a request in flight, and tokens in a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.
+    pub levels: [bool; 3],
+    /// Tokens counted so far; zero where no budget counts.
+    pub tokens: u64,
 }
 
 /// The bill of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// The key that paid.
-    pub key: KeyId,
-    /// The model's id in the catalogue.
-    pub model: String,
+    /// Key and groups that paid.
+    pub payer: Payer,
     /// Tokens used.
     pub usage: Usage,
     /// Cost of the usage.
     pub cost: NanoUsd,
+    /// Cost of the usage to the operator; `None` where unknown.
+    pub upstream_cost: Option<NanoUsd>,
     /// Amount billed: the cost, or less where the money was used up.
     pub charged: NanoUsd,
     /// The way in which the generation ended.
@@ -38,6 +66,26 @@ pub struct Settlement {
     pub estimated: bool,
     /// Time of the last bill.
     pub at: Timestamp,
+}
+
+impl Payer {
+    /// A key without groups.
+    pub const fn alone(key: KeyId, model: String) -> Self {
+        Self { key, model, groups: [None, None] }
+    }
+
+    /// Returns whether the group pays along.
+    pub fn is_in(&self, group: GroupId) -> bool {
+        self.groups.contains(&Some(group))
+    }
+}
+
+impl Counted {
+    /// Returns whether any budget counts the hold.
+    pub const fn anywhere(&self) -> bool {
+        let [key, group, parent] = self.levels;
+        key || group || parent
+    }
 }
 
 impl Settlement {
@@ -71,12 +119,12 @@ pub enum Record {
 }
 
 impl Record {
-    /// The key that pays.
-    pub(super) const fn key(&self) -> Option<KeyId> {
+    /// Key and groups that pay.
+    pub(super) const fn payer(&self) -> Option<&Payer> {
         match self {
             Self::None | Self::Deposited(_) => None,
-            Self::Open(hold) => Some(hold.key),
-            Self::Closed(settlement) => Some(settlement.key),
+            Self::Open(hold) => Some(&hold.payer),
+            Self::Closed(settlement) => Some(&settlement.payer),
         }
     }
 }
@@ -103,5 +151,6 @@ pub fn entry(before: &Record, after: &State) -> Option<Entry> {
     };
     let given_back = NanoUsd::from_nanos(-charged_before.nanos());
     let delta = plus(settlement.charged, given_back);
-    Some(Entry { settlement: settlement.clone(), delta, used_after: after.key?.used })
+    let used_after = after.key.as_ref()?.budget.used;
+    Some(Entry { settlement: settlement.clone(), delta, used_after })
 }

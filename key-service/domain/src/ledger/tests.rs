@@ -7,7 +7,7 @@ use std::time::Duration;
 use shared::time::Timestamp;
 
 use super::{
-    histories::{START, World, account, deposit, generation, key},
+    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, held, key},
     *,
 };
 
@@ -22,7 +22,7 @@ fn after(seconds: u64) -> Timestamp {
 }
 
 fn cost(n: i64) -> Progress {
-    Progress { usage: Usage { prompt: 3, cached: 1, completion: n.unsigned_abs() }, cost: nanos(n) }
+    Progress { usage: Usage::of(3, 1, n.unsigned_abs()), cost: nanos(n), upstream_cost: None }
 }
 
 fn capture(generation: GenerationId, total: Progress) -> Command {
@@ -45,7 +45,7 @@ impl Book {
     }
 
     fn set_limit(&mut self, limit: Option<i64>) {
-        self.key_mut().limit = limit.map(nanos);
+        self.key_mut().budget.limit = limit.map(nanos);
     }
 
     fn key_mut(&mut self) -> &mut Key {
@@ -66,13 +66,14 @@ impl Book {
             least,
             enough,
             most,
+            prompt_tokens: 3,
             lease_ticks,
         })
     }
 
     /// Asserts that exactly this amount can be held.
     fn must_hold(&mut self, n: u8, amount: i64) {
-        assert_eq!(self.hold(n, amount, amount, amount), Ok(Outcome::Held(nanos(amount))));
+        assert_eq!(self.hold(n, amount, amount, amount), Ok(held(nanos(amount))));
     }
 
     fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
@@ -106,7 +107,7 @@ impl Book {
     /// Credit, held, used.
     fn sums(&mut self) -> (i64, i64, i64) {
         let money = self.world.accounts[&account(MINE)];
-        let key = *self.key_mut();
+        let key = self.key_mut().budget.clone();
         assert_eq!(money.held, key.held);
         (money.credit.nanos(), money.held.nanos(), key.used.nanos())
     }
@@ -115,7 +116,7 @@ impl Book {
 #[test]
 fn a_hold_sets_money_aside_and_a_capture_takes_what_it_cost() {
     let mut book = Book::new(1_000, None);
-    assert_eq!(book.hold(1, 100, 200, 300), Ok(Outcome::Held(nanos(300))));
+    assert_eq!(book.hold(1, 100, 200, 300), Ok(held(nanos(300))));
     assert_eq!(book.sums(), (1_000, 300, 0));
     let settlement = book.capture(1, cost(250));
     assert_eq!((settlement.charged, settlement.shortfall()), (nanos(250), nanos(0)));
@@ -127,17 +128,17 @@ fn a_hold_sets_money_aside_and_a_capture_takes_what_it_cost() {
 #[test]
 fn a_hold_takes_less_where_less_is_left_and_waits_where_others_hold_it() {
     let mut book = Book::new(1_000, Some(500));
-    assert_eq!(book.hold(1, 100, 200, 9_999), Ok(Outcome::Held(nanos(500))));
+    assert_eq!(book.hold(1, 100, 200, 9_999), Ok(held(nanos(500))));
     assert_eq!(book.hold(2, 100, 200, 300), Err(Refused::Reserved));
     book.capture(1, cost(350));
     // The rest of 150 is less than `enough`, but no other generation holds any of it, so waiting would not help.
-    assert_eq!(book.hold(2, 100, 200, 300), Ok(Outcome::Held(nanos(150))));
+    assert_eq!(book.hold(2, 100, 200, 300), Ok(held(nanos(150))));
 }
 
 #[test]
 fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
     let mut book = Book::new(1_000, Some(500));
-    assert_eq!(book.hold(1, 501, 501, 501), Err(Refused::LimitReached));
+    assert_eq!(book.hold(1, 501, 501, 501), Err(KEY_LIMIT_REACHED));
     book.set_limit(Some(5_000));
     assert_eq!(book.hold(1, 1_001, 1_001, 1_001), Err(Refused::CreditEmpty));
     book.must_hold(1, 1_000);
@@ -156,7 +157,7 @@ fn checks_are_made_in_their_order() {
     book.set_limit(None);
     assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
     book.set_limit(Some(100));
-    assert_eq!(book.run(&check), Err(Refused::LimitReached));
+    assert_eq!(book.run(&check), Err(KEY_LIMIT_REACHED));
     book.key_mut().expires_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
     book.key_mut().revoked_at = Some(book.now);
@@ -251,7 +252,7 @@ fn a_limit_lowered_under_what_is_held_stops_new_holds_and_bills_the_old() {
     book.set_limit(Some(100));
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
     assert_eq!(book.capture(1, cost(450)).charged, nanos(400));
-    assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::LimitReached));
+    assert_eq!(book.hold(2, 1, 1, 1), Err(KEY_LIMIT_REACHED));
 }
 
 #[test]

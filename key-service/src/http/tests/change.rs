@@ -16,7 +16,7 @@ impl Desk {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let now = self.office.clock.now();
         let generation = GenerationId::new(now, [1; 10]);
-        let usage = Usage { prompt: 12, cached: 0, completion: 5 };
+        let usage = Usage::of(12, 0, 5);
         let hold = Command::Hold {
             key,
             generation,
@@ -24,9 +24,10 @@ impl Desk {
             least: cost,
             enough: cost,
             most: cost,
+            prompt_tokens: 1,
             lease_ticks: 7,
         };
-        let total = Progress { usage, cost };
+        let total = Progress { usage, cost, upstream_cost: None };
         let model = "Model Flash".into();
         let capture = Command::Capture { key, generation, model, total, estimated: false };
         let outcomes = self.office.store.execute(self.account, vec![hold, capture], now).await.unwrap();

@@ -10,7 +10,7 @@ use shared::ids::{AccountId, MemberId};
 use super::MemberRefused;
 use crate::{
     management::{Error, Management},
-    store::Unavailable,
+    store::StoreError,
 };
 use domain::digest::Digest;
 
@@ -94,7 +94,7 @@ impl Management {
     }
 
     /// Forgets the attempts with a name after a success, and takes back this attempt where others are counted too.
-    pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
+    pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;
         }
@@ -105,7 +105,7 @@ impl Management {
     }
 
     /// Takes an attempt back that could not be judged.
-    pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), Unavailable> {
+    pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;
         }
@@ -135,7 +135,7 @@ mod tests {
                 assert_eq!(refused, MemberRefused::TooManyAttempts);
                 false
             }
-            Err(Error::Unavailable(e)) => panic!("{e}"),
+            Err(Error::Store(e)) => panic!("{e}"),
         }
     }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use shared::{clock::random_bytes, ids::AccountId};
 
 use super::{MemberRefused, NewSession, Token};
-use crate::management::{Error, Management};
+use crate::{
+    management::{Error, Management},
+    store::{ExpiringRecord, RecordKind},
+};
 use domain::member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay};
 
 /// Time within which a sign-in link works.
@@ -60,13 +63,14 @@ impl Management {
         let password = member.password.as_ref().map(PasswordHash::digest);
         let (digest, expires_at) = (token.digest(LINK), now.plus(lives));
         let link = Link { digest, member: member.id, expires_at, password, maker };
-        self.store.create_link(account, link, now).await?;
+        self.store.put_record(account, link.into(), now).await?;
         Ok(token)
     }
 
     /// The account's name and the member that a link signs in. The link is not used up.
     pub async fn opened_link(&self, token: &Token) -> Result<(String, Member), Error<MemberRefused>> {
-        let found = self.store.link(token.account, token.digest(LINK), self.clock.now()).await?;
+        let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
+        let found = self.store.record(account, RecordKind::Link, name, now).await?;
         let (_, member) = usable(found)?;
         Ok((self.account_name(token.account).await?, member))
     }
@@ -79,7 +83,8 @@ impl Management {
         known: &[String],
     ) -> Result<NewSession, Error<MemberRefused>> {
         let account = token.account;
-        let found = self.store.take_link(account, token.digest(LINK), self.clock.now()).await?;
+        let (digest, now) = (token.digest(LINK), self.clock.now());
+        let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
         let (link, member) = usable(found)?;
         let name = self.account_name(account).await?;
         let token = self.begin_session(account, member.id, agent, SignInWay::Link(link.maker)).await?;
@@ -93,9 +98,14 @@ impl Management {
 }
 
 /// A link that was found, unless its member has another password by now.
-fn usable(found: Option<(Link, Member)>) -> Result<(Link, Member), Error<MemberRefused>> {
-    let usable = found.filter(|(link, member)| link.is_of_password(member));
-    usable.ok_or(Error::Refused(MemberRefused::LinkGone))
+fn usable(found: Option<(ExpiringRecord, Member)>) -> Result<(Link, Member), Error<MemberRefused>> {
+    let (record, member) = found.ok_or(Error::Refused(MemberRefused::LinkGone))?;
+    let link = Link::try_from(record)?;
+    if link.is_of_password(&member) {
+        Ok((link, member))
+    } else {
+        Err(Error::Refused(MemberRefused::LinkGone))
+    }
 }
 
 #[cfg(test)]

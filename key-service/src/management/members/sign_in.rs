@@ -7,7 +7,7 @@ use shared::{ids::AccountId, secret::SecretString};
 use super::{KnownBrowser, MemberRefused, SignedIn, Token, attempts::CountedAttempt};
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
-    store::Unavailable,
+    store::StoreError,
 };
 use domain::member::{Member, SignInWay};
 
@@ -75,7 +75,7 @@ impl Management {
         account: &str,
         name: &str,
         password: SecretString,
-    ) -> Result<Option<(AccountId, Member)>, Unavailable> {
+    ) -> Result<Option<(AccountId, Member)>, StoreError> {
         let found = self.member_to_sign_in(account, name).await?;
         let hash = found.as_ref().and_then(|(_, member)| member.password.clone());
         let is_right = self.passwords.verify(password, hash).await?;
@@ -86,8 +86,8 @@ impl Management {
     async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
-        judged: Result<Option<T>, Unavailable>,
-    ) -> Result<Option<T>, Unavailable> {
+        judged: Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
         match &judged {
             Ok(None) => {}
             Ok(Some(_)) => self.forget_attempts(counted).await?,
@@ -101,12 +101,12 @@ impl Management {
         &self,
         account: &str,
         name: &str,
-    ) -> Result<Option<(AccountId, Member)>, Unavailable> {
+    ) -> Result<Option<(AccountId, Member)>, StoreError> {
         let account = match self.account(account).await {
             Ok(account) => account,
             Err(Error::Refused(AccountRefused::NotFound)) => return Ok(None),
-            Err(Error::Refused(other)) => return Err(Unavailable(other.to_string())),
-            Err(Error::Unavailable(unavailable)) => return Err(unavailable),
+            Err(Error::Refused(other)) => return Err(StoreError::Unavailable(other.to_string())),
+            Err(Error::Store(unavailable)) => return Err(unavailable),
         };
         Ok(self.store.member_named(account, name).await?.map(|member| (account, member)))
     }

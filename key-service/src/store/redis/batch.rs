@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
+    rates::RateStatus,
     time::Timestamp,
     tokens::Usage,
 };
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::store::Outcomes;
 use domain::{
-    ledger::{Command, Ending, Outcome, Progress, RecordId, Refused},
+    ledger::{Command, Ending, Level, Outcome, Progress, RecordId, Refused},
     usage::{COUNTED_PER_REQUEST, Day},
 };
 
@@ -101,6 +102,7 @@ impl Batch<'_> {
         let generations = Generations::of(commands);
         let places = generations.places(&mut arguments, key_space, *account);
         if commands.iter().any(settles) {
+            arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }
         let mut writer = BatchEncoder::new(&generations);
@@ -297,7 +299,7 @@ impl<'a> BatchEncoder<'a> {
 }
 
 /// The tokens that a capture adds to the counters.
-fn counted(Usage { prompt, cached, completion }: Usage) -> [i64; 3] {
+fn counted(Usage { prompt, cached, completion, .. }: Usage) -> [i64; 3] {
     [prompt, cached, completion].map(|tokens| tokens.min(COUNTED_PER_REQUEST).cast_signed())
 }
 
@@ -331,7 +333,7 @@ fn amount_outcome(command: &Command, number: i64) -> Option<Outcome> {
     match command {
         Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
         Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(number).ok()?)),
-        Command::Hold { .. } => Some(Outcome::Held(amount)),
+        Command::Hold { .. } => Some(Outcome::Held { amount, rates: RateStatus::default() }),
         Command::Extend { .. } => Some(Outcome::Extended { amount, revoked: false }),
         Command::Check { .. }
         | Command::Capture { .. }
@@ -367,7 +369,7 @@ fn word(text: &str) -> Option<Result<Outcome, Refused>> {
         "unknown_key" => Err(Refused::UnknownKey),
         "revoked" => Err(Refused::Revoked),
         "key_expired" => Err(Refused::KeyExpired),
-        "limit_reached" => Err(Refused::LimitReached),
+        "limit_reached" => Err(Refused::LimitReached { level: Level::Key, resets_at: None }),
         "credit_empty" => Err(Refused::CreditEmpty),
         "reserved" => Err(Refused::Reserved),
         "bad_deposit" => Err(Refused::BadDeposit),

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
 
+use crate::store::RecordKind;
 use domain::{digest::Digest, key::Status, usage::Day};
 
 /// Number of parts of the index of accounts with holds, which spreads the load over a cluster.
@@ -75,6 +76,11 @@ impl KeySpace {
         format!("{}:{{{account}}}:keys:expiring", self.prefix)
     }
 
+    /// Sorted set: the bytes of the ids of API keys that spent money, by `used`. The empty member marks a complete set.
+    pub(super) fn spenders(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:keys:by-spend", self.prefix)
+    }
+
     /// Sorted set: the ids of API keys, in order.
     pub(super) fn keys(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:keys", self.prefix)
@@ -110,24 +116,14 @@ impl KeySpace {
         format!("{}:{{{account}}}:{member}", self.prefix)
     }
 
-    /// String: the member of a sign-in link, the link's expiry and maker, and the digest of the password at that time.
-    pub(super) fn link(&self, account: AccountId, digest: &Digest) -> String {
-        format!("{}:{{{account}}}:link:{}", self.prefix, hex(digest))
+    /// String: an expiring record: member, expiry and value.
+    pub(super) fn record(&self, account: AccountId, kind: RecordKind, name: &Digest) -> String {
+        format!("{}:{{{account}}}:{}:{}", self.prefix, kind.as_str(), hex(name))
     }
 
-    /// String: the name of the member's link, which may be gone.
-    pub(super) fn link_of(&self, account: AccountId, member: MemberId) -> String {
-        format!("{}:{{{account}}}:link-of:{member}", self.prefix)
-    }
-
-    /// Hash: a session.
-    pub(super) fn session(&self, account: AccountId, digest: &Digest) -> String {
-        format!("{}:{{{account}}}:session:{}", self.prefix, hex(digest))
-    }
-
-    /// Hash: the digest of each session of a member, ended sessions included.
-    pub(super) fn sessions(&self, account: AccountId, member: MemberId) -> String {
-        format!("{}:{{{account}}}:sessions:{member}", self.prefix)
+    /// Hash: the names of a member's records of a kind, which may be gone.
+    pub(super) fn records_of(&self, account: AccountId, kind: RecordKind, member: MemberId) -> String {
+        format!("{}:{{{account}}}:{}s:{member}", self.prefix, kind.as_str())
     }
 
     /// String: how many attempts to sign in there were under this digest of a name or an address.

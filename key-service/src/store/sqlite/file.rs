@@ -11,19 +11,20 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 use shared::private_files;
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Application id in the header of our files: "Fare".
 pub(super) const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Migrations, each to the next version. The version of a file is the number of migrations applied.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
     include_str!("migrations/6.sql"),
+    include_str!("migrations/7.sql"),
 ];
 
 /// Longest wait for another process (the command line beside the server) to finish its transaction.
@@ -78,6 +79,17 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Opens a connection to tables in memory.
+pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
+    let path = Path::new(":memory:");
+    let opened = connect(path, OpenFlags::empty()).and_then(|mut connection| {
+        configure(&connection)?;
+        migrate(&mut connection)?;
+        Ok(connection)
+    });
+    opened.map_err(|e| OpenError::Failed(path.to_owned(), e))
+}
+
 /// Opens a read-only connection to a file that is open already.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let read_only = |connection: &Connection| {
@@ -98,6 +110,10 @@ pub(super) struct FileIdentity {
 }
 
 impl FileIdentity {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
         let device_and_inode = (found.dev(), found.ino());
@@ -105,7 +121,7 @@ impl FileIdentity {
     }
 
     /// Fails if the file was removed or replaced: nothing written to such a file would be found again.
-    pub(super) fn check(&self) -> Result<(), Unavailable> {
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         let gone = match fs::metadata(&self.path) {
             Ok(found) => (found.dev(), found.ino()) != self.device_and_inode,
             // A folder that cannot be read at the moment says nothing of the file.
@@ -120,7 +136,7 @@ impl FileIdentity {
             }
         }
         if gone {
-            return Err(Unavailable(format!("{} was removed or replaced", self.path.display())));
+            return Err(StoreError::Unavailable(format!("{} was removed or replaced", self.path.display())));
         }
         Ok(())
     }
@@ -173,6 +189,11 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 /// Configures SQLite for the file.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
+    configure(connection)
+}
+
+/// Configures SQLite for a connection.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // A commit returns after the sync: acknowledged changes survive the loss of the machine.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;

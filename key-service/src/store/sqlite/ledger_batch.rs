@@ -12,7 +12,7 @@ use shared::{
 use super::tables::{accounts, journal, keys, records, spend, usage as counters};
 use crate::store::Outcomes;
 use domain::{
-    ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
+    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
     usage::{self, Added, Counts, Day},
 };
 
@@ -50,7 +50,7 @@ struct LedgerBatch<'c> {
     /// `None` where the account does not have the key.
     keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
     /// Additions to the counters.
-    counted: HashMap<(Day, KeyId, String), Counts>,
+    counted: HashMap<(Day, Payer), Counts>,
 }
 
 /// A row with the old and the new value.
@@ -59,9 +59,9 @@ struct Row<T> {
     current: T,
 }
 
-impl<T: Copy + PartialEq> Row<T> {
+impl<T: Clone + PartialEq> Row<T> {
     fn new(read: T) -> Self {
-        Self { read, current: read }
+        Self { current: read.clone(), read }
     }
 
     fn changed(&self) -> bool {
@@ -81,7 +81,8 @@ impl LedgerBatch<'_> {
             Some(Err(rusqlite::Error::FromSqlConversionFailure(..))) => return Ok(Err(Refused::Damaged)),
             Some(Err(e)) => return Err(e),
         };
-        let state = State { account: self.books.current.money, key, record: before.clone() };
+        let state =
+            State { account: self.books.current.money, key, record: before.clone(), ..State::default() };
         let (after, outcome) = match ledger::apply(state, command, now) {
             Ok(applied) => applied,
             Err(refused) => return Ok(Err(refused)),
@@ -106,17 +107,17 @@ impl LedgerBatch<'_> {
     fn append(&mut self, id: GenerationId, before: &Record, entry: &Entry) -> rusqlite::Result<()> {
         self.books.current.entries += 1;
         let added = usage::added(before, entry);
-        let counts = self.counted.entry((added.day, added.key, added.model)).or_default();
+        let counts = self.counted.entry((added.day, added.payer)).or_default();
         *counts = counts.plus(added.counts);
         journal::append(self.connection, self.account, self.books.current.entries, id, entry)
     }
 
     fn key(&mut self, id: KeyId) -> rusqlite::Result<Option<ledger::Key>> {
         if let Some(row) = self.keys.get(&id) {
-            return Ok(row.current);
+            return Ok(row.current.clone());
         }
         let key = keys::spend(self.connection, self.account, id)?;
-        self.keys.insert(id, Row::new(key));
+        self.keys.insert(id, Row::new(key.clone()));
         Ok(key)
     }
 
@@ -125,20 +126,20 @@ impl LedgerBatch<'_> {
             accounts::put_books(self.connection, self.account, self.books.current)?;
         }
         for (id, row) in self.keys {
-            if let Some(key) = row.current.filter(|_| row.changed()) {
-                keys::put_spend(self.connection, self.account, id, &key)?;
+            if let Some(key) = row.current.as_ref().filter(|_| row.changed()) {
+                keys::put_spend(self.connection, self.account, id, key)?;
             }
         }
         let mut spent: HashMap<(Day, &str), NanoUsd> = HashMap::new();
-        for ((day, _, model), counts) in &self.counted {
-            let sum = spent.entry((*day, model)).or_default();
+        for ((day, payer), counts) in &self.counted {
+            let sum = spent.entry((*day, &payer.model)).or_default();
             *sum = NanoUsd::from_nanos(sum.nanos().saturating_add(counts.charged.nanos()));
         }
         for ((day, model), charged) in spent {
             spend::add(self.connection, self.account, day, model, charged)?;
         }
-        for ((day, key, model), counts) in self.counted {
-            counters::add(self.connection, self.account, &Added { key, model, day, counts })?;
+        for ((day, payer), counts) in self.counted {
+            counters::add(self.connection, self.account, &Added { payer, day, counts })?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Number of calls in a queue; further calls wait outside. A full queue is a few milliseconds of work.
 const QUEUED_CALLS: usize = 1024;
@@ -18,7 +18,7 @@ const QUEUED_CALLS: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, Unavailable>>;
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Receiving end of a queue.
 pub(super) type Calls<C> = mpsc::Receiver<C>;
@@ -44,8 +44,8 @@ impl<C> Queue<C> {
     }
 
     /// Queues a call and waits for the answer, both within the same deadline.
-    pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Unavailable> {
-        let stopped = || Unavailable("its thread has stopped".into());
+    pub(super) async fn ask<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, StoreError> {
+        let stopped = || StoreError::Unavailable("its thread has stopped".into());
         let asked = async {
             let (reply, answer) = oneshot::channel();
             let calls = self.calls.as_ref().ok_or_else(stopped)?;
@@ -53,7 +53,9 @@ impl<C> Queue<C> {
             answer.await.map_err(|_| stopped())?
         };
         let answered = tokio::time::timeout(PATIENCE, asked).await;
-        answered.unwrap_or_else(|_| Err(Unavailable(format!("no answer within {} s", PATIENCE.as_secs()))))
+        answered.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(format!("no answer within {} s", PATIENCE.as_secs())))
+        })
     }
 }
 

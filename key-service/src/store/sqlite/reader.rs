@@ -8,9 +8,8 @@ use rusqlite::Connection;
 use super::{
     file::{OpenError, open_reader},
     queue::{Calls, Queue, queue},
-    unavailable,
 };
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Two threads, so that a short query need not wait behind a long listing.
 const THREADS: usize = 2;
@@ -40,12 +39,12 @@ impl Readers {
     pub(super) async fn read<T: Send + 'static>(
         &self,
         look_up: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Unavailable> {
+    ) -> Result<T, StoreError> {
         self.questions
             .ask(|reply| -> Question {
                 Box::new(move |connection| {
                     // The caller may have given up.
-                    let _ = reply.send(look_up(connection).map_err(|e| unavailable(&e)));
+                    let _ = reply.send(look_up(connection).map_err(|e| StoreError::from(&e)));
                 })
             })
             .await

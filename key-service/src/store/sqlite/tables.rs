@@ -36,11 +36,7 @@ fn tokens(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 fn usage_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
-    Ok(Usage {
-        prompt: tokens(row, first)?,
-        cached: tokens(row, first + 1)?,
-        completion: tokens(row, first + 2)?,
-    })
+    Ok(Usage::of(tokens(row, first)?, tokens(row, first + 1)?, tokens(row, first + 2)?))
 }
 
 pub(super) fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {

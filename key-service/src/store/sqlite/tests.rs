@@ -28,7 +28,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress,
-        histories::{START, account, deposit, generation, key},
+        histories::{self, START, account, deposit, generation, key},
     },
 };
 
@@ -87,12 +87,23 @@ async fn open_account(store: &Sqlite, n: u8) {
 fn hold(generation: GenerationId, amount: i64) -> Command {
     let amount = NanoUsd::from_nanos(amount);
     let (key, model) = (key(0), "Model Flash".into());
-    Command::Hold { key, generation, model, least: amount, enough: amount, most: amount, lease_ticks: 7 }
+    Command::Hold {
+        key,
+        generation,
+        model,
+        least: amount,
+        enough: amount,
+        most: amount,
+        prompt_tokens: 1,
+        lease_ticks: 7,
+    }
 }
 
 fn capture(generation: GenerationId, cost: i64) -> Command {
-    let (model, total) =
-        ("Model Flash".into(), Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost) });
+    let (model, total) = (
+        "Model Flash".into(),
+        Progress { usage: Usage::default(), cost: NanoUsd::from_nanos(cost), upstream_cost: None },
+    );
     Command::Capture { key: key(0), generation, model, total, estimated: false }
 }
 
@@ -102,7 +113,7 @@ fn numbered(n: u32) -> GenerationId {
 }
 
 async fn used(store: &Sqlite, account: AccountId) -> i64 {
-    store.key(account, key(0)).await.unwrap().unwrap().spend.used.nanos()
+    store.key(account, key(0)).await.unwrap().unwrap().spend.budget.used.nanos()
 }
 
 /// Number of open holds of accounts 0 and 1.
@@ -206,7 +217,7 @@ async fn callers_at_once_share_a_transaction_and_each_gets_its_own_outcomes() {
     let (outcomes, ()) = tokio::join!(join_all(calls), async { drop(go_on) });
     for (n, outcomes) in (0..).zip(outcomes) {
         let outcomes = outcomes.unwrap();
-        assert_eq!(outcomes[0], Ok(Outcome::Held(NanoUsd::from_nanos(n))));
+        assert_eq!(outcomes[0], Ok(histories::held(NanoUsd::from_nanos(n))));
         let Ok(Outcome::Captured(settlement)) = &outcomes[1] else { panic!("{outcomes:?}") };
         assert_eq!(settlement.charged.nanos(), n);
     }

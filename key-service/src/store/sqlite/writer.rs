@@ -6,12 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use shared::{ids::AccountId, time::Timestamp};
 
 use super::{
-    file::{FileIdentity, OpenError, open},
+    file::{FileIdentity, OpenError, open, open_in_memory},
     ledger_batch::{self, Request},
     queue::{Calls, Queue, Reply, queue},
-    unavailable,
 };
-use crate::store::{Outcomes, Unavailable};
+use crate::store::{Outcomes, StoreError};
 use domain::ledger::Command;
 
 /// Largest number of calls in a transaction, which bounds the wait of the first call for the last, and the work that a
@@ -21,7 +20,8 @@ const CALLS_PER_TRANSACTION: usize = 256;
 /// Writer that runs changes in batches, possibly reordered, and answers durable changes.
 pub(super) struct Writer {
     calls: Queue<Call>,
-    file: Arc<FileIdentity>,
+    /// `None` in memory.
+    file: Option<Arc<FileIdentity>>,
 }
 
 /// Something to write.
@@ -34,20 +34,32 @@ enum Call {
 
 impl Writer {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        let mut connection = open(path)?;
+        let connection = open(path)?;
         let failed = |e| OpenError::NotMade(path.to_owned(), e);
-        let file = Arc::new(FileIdentity::of(path).map_err(failed)?);
+        Self::start(connection, Some(Arc::new(FileIdentity::of(path).map_err(failed)?)))
+    }
+
+    pub(super) fn in_memory() -> Result<Self, OpenError> {
+        Self::start(open_in_memory()?, None)
+    }
+
+    fn start(mut connection: Connection, file: Option<Arc<FileIdentity>>) -> Result<Self, OpenError> {
         let (mut calls, waiting) = queue();
-        let written = Arc::clone(&file);
+        let written = file.clone();
         calls
-            .serve("store-writer", move || serve(&mut connection, &written, waiting))
+            .serve("store-writer", move || serve(&mut connection, written.as_deref(), waiting))
             .map_err(OpenError::NoThread)?;
         Ok(Self { calls, file })
     }
 
-    /// The file being written.
-    pub(super) fn file(&self) -> &FileIdentity {
-        &self.file
+    /// The file being written; `None` in memory.
+    pub(super) fn file(&self) -> Option<&FileIdentity> {
+        self.file.as_deref()
+    }
+
+    /// Fails if the file being written was removed or replaced.
+    pub(super) fn check_file(&self) -> Result<(), StoreError> {
+        self.file().map_or(Ok(()), FileIdentity::check)
     }
 
     /// Applies commands to an account.
@@ -56,7 +68,7 @@ impl Writer {
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         let request = Request { commands, now };
         self.calls.ask(|reply| Call::Execute { account, request, reply }).await
     }
@@ -65,12 +77,12 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Unavailable> {
+    ) -> Result<T, StoreError> {
         self.calls.ask(|reply| Call::Change(Box::new(Single { work: Some(work), done: None, reply }))).await
     }
 }
 
-fn serve(connection: &mut Connection, file: &FileIdentity, mut waiting: Calls<Call>) {
+fn serve(connection: &mut Connection, file: Option<&FileIdentity>, mut waiting: Calls<Call>) {
     let mut calls = Vec::with_capacity(CALLS_PER_TRANSACTION);
     while waiting.blocking_recv_many(&mut calls, CALLS_PER_TRANSACTION) > 0 {
         commit(connection, file, grouped(calls.drain(..)));
@@ -83,7 +95,7 @@ trait Change: Send {
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
 
     /// Answers the callers that the change is durable, or failed for this reason.
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>);
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>);
 }
 
 /// Groups commands by account. Calls are concurrent, so any order among calls is correct.
@@ -110,9 +122,9 @@ fn grouped(calls: impl Iterator<Item = Call>) -> Vec<Box<dyn Change>> {
 }
 
 /// Runs all changes, syncs once, and only then answers.
-fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box<dyn Change>>) {
-    let done =
-        file.check().and_then(|()| run_all(connection, &mut changes).map_err(|error| unavailable(&error)));
+fn commit(connection: &mut Connection, file: Option<&FileIdentity>, mut changes: Vec<Box<dyn Change>>) {
+    let checked = file.map_or(Ok(()), FileIdentity::check);
+    let done = checked.and_then(|()| run_all(connection, &mut changes).map_err(|e| StoreError::from(&e)));
     let verdicts = done.unwrap_or_else(|failed| vec![Err(failed); changes.len()]);
     for (change, verdict) in changes.into_iter().zip(verdicts) {
         change.answer(verdict);
@@ -123,7 +135,7 @@ fn commit(connection: &mut Connection, file: &FileIdentity, mut changes: Vec<Box
 fn run_all(
     connection: &mut Connection,
     changes: &mut [Box<dyn Change>],
-) -> rusqlite::Result<Vec<Result<(), Unavailable>>> {
+) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut verdicts = Vec::with_capacity(changes.len());
     for change in changes {
@@ -135,7 +147,7 @@ fn run_all(
             }
             // SQLite rolled back the whole transaction: the disk is full or broken.
             Err(e) if savepoint.is_autocommit() => return Err(e),
-            Err(e) => verdicts.push(Err(unavailable(&e))),
+            Err(e) => verdicts.push(Err(StoreError::from(&e))),
         }
     }
     transaction.commit()?;
@@ -162,7 +174,7 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>) {
         let Self { done, reply, .. } = *self;
         // The caller may have given up.
         let _ = reply.send(verdict.and_then(|()| done.ok_or_else(not_done)));
@@ -185,7 +197,7 @@ impl Change for Execute {
         Ok(())
     }
 
-    fn answer(self: Box<Self>, verdict: Result<(), Unavailable>) {
+    fn answer(self: Box<Self>, verdict: Result<(), StoreError>) {
         let mut done = self.done.into_iter();
         for reply in self.replies {
             let outcomes = done.next().ok_or_else(not_done);
@@ -196,6 +208,6 @@ impl Change for Execute {
 }
 
 /// Error of a change without a result, never seen, since a successful change always has a result.
-fn not_done() -> Unavailable {
-    Unavailable("it was not done".into())
+fn not_done() -> StoreError {
+    StoreError::Unavailable("it was not done".into())
 }

@@ -6,9 +6,9 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+    Subject, after, capture, digest, hold, make_key, members, nanos, new_key, open_account, open_account_with,
 };
-use crate::store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey};
+use crate::store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, StoreError};
 use domain::ledger::histories::{START, account, generation, key};
 
 fn management_key(n: u8) -> ManagementKey {
@@ -153,9 +153,14 @@ pub(super) async fn an_account_has_no_more_management_keys_than_it_may(subject: 
 
 pub(super) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Subject) {
     let store = subject.store();
-    store.create_key(new_key(account(1), 1), None).await.unwrap_err();
-    store.create_management_key(new_management_key(account(1), 1)).await.unwrap_err();
-    let store = subject.store();
+    let refused = [
+        store.create_key(new_key(account(1), 1), None).await.unwrap_err(),
+        store.create_management_key(new_management_key(account(1), 1)).await.unwrap_err(),
+        store.create_member(account(1), members::member(1), 9).await.unwrap_err(),
+    ];
+    for error in refused {
+        assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
+    }
     assert_eq!(store.find_credential(new_key(account(1), 1).digest).await.unwrap(), None);
     assert_eq!(store.find_credential(new_management_key(account(1), 1).digest).await.unwrap(), None);
 }

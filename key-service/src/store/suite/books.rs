@@ -41,8 +41,8 @@ async fn expire_all(store: &dyn Store, account: AccountId, key: KeyId, generatio
 }
 
 fn report(key: KeyId, n: u8, cost: i64) -> Command {
-    let usage = Usage { prompt: 10, cached: 4, completion: cost.unsigned_abs() };
-    let progress = Progress { usage, cost: nanos(cost) };
+    let usage = Usage::of(10, 4, cost.unsigned_abs());
+    let progress = Progress { usage, cost: nanos(cost), upstream_cost: None };
     Command::Extend { key, generation: generation(n), most: nanos(0), progress, lease_ticks: 7 }
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn entries_come_in_the_order_of_settlement(subject: &mut impl S
     let JournalPage { entries, gone_until } = store.journal(account, 2, 1).await.unwrap();
     assert_eq!((entries.len(), gone_until), (1, 0));
     let last = &entries[0].entry.settlement;
-    assert_eq!((last.key, last.model.as_str(), last.at), (key, "Model Flash", after(1)));
+    assert_eq!((last.payer.key, last.payer.model.as_str(), last.at), (key, "Model Flash", after(1)));
     assert_eq!((last.estimated, last.ending, last.usage.completion), (false, Ending::Captured, 120));
     assert_eq!(store.journal(account, 3, 9).await.unwrap().entries, []);
     assert_eq!(store.journal(super::ledger::histories::account(9), 0, 9).await.unwrap().entries, []);
@@ -122,6 +122,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         least: nanos(10),
         enough: nanos(10),
         most: nanos(10),
+        prompt_tokens: 1,
         lease_ticks: 7,
     });
     commands.extend([
@@ -147,11 +148,13 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
 
     let days = Day::of(START)..=Day::of(later);
     let lines = store.usage(account, days.clone(), None).await.unwrap();
-    let lines: Vec<_> = lines.iter().map(|l| (l.day, l.key, l.model.as_str(), l.counts)).collect();
+    let lines: Vec<_> =
+        lines.iter().map(|l| (l.day, l.payer.key, l.payer.model.as_str(), l.counts)).collect();
     let counts = |requests, (prompt, cached, completion), charged| Counts {
         requests,
-        usage: Usage { prompt, cached, completion },
+        usage: Usage::of(prompt, cached, completion),
         charged: nanos(charged),
+        ..Counts::default()
     };
     let expected = [
         (*days.start(), first, "Model Flash", counts(3, (12, 4, 55), 55)),
@@ -275,7 +278,7 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let search = EntrySearch::default();
     let numbers = async |search: &EntrySearch, before, limit| {
         let found = store.find_entries(account, search.clone(), before, limit).await.unwrap();
-        (found.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), found.next)
+        (found.found.iter().map(|entry| entry.number).collect::<Vec<_>>(), found.next)
     };
     assert_eq!(numbers(&search, None, 2).await, (vec![180, 179], Some(179)));
     assert_eq!(numbers(&search, Some(3), 9).await, (vec![2, 1], None));

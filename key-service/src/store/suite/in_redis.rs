@@ -14,8 +14,8 @@ use super::{
 };
 use crate::store::{
     Store,
-    memory::Memory,
     redis::{Address, Certificates, Redis, Settings},
+    suite::reference::Reference,
 };
 
 /// Entries that a journal keeps: more than any case settles.
@@ -116,7 +116,7 @@ impl Subject for InCluster {
     }
 
     async fn interrupt(&mut self) {
-        (self.redis, self.store) = (None, Arc::new(Memory::new()));
+        (self.redis, self.store) = (None, Arc::new(Reference::new()));
         let redis = open(&self.settings).await;
         (self.redis, self.store) = (Some(redis.clone()), redis);
     }

@@ -7,7 +7,9 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Subject, after, digest, make_key, nanos, new_key, open_account, open_account_with};
+use super::{
+    Subject, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+};
 use crate::store::{Created, Idempotency, Order, Page, Store, Updated};
 use domain::{
     key::{ApiKey, KeyPatch, NewKey, Status},
@@ -38,7 +40,7 @@ pub(super) async fn a_key_comes_back_as_it_was_made(subject: &mut impl Subject) 
     let mut bounded = new_key(account, 1);
     bounded.key.label = "Zoë’s 🔑 \u{0} \"quoted\"".into();
     bounded.key.spend = ledger::Key {
-        limit: Some(nanos(25)),
+        budget: ledger::Budget { limit: Some(nanos(25)), ..ledger::Budget::default() },
         expires_at: Some(Timestamp::from_millis(-1)),
         ..ledger::Key::default()
     };
@@ -130,6 +132,41 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     assert_eq!(ids(&**store, account, second).await, [key(2)]);
 }
 
+pub(super) async fn keys_that_spent_most_come_first(subject: &mut impl Subject) {
+    let store = subject.store();
+    let (mine, theirs) =
+        (open_account_with(&**store, 1, 10_000).await, open_account_with(&**store, 2, 10_000).await);
+    for (n, spent) in [(1, 50), (2, 0), (3, 700), (4, 50), (5, 9)] {
+        let key = make_key(&**store, mine, n, None).await;
+        if spent > 0 {
+            let commands = vec![hold(key, generation(n), 1_000, 7), capture(key, generation(n), spent)];
+            store.execute(mine, commands, START).await.unwrap();
+        }
+    }
+    let other = make_key(&**store, theirs, 6, None).await;
+    let commands = vec![hold(other, generation(6), 1_000, 7), capture(other, generation(6), 99)];
+    store.execute(theirs, commands, START).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    let top = async |account, after: Option<u8>, limit| -> Vec<KeyId> {
+        let keys = store.top_spending(account, after.map(key), limit).await.unwrap();
+        keys.into_iter().map(|key| key.id).collect()
+    };
+    assert_eq!(top(mine, None, 9).await, [3, 4, 1, 5].map(key), "of equal ones the newest first");
+    assert_eq!(top(mine, None, 2).await, [3, 4].map(key));
+    assert_eq!(top(mine, Some(4), 9).await, [1, 5].map(key));
+    assert_eq!(top(mine, Some(5), 9).await, []);
+    assert_eq!(top(theirs, None, 9).await, [key(6)]);
+    assert_eq!(top(account(9), None, 9).await, []);
+    // A correction moves a key; a revoked key stays listed.
+    store.execute(mine, vec![capture(key(5), generation(50), 800)], START).await.unwrap();
+    store.revoke_key(mine, key(3), START).await.unwrap();
+    assert_eq!(top(mine, None, 9).await, [5, 3, 4, 1].map(key));
+    assert_eq!(top(mine, Some(5), 1).await, [key(3)]);
+    let first = store.top_spending(mine, None, 1).await.unwrap().remove(0);
+    assert_eq!(Some(first), store.key(mine, key(5)).await.unwrap());
+}
+
 pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
@@ -137,19 +174,19 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let commands = vec![super::hold(id, generation(1), 50, 7), super::capture(id, generation(1), 20)];
     store.execute(account, commands, after(7)).await.unwrap();
     let mut key = store.key(account, id).await.unwrap().unwrap();
-    assert_eq!((key.spend.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
+    assert_eq!((key.spend.budget.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
 
     let set =
         KeyPatch { label: Some("New".into()), limit: Some(Some(nanos(5))), expires_at: Some(Some(after(9))) };
     key.label = "New".into();
-    (key.spend.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
+    (key.spend.budget.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
     assert_eq!(store.update_key(account, id, set).await.unwrap(), Updated::Key(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Updated::Key(key.clone()));
 
     let clear = KeyPatch { label: None, limit: Some(None), expires_at: Some(None) };
-    (key.spend.limit, key.spend.expires_at) = (None, None);
+    (key.spend.budget.limit, key.spend.expires_at) = (None, None);
     assert_eq!(store.update_key(account, id, clear).await.unwrap(), Updated::Key(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }

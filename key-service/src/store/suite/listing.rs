@@ -8,10 +8,10 @@ use shared::{
     ids::{AccountId, KeyId},
 };
 
-use super::{digest, new_key, open_account};
+use super::{digest, new_key, open_account, reference::Reference};
 use super::{in_redis::settings, servers::RedisServer};
 use crate::store::redis::{Redis, Settings};
-use crate::store::{Order, Page, Store, memory::Memory, sqlite::Sqlite};
+use crate::store::{Order, Page, Store, sqlite::Sqlite};
 use domain::ledger::histories::START;
 
 /// Keys that exist when the listing begins.
@@ -77,7 +77,7 @@ async fn all_keys_come_once_and_a_page_at_a_time(store: Arc<dyn Store>) {
 
 #[tokio::test]
 async fn in_memory() {
-    all_keys_come_once_and_a_page_at_a_time(Arc::new(Memory::new())).await;
+    all_keys_come_once_and_a_page_at_a_time(Arc::new(Reference::new())).await;
 }
 
 #[tokio::test]

@@ -4,19 +4,23 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use shared::{
-    ids::{AccountId, MemberId, SessionId},
+    ids::{AccountId, MemberId},
     time::Timestamp,
 };
 use tokio::time::sleep;
 
 use super::{Subject, after, digest, open_account};
-use crate::store::{MemberCreated, Store};
+use crate::store::{
+    ExpiringRecord, MemberCreated,
+    RecordKind::{Link, Session},
+    Store,
+};
 use domain::{
     ledger::histories::{START, account},
-    member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, Session, SignInWay},
+    member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
 };
 
-fn member(n: u8) -> Member {
+pub(super) fn member(n: u8) -> Member {
     Member {
         id: MemberId::new(START, [n; 10]),
         name: format!("Member {n} ünïcode"),
@@ -37,23 +41,26 @@ async fn add(store: &dyn Store, account: AccountId, n: u8) -> Member {
     member(n)
 }
 
-fn link(n: u8, of: MemberId, expires_at: Timestamp) -> Link {
-    let password = (n == 1).then(|| PasswordHash("$argon2id$x".into()).digest());
-    let maker = if n == 1 { LinkMaker::Owner("Bob the owner".into()) } else { LinkMaker::Operator };
-    Link { digest: digest(&format!("link {n}")), member: of, expires_at, password, maker }
+fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
+    let name = digest(&format!("link {n}"));
+    ExpiringRecord { kind: Link, name, member, expires_at, value: format!("link of Ünï {n}\n") }
 }
 
-fn session(n: u8, of: MemberId) -> Session {
-    Session {
-        digest: digest(&format!("session {n}")),
-        id: SessionId::new(START, [n; 10]),
-        member: of,
-        agent: "Firefox".into(),
-        created_at: START,
-        seen_at: START,
-        expires_at: after(100),
-        way: if n == 1 { SignInWay::Link(LinkMaker::Member) } else { SignInWay::Password },
-    }
+fn session(n: u8, member: MemberId) -> ExpiringRecord {
+    let name = digest(&format!("session {n}"));
+    ExpiringRecord { kind: Session, name, member, expires_at: after(100), value: n.to_string() }
+}
+
+/// The member's sessions in the order of their values.
+async fn sessions(
+    store: &dyn Store,
+    account: AccountId,
+    member: MemberId,
+    now: Timestamp,
+) -> Vec<ExpiringRecord> {
+    let mut sessions = store.records(account, Session, member, now).await.unwrap();
+    sessions.sort_by(|a, b| a.value.cmp(&b.value));
+    sessions
 }
 
 pub(super) async fn members_are_listed_oldest_first_each_in_its_account(subject: &mut impl Subject) {
@@ -149,22 +156,22 @@ pub(super) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
     let mine = open_account(&**store, 1).await;
     let (gone, stays) = (add(&**store, mine, 1).await, add(&**store, mine, 2).await);
     for (n, of) in [(1, gone.id), (2, stays.id)] {
-        store.create_link(mine, link(n, of, after(50)), START).await.unwrap();
-        store.create_session(mine, session(n, of)).await.unwrap();
+        store.put_record(mine, link(n, of, after(50)), START).await.unwrap();
+        store.put_record(mine, session(n, of), START).await.unwrap();
     }
     assert!(store.remove_member(mine, gone.id).await.unwrap());
     assert!(!store.remove_member(mine, gone.id).await.unwrap());
     subject.interrupt().await;
     let store = subject.store();
     assert_eq!(store.members(mine).await.unwrap(), std::slice::from_ref(&stays));
-    assert_eq!(store.take_link(mine, digest("link 1"), START).await.unwrap(), None);
-    assert_eq!(store.session(mine, digest("session 1"), START).await.unwrap(), None);
+    assert_eq!(store.take_record(mine, Link, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.record(mine, Session, digest("session 1"), START).await.unwrap(), None);
     assert!(!store.update_member(mine, gone.id, MemberChange::default()).await.unwrap());
-    assert!(store.session(mine, digest("session 2"), START).await.unwrap().is_some());
+    assert!(store.record(mine, Session, digest("session 2"), START).await.unwrap().is_some());
     // The name is free again, and its new owner has none of the sessions.
     let heir = Member { name: gone.name, ..member(7) };
     assert_eq!(make(&**store, mine, heir).await, MemberCreated::Made);
-    assert_eq!(store.sessions(mine, member(7).id, START).await.unwrap(), []);
+    assert_eq!(store.records(mine, Session, member(7).id, START).await.unwrap(), []);
 }
 
 pub(super) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut impl Subject) {
@@ -173,27 +180,31 @@ pub(super) async fn a_link_signs_in_once_and_before_it_expires(subject: &mut imp
     let one = add(&**store, mine, 1).await;
     let two = add(&**store, mine, 2).await;
     let made = link(1, one.id, after(10));
-    store.create_link(mine, link(3, one.id, after(20)), START).await.unwrap();
-    store.create_link(mine, made.clone(), START).await.unwrap();
-    store.create_link(mine, link(2, two.id, after(20)), START).await.unwrap();
+    store.put_record(mine, link(3, one.id, after(20)), START).await.unwrap();
+    store.put_record(mine, made.clone(), START).await.unwrap();
+    store.put_record(mine, link(2, two.id, after(20)), START).await.unwrap();
     assert_eq!(
-        store.take_link(mine, digest("link 3"), START).await.unwrap(),
+        store.take_record(mine, Link, digest("link 3"), START).await.unwrap(),
         None,
         "a newer one took its place"
     );
-    assert_eq!(store.take_link(theirs, digest("link 1"), START).await.unwrap(), None);
-    assert_eq!(store.link(theirs, digest("link 1"), START).await.unwrap(), None);
-    assert_eq!(store.link(mine, digest("link 2"), after(20)).await.unwrap(), None, "expired");
-    assert_eq!(store.take_link(mine, digest("link 2"), after(20)).await.unwrap(), None, "expired");
+    assert_eq!(store.take_record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.record(theirs, Link, digest("link 1"), START).await.unwrap(), None);
+    assert_eq!(store.record(mine, Link, digest("link 2"), after(20)).await.unwrap(), None, "expired");
+    assert_eq!(store.take_record(mine, Link, digest("link 2"), after(20)).await.unwrap(), None, "expired");
     subject.interrupt().await;
     let store = subject.store();
     let found = Some((made.clone(), one.clone()));
-    assert_eq!(store.link(mine, digest("link 1"), after(9)).await.unwrap(), found, "looking uses nothing up");
-    let attempts = (0..8).map(|_| store.take_link(mine, digest("link 1"), after(9)));
+    assert_eq!(
+        store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(),
+        found,
+        "looking uses nothing up"
+    );
+    let attempts = (0..8).map(|_| store.take_record(mine, Link, digest("link 1"), after(9)));
     let taken: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
     assert_eq!(taken, [(made, one)], "of many at once, one");
-    assert_eq!(store.take_link(mine, digest("link 1"), after(9)).await.unwrap(), None);
-    assert_eq!(store.link(mine, digest("link 1"), after(9)).await.unwrap(), None);
+    assert_eq!(store.take_record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
+    assert_eq!(store.record(mine, Link, digest("link 1"), after(9)).await.unwrap(), None);
 }
 
 pub(super) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut impl Subject) {
@@ -201,24 +212,25 @@ pub(super) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut i
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let one = add(&**store, mine, 1).await;
     for n in [2, 1, 3] {
-        store.create_session(mine, session(n, one.id)).await.unwrap();
+        store.put_record(mine, session(n, one.id), START).await.unwrap();
     }
     let of = |n: u8| session(n, one.id);
-    assert_eq!(store.session(theirs, of(1).digest, START).await.unwrap(), None);
-    assert_eq!(store.sessions(mine, one.id, START).await.unwrap(), [of(1), of(2), of(3)]);
-    store.touch_session(mine, of(1).digest, after(60), after(160)).await.unwrap();
-    store.end_session(mine, of(2).digest).await.unwrap();
-    store.end_session(mine, of(2).digest).await.unwrap();
-    store.touch_session(mine, of(2).digest, after(60), after(160)).await.unwrap();
-    let touched = Session { seen_at: after(60), expires_at: after(160), ..of(1) };
+    assert_eq!(store.record(theirs, Session, of(1).name, START).await.unwrap(), None);
+    assert_eq!(sessions(&**store, mine, one.id, START).await, [of(1), of(2), of(3)]);
+    let touched = |n| ExpiringRecord { expires_at: after(160), value: format!("{n} seen"), ..of(n) };
+    store.replace_record(mine, touched(1), after(60)).await.unwrap();
+    store.remove_record(mine, Session, of(2).name).await.unwrap();
+    store.remove_record(mine, Session, of(2).name).await.unwrap();
+    store.replace_record(mine, touched(2), after(60)).await.unwrap();
+    let touched = touched(1);
     assert_eq!(
-        store.session(mine, of(1).digest, after(159)).await.unwrap(),
+        store.record(mine, Session, of(1).name, after(159)).await.unwrap(),
         Some((touched.clone(), one.clone()))
     );
-    assert_eq!(store.session(mine, of(1).digest, after(160)).await.unwrap(), None);
-    assert_eq!(store.session(mine, of(2).digest, START).await.unwrap(), None, "it has ended");
-    assert_eq!(store.session(mine, of(3).digest, after(100)).await.unwrap(), None, "it has expired");
-    assert_eq!(store.sessions(mine, one.id, after(120)).await.unwrap(), [touched]);
+    assert_eq!(store.record(mine, Session, of(1).name, after(160)).await.unwrap(), None);
+    assert_eq!(store.record(mine, Session, of(2).name, START).await.unwrap(), None, "it has ended");
+    assert_eq!(store.record(mine, Session, of(3).name, after(100)).await.unwrap(), None, "it has expired");
+    assert_eq!(sessions(&**store, mine, one.id, after(120)).await, [touched]);
 }
 
 pub(super) async fn attempts_are_counted_until_they_are_forgotten(subject: &mut impl Subject) {

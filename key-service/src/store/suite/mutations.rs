@@ -272,10 +272,11 @@ fn edges() -> Vec<Vec<Step>> {
         least: amount,
         enough: amount,
         most: amount,
+        prompt_tokens: 1,
         lease_ticks: 1,
     };
     let progress =
-        |tokens, cost| Progress { usage: Usage { prompt: tokens, cached: tokens, completion: tokens }, cost };
+        |tokens, cost| Progress { usage: Usage::of(tokens, tokens, tokens), cost, upstream_cost: None };
     let report = |n, tokens, cost| Command::Extend {
         key,
         generation: generation(n),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::Unavailable;
+use crate::store::StoreError;
 
 /// Fails all calls after a number of successful calls.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ impl Outage {
         self.fail_after(u64::MAX);
     }
 
-    pub(crate) fn pass(&self) -> Result<(), Unavailable> {
+    pub(crate) fn pass(&self) -> Result<(), StoreError> {
         let took =
             self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        took.map(drop).map_err(|_| Unavailable("the disk at 10.0.0.7 is on fire".into()))
+        took.map(drop).map_err(|_| StoreError::Unavailable("the disk at 10.0.0.7 is on fire".into()))
     }
 }

@@ -21,7 +21,8 @@ use domain::{
     ledger::{
         Command, Outcome, Progress, Record, RecordId, Refused,
         histories::{
-            ACCOUNTS, GENERATIONS, KEYS, START, Step, World, account, generation, history, key, of_history,
+            self, ACCOUNTS, GENERATIONS, KEY_LIMIT_REACHED, KEYS, START, Step, World, account, generation,
+            history, key, of_history,
         },
     },
     usage::{COUNTED, Day},
@@ -67,7 +68,7 @@ pub(super) async fn a_capture_without_a_hold_is_billed_once(subject: &mut impl S
     let store = subject.store();
     assert_eq!(execute_one(&**store, account, lost).await, captured);
     let spent = spend(&**store, account, key).await;
-    assert_eq!((spent.used, spent.held), (nanos(80), nanos(20)));
+    assert_eq!((spent.budget.used, spent.budget.held), (nanos(80), nanos(20)));
     let unknown =
         execute_one(&**store, account, capture(super::ledger::histories::key(9), generation(3), 1)).await;
     assert_eq!(unknown, Err(Refused::UnknownKey));
@@ -90,7 +91,7 @@ pub(super) async fn a_capture_of_a_forgotten_age_is_recorded_as_shortfall(subjec
     let long = GenerationId::new(START.minus(Duration::from_hours(30)), [2; 10]);
     execute_one(&**store, account, hold(key, long, 50, 7)).await.unwrap();
     execute_one(&**store, account, capture(key, long, 40)).await.unwrap();
-    assert_eq!(spend(&**store, account, key).await.used, nanos(40));
+    assert_eq!(spend(&**store, account, key).await.budget.used, nanos(40));
 }
 
 pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut impl Subject) {
@@ -98,8 +99,8 @@ pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut im
     let account = open_account_with(&**store, 1, 1_000).await;
     let key = make_key(&**store, account, 1, Some(200)).await;
     let report = |generation, cost| {
-        let usage = Usage { prompt: 9, cached: 0, completion: 9 };
-        let progress = Progress { usage, cost: nanos(cost) };
+        let usage = Usage::of(9, 0, 9);
+        let progress = Progress { usage, cost: nanos(cost), upstream_cost: None };
         Command::Extend { key, generation, most: nanos(0), progress, lease_ticks: 1 }
     };
     let (too_much, too_little) = (generation(1), generation(2));
@@ -113,14 +114,14 @@ pub(super) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut im
     tick(&**store, account, 1).await;
     let expire = |generation| Command::Expire { key, generation };
     store.execute(account, vec![expire(too_much), expire(too_little)], START).await.unwrap();
-    assert_eq!(spend(&**store, account, key).await.used, nanos(59));
+    assert_eq!(spend(&**store, account, key).await.budget.used, nanos(59));
     subject.interrupt().await;
     let store = subject.store();
     execute_one(&**store, account, capture(key, too_much, 1)).await.unwrap();
-    assert_eq!(spend(&**store, account, key).await.used, nanos(2));
+    assert_eq!(spend(&**store, account, key).await.budget.used, nanos(2));
     execute_one(&**store, account, capture(key, too_little, 500)).await.unwrap();
     let spent = spend(&**store, account, key).await;
-    assert_eq!((spent.used, spent.held), (nanos(200), nanos(0)));
+    assert_eq!((spent.budget.used, spent.budget.held), (nanos(200), nanos(0)));
     assert_eq!(store.accounts().await.unwrap()[0].credit, nanos(800));
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
 }
@@ -131,10 +132,10 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     let account = open_account_with(&**store, 1, most.nanos()).await;
     let key = make_key(&**store, account, 1, Some(most.nanos())).await;
     let held = execute_one(&**store, account, hold(key, generation(1), most.nanos(), 7)).await;
-    assert_eq!(held, Ok(Outcome::Held(most)));
-    assert_eq!(spend(&**store, account, key).await.held, most);
-    let usage = Usage { prompt: u64::MAX, cached: u64::MAX - 1, completion: 1 << 63 };
-    let total = Progress { usage, cost: most };
+    assert_eq!(held, Ok(histories::held(most)));
+    assert_eq!(spend(&**store, account, key).await.budget.held, most);
+    let usage = Usage::of(u64::MAX, u64::MAX - 1, 1 << 63);
+    let total = Progress { usage, cost: most, upstream_cost: None };
     let model = "Model Flash".into();
     let capture = Command::Capture { key, generation: generation(1), model, total, estimated: true };
     let captured = execute_one(&**store, account, capture.clone()).await;
@@ -142,15 +143,15 @@ pub(super) async fn the_largest_numbers_come_back(subject: &mut impl Subject) {
     assert_eq!((settlement.usage, settlement.charged), (usage, most));
     subject.interrupt().await;
     assert_eq!(execute_one(&**subject.store(), account, capture).await, captured);
-    assert_eq!(spend(&**subject.store(), account, key).await.used, most);
+    assert_eq!(spend(&**subject.store(), account, key).await.budget.used, most);
 }
 
 pub(super) async fn holds_at_once_never_pass_the_limit(subject: &mut impl Subject) {
     let account = open_account_with(&**subject.store(), 1, 1_000_000).await;
     let key = make_key(&**subject.store(), account, 1, Some(1_000)).await;
-    spend_it_all(subject.store(), account, &[key], Refused::LimitReached).await;
+    spend_it_all(subject.store(), account, &[key], KEY_LIMIT_REACHED).await;
     let spent = spend(&**subject.store(), account, key).await;
-    assert_eq!((spent.used, spent.held), (nanos(1_000), nanos(0)));
+    assert_eq!((spent.budget.used, spent.budget.held), (nanos(1_000), nanos(0)));
 }
 
 pub(super) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subject) {
@@ -167,12 +168,12 @@ pub(super) async fn holds_at_once_never_pass_the_credit(subject: &mut impl Subje
 /// Many callers hold and capture until all is spent, and no sum ever exceeds the bound.
 async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId], end: Refused) {
     let callers = (0..CALLERS).map(|n| {
-        let (store, key) = (Arc::clone(store), keys[usize::from(n) % keys.len()]);
+        let (store, key, end) = (Arc::clone(store), keys[usize::from(n) % keys.len()], end.clone());
         tokio::spawn(async move {
             for turn in 0.. {
                 let generation = GenerationId::new(after(turn), [n; 10]);
                 match execute_one(&*store, account, hold(key, generation, 10, 7)).await {
-                    Ok(Outcome::Held(amount)) => {
+                    Ok(Outcome::Held { amount, .. }) => {
                         assert_eq!(amount, nanos(10));
                         execute_one(&*store, account, capture(key, generation, 10)).await.unwrap();
                     }
@@ -188,8 +189,8 @@ async fn spend_it_all(store: &Arc<dyn Store>, account: AccountId, keys: &[KeyId]
         assert!(money.held <= money.credit, "{money:?}");
         for key in keys {
             let key = spend(&**store, account, *key).await;
-            let spoken_for = key.used.checked_add(key.held).unwrap();
-            assert!(key.limit.is_none_or(|limit| spoken_for <= limit), "{key:?}");
+            let spoken_for = key.budget.used.checked_add(key.budget.held).unwrap();
+            assert!(key.budget.limit.is_none_or(|limit| spoken_for <= limit), "{key:?}");
         }
     }
     for caller in callers {
@@ -214,7 +215,7 @@ pub(super) async fn a_capture_sent_by_many_at_once_is_billed_once(subject: &mut 
     }
     assert!(heard.iter().all(|outcome| *outcome == heard[0]));
     let Outcome::Captured(settlement) = &heard[0] else { panic!("{heard:?}") };
-    assert_eq!(spend(&**subject.store(), account, key).await.used, settlement.charged);
+    assert_eq!(spend(&**subject.store(), account, key).await.budget.used, settlement.charged);
 }
 
 pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
@@ -241,8 +242,8 @@ pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
     }
     owner.await.unwrap();
     let after = subject.store().key(account, key).await.unwrap().unwrap();
-    assert_eq!((after.label.as_str(), after.spend.limit), ("99", None));
-    assert_eq!((after.spend.used, after.spend.held), (nanos(charged), nanos(0)));
+    assert_eq!((after.label.as_str(), after.spend.budget.limit), ("99", None));
+    assert_eq!((after.spend.budget.used, after.spend.budget.held), (nanos(charged), nanos(0)));
 }
 
 pub(super) async fn it_answers_a_ping(subject: &mut impl Subject) {
@@ -271,7 +272,7 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         open_account(&**subject.store(), a).await;
         for k in 0..KEYS {
             let mut new = new_key(account(a), k);
-            new.key.spend = world.keys[&(account(a), key(k))];
+            new.key.spend = world.keys[&(account(a), key(k))].clone();
             subject.store().create_key(new, None).await.unwrap();
         }
     }
@@ -315,7 +316,7 @@ async fn the_books_are_equal(store: &dyn Store, world: &World) {
     for account in world.accounts.keys() {
         let open = world.records.iter().filter_map(|((of, id), record)| match (id, record) {
             (RecordId::Generation(generation), Record::Open(hold)) if of == account => {
-                Some((DueHold { key: hold.key, generation: *generation }, hold.lease_until))
+                Some((DueHold { key: hold.payer.key, generation: *generation }, hold.lease_until))
             }
             _ => None,
         });
@@ -354,12 +355,8 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         let numbered =
             numbered.map(|(number, (generation, entry))| JournalEntry { number, generation, entry });
         assert_eq!(entries, numbered.collect::<Vec<_>>());
-        let lines = expected.counted.into_iter().map(|((day, key, model), counts)| UsageLine {
-            day,
-            key,
-            model,
-            counts,
-        });
+        let lines =
+            expected.counted.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts });
         let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
         let lines: Vec<_> = lines.collect();
         assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
@@ -390,6 +387,6 @@ async fn the_books_balance(store: &dyn Store, mut world: World, now: Timestamp) 
         }
         let spent = spend(store, account, key).await;
         assert_eq!(spent, world.keys[&(account, key)]);
-        assert_eq!((spent.used, spent.held), (nanos(charged), nanos(0)));
+        assert_eq!((spent.budget.used, spent.budget.held), (nanos(charged), nanos(0)));
     }
 }

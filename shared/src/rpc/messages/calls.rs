@@ -2,9 +2,7 @@
 
 use super::{Malformed, id, missing};
 use crate::{
-    catalog::Price,
     key::Class,
-    money::NanoUsd,
     rpc::{
         Authorize, Call, Capture, Extend, HoldRef, Release, SessionClock,
         v1::{self, call, release_request},
@@ -29,6 +27,7 @@ impl Call {
                 generation_id: a.generation.to_string(),
                 model: a.model.clone(),
                 prompt_tokens: a.prompt_tokens,
+                images: a.images,
                 output_tokens: a.output_tokens,
                 enough_output_tokens: a.enough_output_tokens,
                 least_output_tokens: a.least_output_tokens,
@@ -39,6 +38,7 @@ impl Call {
                 hold: Some((&e.hold).into()),
                 usage: Some(e.usage.into()),
                 prompt_tokens: e.prompt_tokens,
+                images: e.images,
                 output_tokens: e.output_tokens,
             }),
             Self::Capture(c) => call::Request::Capture(v1::CaptureRequest {
@@ -98,6 +98,7 @@ impl TryFrom<v1::AuthorizeRequest> for Authorize {
             generation: id("generation_id", &r.generation_id)?,
             model: r.model,
             prompt_tokens: r.prompt_tokens,
+            images: r.images,
             output_tokens: r.output_tokens,
             enough_output_tokens: r.enough_output_tokens,
             least_output_tokens: r.least_output_tokens,
@@ -114,6 +115,7 @@ impl TryFrom<v1::ExtendRequest> for Call {
             hold: hold(r.hold)?,
             usage: usage(r.usage)?,
             prompt_tokens: r.prompt_tokens,
+            images: r.images,
             output_tokens: r.output_tokens,
         }))
     }
@@ -149,41 +151,21 @@ impl From<&HoldRef> for v1::HoldRef {
             account_id: hold.account.to_string(),
             key_id: hold.key.to_string(),
             model: hold.model.clone(),
-            price: Some(hold.price.into()),
-        }
-    }
-}
-
-impl From<Price> for v1::Price {
-    fn from(price: Price) -> Self {
-        let Price { input, cached_input, output } = price;
-        Self { input: input.nanos(), cached_input: cached_input.nanos(), output: output.nanos() }
-    }
-}
-
-impl From<v1::Price> for Price {
-    fn from(price: v1::Price) -> Self {
-        Self {
-            input: NanoUsd::from_nanos(price.input),
-            cached_input: NanoUsd::from_nanos(price.cached_input),
-            output: NanoUsd::from_nanos(price.output),
+            price: Some((&hold.price).into()),
+            upstream: hold.upstream,
         }
     }
 }
 
 fn hold(hold: Option<v1::HoldRef>) -> Result<HoldRef, Malformed> {
     let hold = hold.ok_or_else(|| missing("hold"))?;
-    let price: Price = hold.price.ok_or_else(|| missing("hold.price"))?.into();
-    let valid = |price: NanoUsd| (NanoUsd::ZERO..=NanoUsd::MAX).contains(&price);
-    if !(valid(price.input) && valid(price.cached_input) && valid(price.output)) {
-        return Err(Malformed { field: "hold.price", problem: "is negative or too high".into() });
-    }
     Ok(HoldRef {
         generation: id("hold.generation_id", &hold.generation_id)?,
         account: id("hold.account_id", &hold.account_id)?,
         key: id("hold.key_id", &hold.key_id)?,
         model: hold.model,
-        price,
+        price: hold.price.ok_or_else(|| missing("hold.price"))?.try_into()?,
+        upstream: hold.upstream,
     })
 }
 

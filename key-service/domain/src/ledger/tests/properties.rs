@@ -52,8 +52,8 @@ fn unchanged_if_nothing_happened(
 /// Neither limit nor credit is ever exceeded. A limit lowered below the amount in use is not exceeded any further.
 fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError> {
     for (id, key) in &after.keys {
-        let spoken_for = |key: &Key| plus(key.used, key.held);
-        if let Some(limit) = key.limit {
+        let spoken_for = |key: &Key| plus(key.budget.used, key.budget.held);
+        if let Some(limit) = key.budget.limit {
             prop_assert!(spoken_for(key) <= limit.max(spoken_for(&before.keys[id])));
         }
     }
@@ -69,18 +69,18 @@ fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     let mut balances: HashMap<(AccountId, KeyId), NanoUsd> = HashMap::new();
     for (account, trail) in &world.trails {
         for (_, entry) in &trail.journal {
-            let balance = balances.entry((*account, entry.settlement.key)).or_default();
+            let balance = balances.entry((*account, entry.settlement.payer.key)).or_default();
             *balance = plus(*balance, entry.delta);
             prop_assert_eq!(*balance, entry.used_after);
         }
     }
     for (id, key) in &world.keys {
-        prop_assert_eq!(key.used, balances.get(id).copied().unwrap_or_default());
+        prop_assert_eq!(key.budget.used, balances.get(id).copied().unwrap_or_default());
     }
     let mut totals: HashMap<AccountId, (NanoUsd, NanoUsd)> = HashMap::new();
     for ((account, id), key) in &world.keys {
         let booked = world.booked(*account, *id);
-        prop_assert_eq!((key.held, key.used), booked);
+        prop_assert_eq!((key.budget.held, key.budget.used), booked);
         let total = totals.entry(*account).or_default();
         *total = (plus(total.0, booked.0), plus(total.1, booked.1));
     }

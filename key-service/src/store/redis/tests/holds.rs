@@ -37,7 +37,7 @@ async fn a_settled_generation_is_remembered_for_hours_and_never_billed_again_aft
     server.ask(&format!("DEL {settled}")).unwrap();
     let Ok(Outcome::Captured(again)) = retry(14_401).await else { panic!("it is recorded") };
     assert_eq!((again.charged, again.shortfall()), (NanoUsd::ZERO, NanoUsd::from_nanos(9)));
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(9));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(9));
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
 }
 
@@ -49,13 +49,13 @@ async fn a_capture_long_after_an_expiry_replaces_its_bill() {
     let account = open_account_with(&store, 1, 100).await;
     let key = make_key(&store, account, 1, None).await;
     let generation = GenerationId::new(START, [7; 10]);
-    let usage = Usage { prompt: 9, cached: 0, completion: 9 };
-    let progress = Progress { usage, cost: NanoUsd::from_nanos(8) };
+    let usage = Usage::of(9, 0, 9);
+    let progress = Progress { usage, cost: NanoUsd::from_nanos(8), upstream_cost: None };
     let report = Command::Extend { key, generation, most: NanoUsd::ZERO, progress, lease_ticks: 1 };
     store.execute(account, vec![hold(key, generation, 9, 1), report], START).await.unwrap();
     tick(&store, account, 1).await;
     store.execute(account, vec![Command::Expire { key, generation }], after(60)).await.unwrap();
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(8));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(8));
     let a_week = after(7 * 86_400);
     for _ in 0..2 {
         let captured = store.execute(account, vec![capture(key, generation, 3)], a_week).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_capture_long_after_an_expiry_replaces_its_bill() {
             "{captured:?}"
         );
     }
-    assert_eq!(spend(&store, account, key).await.used, NanoUsd::from_nanos(3));
+    assert_eq!(spend(&store, account, key).await.budget.used, NanoUsd::from_nanos(3));
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
     let expired = store.key_space.expired(account, START.millis() / 86_400_000);
     assert_eq!(server.ask(&format!("EXISTS {expired}")).unwrap(), ":0");

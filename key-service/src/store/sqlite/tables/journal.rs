@@ -4,10 +4,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::ids::{AccountId, GenerationId, KeyId};
 
 use super::{damaged, id as column_id, money, time, usage_from};
-use crate::store::{FoundEntries, JournalEntry};
+use crate::store::{Found, JournalEntry};
 use domain::{
     audit::Auditor,
-    ledger::{Ending, Entry, Settlement},
+    ledger::{Ending, Entry, Payer, Settlement},
     search::{EntrySearch, Outcome},
     usage::Day,
 };
@@ -58,7 +58,7 @@ pub(crate) fn find(
     search: &EntrySearch,
     (floor, before): (u64, u64),
     limit: usize,
-) -> rusqlite::Result<FoundEntries> {
+) -> rusqlite::Result<Found<JournalEntry, u64>> {
     let of_index = match (search.key, search.outcome) {
         (Some(_), _) => "INDEXED BY journal_by_key WHERE key = ?4",
         (None, None | Some(Outcome::Captured)) => "WHERE ?4 IS NULL",
@@ -96,13 +96,13 @@ pub(crate) fn find(
     if entries.len() > limit {
         entries.truncate(limit);
         let next = entries.last().map(|entry| entry.number);
-        return Ok(FoundEntries { entries, next });
+        return Ok(Found { found: entries, next });
     }
     let sql = format!("SELECT min(number) FROM ({read}) HAVING count(*) = {MAX_READ}");
     let params = params![account.as_bytes(), floor, before, key];
     let last: Option<i64> =
         connection.prepare_cached(&sql)?.query_row(params, |row| row.get(0)).optional()?;
-    Ok(FoundEntries { entries, next: last.map(i64::unsigned_abs) })
+    Ok(Found { found: entries, next: last.map(i64::unsigned_abs) })
 }
 
 /// Passes every entry to an audit, in ascending order of numbers.
@@ -148,7 +148,8 @@ pub(crate) fn append(
                                     cost, charged, delta, used_after, ending, estimated, at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     let Entry { settlement, delta, used_after } = entry;
-    let Settlement { key, model, usage, cost, charged, ending, estimated, at } = settlement;
+    let Settlement { payer, usage, cost, upstream_cost: _, charged, ending, estimated, at } = settlement;
+    let Payer { key, model, groups: _ } = payer;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         number.cast_signed(),
@@ -183,10 +184,10 @@ fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
 
 fn settlement_from(row: &Row<'_>) -> rusqlite::Result<Settlement> {
     Ok(Settlement {
-        key: column_id(row, 0, KeyId::from_slice)?,
-        model: row.get(1)?,
+        payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
         usage: usage_from(row, 2)?,
         cost: money(row, 5)?,
+        upstream_cost: None,
         charged: money(row, 6)?,
         ending: match row.get_ref(7)?.as_str()? {
             CAPTURED => Ending::Captured,

@@ -32,6 +32,14 @@ pub(crate) struct KeyCount {
 /// few enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: i64 = 64;
 
+/// Columns of a key in the order of [`api_key`], of a table named `k`.
+const COLUMNS: &str =
+    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
+    k.last_used_at";
+
+/// Value that sorts behind every id.
+const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
+
 /// Creates a key unless the idempotency key is taken; repeating it changes nothing.
 pub(crate) fn create(
     connection: &Connection,
@@ -81,7 +89,8 @@ fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, spend } = key;
-    let ledger::Key { limit, used, held, expires_at, revoked_at, last_used_at } = spend;
+    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = spend;
+    let ledger::Budget { limit, used, held, bounds: _ } = budget;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
                                      spend_limit, used, held, expires_at, revoked_at, last_used_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
@@ -108,19 +117,17 @@ pub(crate) fn get(
     account: AccountId,
     id: KeyId,
 ) -> rusqlite::Result<Option<ApiKey>> {
-    let sql = "SELECT id, label, hint, created_at,
-                      spend_limit, used, held, expires_at, revoked_at, last_used_at
-               FROM api_keys WHERE account = ?1 AND id = ?2";
+    let sql = format!("SELECT {COLUMNS} FROM api_keys k WHERE account = ?1 AND id = ?2");
     let (account, id) = (account.as_bytes(), id.as_bytes());
-    connection.prepare_cached(sql)?.query_row([account, id], api_key).optional()
+    connection.prepare_cached(&sql)?.query_row([account, id], api_key).optional()
 }
 
 /// Lists keys of the account in the order of ids.
 pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
-    // The empty value sorts before every id, 17 bytes of 0xFF after every id.
+    // The empty value sorts before every id.
     let (behind, order, end): (_, _, &[u8]) = match page.order {
         Order::Ascending => (">", "ASC", &[]),
-        Order::Descending => ("<", "DESC", &[0xff; 17]),
+        Order::Descending => ("<", "DESC", BEHIND_ALL_IDS),
     };
     // The ids are read from an index alone: otherwise SQLite would look up every key on the way.
     let (index, condition) = match page.status.map(|(status, _)| status) {
@@ -132,8 +139,7 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
         }
     };
     let sql = format!(
-        "SELECT k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
-                k.last_used_at
+        "SELECT {COLUMNS}
          FROM (SELECT id AS listed FROM api_keys {index}
                WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3)
          CROSS JOIN api_keys k ON k.account = ?1 AND k.id = listed ORDER BY listed {order}"
@@ -143,6 +149,25 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
     let now = page.status.map(|(_, now)| now.millis());
     let params = params![account.as_bytes(), after, limit, now];
     connection.prepare_cached(&sql)?.query_map(params, api_key)?.collect()
+}
+
+/// Lists keys of the account in the order of their spend.
+pub(crate) fn top_spending(
+    connection: &Connection,
+    account: AccountId,
+    after: Option<KeyId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<ApiKey>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM api_keys k INDEXED BY keys_by_spend
+         WHERE account = ?1 AND used > 0
+           AND (used, id) < (coalesce((SELECT used FROM api_keys WHERE account = ?1 AND id = ?2), ?4), ?2)
+         ORDER BY used DESC, id DESC LIMIT ?3"
+    );
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let after = after.as_ref().map_or(BEHIND_ALL_IDS, |id| id.as_bytes().as_slice());
+    let row = params![account.as_bytes(), after, limit, i64::MAX];
+    connection.prepare_cached(&sql)?.query_map(row, api_key)?.collect()
 }
 
 /// Changes a key; returns the result.
@@ -183,7 +208,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
         account.as_bytes(),
         key.id.as_bytes(),
         key.label,
-        key.spend.limit.map(NanoUsd::nanos),
+        key.spend.budget.limit.map(NanoUsd::nanos),
         key.spend.expires_at.map(Timestamp::millis),
         key.spend.revoked_at.map(Timestamp::millis),
     ])?;
@@ -214,8 +239,8 @@ pub(crate) fn put_spend(
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
-        key.used.nanos(),
-        key.held.nanos(),
+        key.budget.used.nanos(),
+        key.budget.held.nanos(),
         key.last_used_at.map(Timestamp::millis),
     ])?;
     Ok(())
@@ -280,9 +305,13 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
 
 fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
     Ok(ledger::Key {
-        limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
-        used: money(row, first + 1)?,
-        held: money(row, first + 2)?,
+        budget: ledger::Budget {
+            limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
+            used: money(row, first + 1)?,
+            held: money(row, first + 2)?,
+            bounds: None,
+        },
+        group: None,
         expires_at: time_if_any(row, first + 3)?,
         revoked_at: time_if_any(row, first + 4)?,
         last_used_at: time_if_any(row, first + 5)?,

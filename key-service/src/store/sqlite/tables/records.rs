@@ -11,7 +11,7 @@ use shared::{
 
 use super::{id as column_id, journal, money, usage_from};
 use crate::store::{Deposit, DueHold};
-use domain::ledger::{Hold, Progress, Record, RecordId};
+use domain::ledger::{Counted, Hold, Payer, Progress, Record, RecordId};
 
 /// The record under the id.
 pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) -> rusqlite::Result<Record> {
@@ -119,10 +119,10 @@ fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqli
                FROM holds WHERE account = ?1 AND generation = ?2";
     let hold = |row: &Row<'_>| {
         Ok(Hold {
-            key: column_id(row, 0, KeyId::from_slice)?,
-            model: row.get(1)?,
+            payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
             amount: money(row, 2)?,
-            reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)? },
+            reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)?, upstream_cost: None },
+            counted: Counted::default(),
             lease_until: row.get::<_, i64>(7)?.unsigned_abs(),
         })
     };
@@ -141,12 +141,12 @@ fn put_hold(
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
                ON CONFLICT (account, generation) DO UPDATE
                SET amount = ?5, prompt = ?6, cached = ?7, completion = ?8, cost = ?9, lease_until = ?10";
-    let Progress { usage, cost } = hold.reported;
+    let Progress { usage, cost, upstream_cost: _ } = hold.reported;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
-        hold.key.as_bytes(),
-        hold.model,
+        hold.payer.key.as_bytes(),
+        hold.payer.model,
         hold.amount.nanos(),
         usage.prompt.cast_signed(),
         usage.cached.cast_signed(),

@@ -7,7 +7,10 @@ use shared::ids::{AccountId, KeyId};
 
 use super::{id as column_id, money, usage_from};
 use crate::store::UsageLine;
-use domain::usage::{Added, COUNTED, Counts, Day};
+use domain::{
+    ledger::Payer,
+    usage::{Added, COUNTED, Counts, Day},
+};
 
 /// Adds to a counter.
 pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) -> rusqlite::Result<()> {
@@ -17,7 +20,8 @@ pub(crate) fn add(connection: &Connection, account: AccountId, added: &Added) ->
                SET requests = min(requests + ?5, ?10), prompt = min(prompt + ?6, ?10),
                    cached = min(cached + ?7, ?10), completion = min(completion + ?8, ?10),
                    charged = min(charged + ?9, ?10)";
-    let Added { key, model, day, counts: Counts { requests, usage, charged } } = added;
+    let Added { payer: Payer { key, model, .. }, day, counts: Counts { requests, usage, charged, .. } } =
+        added;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         day.number(),
@@ -57,12 +61,12 @@ pub(crate) fn list(
     let line = |row: &Row<'_>| {
         Ok(UsageLine {
             day: Day::from_number(row.get(0)?),
-            key: column_id(row, 1, KeyId::from_slice)?,
-            model: row.get(2)?,
+            payer: Payer::alone(column_id(row, 1, KeyId::from_slice)?, row.get(2)?),
             counts: Counts {
                 requests: row.get::<_, i64>(3)?.unsigned_abs(),
                 usage: usage_from(row, 4)?,
                 charged: money(row, 7)?,
+                ..Counts::default()
             },
         })
     };

@@ -6,10 +6,10 @@ use rusqlite::{Connection, params};
 use shared::money::NanoUsd;
 
 use super::{Folder, audit, capture, hold, hold_up, numbered, used};
-use crate::store::{Accounts, Ledger, NewAccount, Unavailable};
+use crate::store::{Accounts, Ledger, NewAccount, StoreError};
 use domain::ledger::{
     Outcome, Refused,
-    histories::{START, account, generation},
+    histories::{self, START, account, generation},
 };
 
 #[tokio::test]
@@ -28,10 +28,11 @@ async fn a_full_disk_is_unavailable_and_heals() {
         let commands = vec![hold(numbered(n), 10), capture(numbered(n), 10)];
         match store.execute(account(0), commands, START).await {
             Ok(_) => spent += 10,
-            Err(Unavailable(reason)) => {
+            Err(StoreError::Unavailable(reason)) => {
                 assert!(reason.contains("full"), "{reason}");
                 failed += 1;
             }
+            Err(other) => panic!("{other}"),
         }
     }
     assert!(spent > 0 && failed > 0, "{spent} {failed}");
@@ -54,7 +55,7 @@ async fn a_file_that_was_removed_or_replaced_is_unavailable_until_it_is_back() {
     fs::rename(folder.file(), &away).unwrap();
     for _ in ["removed", "replaced"] {
         for unavailable in [spend(2).await.unwrap_err(), store.ping().await.unwrap_err()] {
-            assert!(unavailable.0.contains("removed or replaced"), "{unavailable}");
+            assert!(unavailable.to_string().contains("removed or replaced"), "{unavailable}");
         }
         fs::copy(&away, folder.file()).unwrap();
     }
@@ -88,15 +89,15 @@ async fn one_change_that_fails_harms_no_other_of_its_transaction() {
         store.create_account(another),
         async { drop(go_on) },
     );
-    assert!(damaged.unwrap_err().0.contains("CHECK"));
+    assert!(matches!(&damaged, Err(StoreError::Damaged(cause)) if cause.contains("CHECK")));
     nonsense.unwrap_err();
-    assert_eq!(sound.unwrap(), [Ok(Outcome::Held(NanoUsd::from_nanos(10)))]);
+    assert_eq!(sound.unwrap(), [Ok(histories::held(NanoUsd::from_nanos(10)))]);
     assert!(created.unwrap());
     // The failed change left nothing behind.
     let count = |connection: &Connection| {
         connection.query_row("SELECT count(*) FROM holds", [], |row| row.get::<_, i64>(0))
     };
-    assert_eq!(store.readers.read(count).await.unwrap(), 2);
+    assert_eq!(store.read(count).await.unwrap(), 2);
 }
 
 #[tokio::test]

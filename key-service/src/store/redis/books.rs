@@ -1,8 +1,9 @@
-//! Reading of the journal and of the usage counters.
+//! The books: journal, deposits, counters of usage, and the audit.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use redis::{RedisResult, cmd};
+use async_trait::async_trait;
+use redis::cmd;
 use shared::{
     ids::{AccountId, DepositId, KeyId},
     money::NanoUsd,
@@ -10,10 +11,16 @@ use shared::{
 
 use super::{
     Redis,
+    audit::Attempt,
     records::{self, Reader, Scanned, damaged},
+    spend::DaySpend,
 };
-use crate::store::{Deposit, JournalEntry, JournalPage, UsageLine};
-use domain::usage::{Counts, Day};
+use crate::store::{Books, Deposit, JournalEntry, JournalPage, SpendLine, StoreError, UsageLine};
+use domain::{
+    audit::Audit,
+    ledger::Payer,
+    usage::{Counts, Day},
+};
 
 /// Additions to the journal read in a round trip: a few thousand entries where many are settled at once.
 pub(super) const ADDITIONS_AT_ONCE: usize = 100;
@@ -21,18 +28,16 @@ pub(super) const ADDITIONS_AT_ONCE: usize = 100;
 const MOST_ADDITIONS: usize = 500;
 /// Counters read in a round trip.
 const COUNTERS_AT_ONCE: usize = 1000;
+/// Attempts before an audit gives up. Entries are normally read faster than dropped.
+const AUDIT_ATTEMPTS: u32 = 10;
 
 /// An addition to the journal: the entries of a batch. The id begins with the number of the first entry.
 pub(super) type Addition = (String, Vec<Vec<u8>>);
 
-impl Redis {
+#[async_trait]
+impl Books for Redis {
     /// Reads a page. An addition with entries on both sides of `after` is found by reading backwards from there.
-    pub(super) async fn read_journal(
-        &self,
-        account: AccountId,
-        after: u64,
-        limit: usize,
-    ) -> RedisResult<JournalPage> {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
         let journal = self.key_space.journal(account);
         let range = async |command: &str, from: &str, to: &str, count: usize| {
             let mut question = cmd(command);
@@ -65,12 +70,12 @@ impl Redis {
 
     /// Reads the latest entries, or the latest before a number; newest first. An addition that holds entries on both
     /// sides of `before` is read as well.
-    pub(super) async fn read_latest_entries(
+    async fn latest_entries(
         &self,
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> RedisResult<Vec<JournalEntry>> {
+    ) -> Result<Vec<JournalEntry>, StoreError> {
         let journal = self.key_space.journal(account);
         let before = before.unwrap_or(u64::MAX);
         let (mut entries, mut from) = (Vec::new(), before.saturating_sub(1).to_string());
@@ -97,45 +102,75 @@ impl Redis {
     }
 
     /// Reads all deposits, of which there are few, and answers the latest.
-    pub(super) async fn read_deposits(&self, account: AccountId, limit: usize) -> RedisResult<Vec<Deposit>> {
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let all: Vec<(Vec<u8>, i64)> =
             self.client.ask(cmd("HGETALL").arg(self.key_space.deposits(account))).await?;
         let read = all.into_iter().map(|(id, amount)| {
             let id = DepositId::from_slice(&id).ok_or_else(|| damaged("a deposit"))?;
             Ok(Deposit { id, amount: NanoUsd::from_nanos(amount) })
         });
-        let mut deposits: Vec<Deposit> = read.collect::<RedisResult<_>>()?;
+        let mut deposits: Vec<Deposit> = read.collect::<Result<_, StoreError>>()?;
         deposits.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
         deposits.truncate(limit);
         Ok(deposits)
     }
 
-    pub(super) async fn read_usage(
+    async fn usage(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
         only: Option<KeyId>,
-    ) -> RedisResult<Vec<UsageLine>> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         if let Some(key) = only {
-            return self.read_usage_of(account, days, key).await;
+            return self.usage_of(account, days, key).await;
         }
         let mut lines = Vec::new();
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
             for ((key, model), counts) in self.read_counters(account, day, None).await? {
-                lines.push(UsageLine { day, key, model, counts });
+                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
             }
         }
         Ok(lines)
     }
 
+    /// Reads the charges of these days. Incomplete days are added up from the counters of all keys instead, and the
+    /// sums are kept once the day is over.
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, StoreError> {
+        let mut lines = Vec::new();
+        for DaySpend { day, mut charged, is_whole } in self.added_up(account, days).await? {
+            if !is_whole {
+                charged = self.add_up(account, day).await?;
+            }
+            let line = |(model, nanos)| SpendLine { day, model, charged: NanoUsd::from_nanos(nanos) };
+            lines.extend(charged.into_iter().map(line));
+        }
+        Ok(lines)
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
+        for _ in 0..AUDIT_ATTEMPTS {
+            match self.go_through(account).await? {
+                Attempt::Done(audit) => return Ok(audit),
+                Attempt::Overtaken => {}
+            }
+        }
+        Err(StoreError::Busy("the journal drops entries faster than they can be read"))
+    }
+}
+
+impl Redis {
     /// Reads counters. A counter may come twice while others are added; the later reading is the current value.
     pub(super) async fn read_counters(
         &self,
         account: AccountId,
         day: Day,
         only: Option<KeyId>,
-    ) -> RedisResult<BTreeMap<(KeyId, String), Counts>> {
+    ) -> Result<BTreeMap<(KeyId, String), Counts>, StoreError> {
         let (mut counters, mut cursor) = (BTreeMap::new(), "0".to_owned());
         loop {
             let mut scan = cmd("HSCAN");
@@ -158,7 +193,7 @@ impl Redis {
 }
 
 /// The number of the first entry, and the encoded entries.
-pub(super) fn addition_of((id, fields): &Addition) -> RedisResult<(u64, &[u8])> {
+pub(super) fn addition_of((id, fields): &Addition) -> Result<(u64, &[u8]), StoreError> {
     let number = id.split_once('-').and_then(|(number, _)| number.parse().ok());
     let text = fields.get(1).map(Vec::as_slice);
     number.zip(text).ok_or_else(|| damaged("a journal"))

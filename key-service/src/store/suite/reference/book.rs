@@ -6,23 +6,22 @@ use std::{
 };
 
 use shared::{
-    ids::{AccountId, GenerationId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
-#[cfg(test)]
-use crate::store::suite::Fault;
 use crate::store::{
-    Created, Deposit, Idempotency, JournalEntry, ManagementKey, NewAccount, SpendLine, Unavailable, UsageLine,
+    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
+    SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, Auditor},
     digest::Digest,
     key::{ApiKey, NewKey},
-    ledger::{self, Command, Entry, Outcome, Record, RecordId, Refused, State},
-    member::{Link, Member, Session},
+    ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
+    member::Member,
     usage::{self, Counts, Day},
 };
 
@@ -44,14 +43,14 @@ pub(super) struct AccountBook {
     pub(super) money: ledger::Account,
     pub(super) management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
     pub(super) keys: BTreeMap<KeyId, ApiKey>,
+    groups: BTreeMap<GroupId, ledger::Group>,
     pub(super) records: HashMap<RecordId, Record>,
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
-    usage: BTreeMap<(Day, KeyId, String), Counts>,
+    usage: BTreeMap<(Day, Payer), Counts>,
     pub(super) idempotency: HashMap<Digest, Promise>,
     pub(super) members: BTreeMap<MemberId, Member>,
-    pub(super) links: HashMap<Digest, Link>,
-    pub(super) sessions: HashMap<Digest, Session>,
+    pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -63,8 +62,8 @@ pub(super) struct Promise {
 }
 
 impl Shelf {
-    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, Unavailable> {
-        self.accounts.get_mut(&id).ok_or_else(|| Unavailable(format!("there is no account {id}")))
+    pub(super) fn account(&mut self, id: AccountId) -> Result<&mut AccountBook, StoreError> {
+        self.accounts.get_mut(&id).ok_or_else(|| StoreError::no_account(id))
     }
 }
 
@@ -76,24 +75,22 @@ impl AccountBook {
             money: ledger::Account::default(),
             management_keys: BTreeMap::new(),
             keys: BTreeMap::new(),
+            groups: BTreeMap::new(),
             records: HashMap::new(),
             journal: BTreeMap::new(),
             usage: BTreeMap::new(),
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
-            links: HashMap::new(),
-            sessions: HashMap::new(),
+            expiring: HashMap::new(),
         }
     }
 
     /// Loads the state, applies the command, and writes the result.
     pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
         let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
-        let state = State {
-            account: self.money,
-            key: command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend),
-            record: before.clone(),
-        };
+        let key = command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend.clone());
+        let group = |id| Ok::<_, Refused>(self.groups.get(&id).cloned());
+        let state = State::load(self.money, key, before.clone(), group)?;
         let (after, outcome) = ledger::apply(state, command, now)?;
         if let (Some(RecordId::Generation(generation)), Some(entry)) =
             (command.record(), ledger::entry(&before, &after))
@@ -101,9 +98,10 @@ impl AccountBook {
             self.append(generation, &before, entry);
         }
         self.money = after.account;
-        if let Some(key) = command.key().and_then(|id| self.keys.get_mut(&id)) {
-            key.spend = after.key.unwrap_or(key.spend);
+        if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
+            key.spend = spend;
         }
+        self.groups.extend(after.groups.into_iter().flatten());
         match (command.record(), after.record) {
             (None, _) => {}
             (Some(id), Record::None) => {
@@ -118,7 +116,7 @@ impl AccountBook {
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
         let added = usage::added(before, &entry);
-        let counts = self.usage.entry((added.day, added.key, added.model)).or_default();
+        let counts = self.usage.entry((added.day, added.payer)).or_default();
         *counts = counts.plus(added.counts);
         let number = self.journal.last_key_value().map_or(1, |(last, _)| last + 1);
         self.journal.insert(number, (generation, entry));
@@ -171,21 +169,16 @@ impl AccountBook {
         let wanted = self
             .usage
             .iter()
-            .filter(|((day, key, _), _)| days.contains(day) && only.is_none_or(|k| k == *key));
+            .filter(|((day, payer), _)| days.contains(day) && only.is_none_or(|key| key == payer.key));
         wanted
-            .map(|((day, key, model), counts)| UsageLine {
-                day: *day,
-                key: *key,
-                model: model.clone(),
-                counts: *counts,
-            })
+            .map(|((day, payer), counts)| UsageLine { day: *day, payer: payer.clone(), counts: *counts })
             .collect()
     }
 
     pub(super) fn spend_of(&self, days: &RangeInclusive<Day>) -> Vec<SpendLine> {
         let mut sums: BTreeMap<(Day, &str), Counts> = BTreeMap::new();
-        for ((day, _, model), counts) in self.usage.iter().filter(|((day, _, _), _)| days.contains(day)) {
-            let sum = sums.entry((*day, model)).or_default();
+        for ((day, payer), counts) in self.usage.iter().filter(|((day, _), _)| days.contains(day)) {
+            let sum = sums.entry((*day, &payer.model)).or_default();
             *sum = sum.plus(*counts);
         }
         let line = |((day, model), counts): ((Day, &str), Counts)| SpendLine {
@@ -199,12 +192,12 @@ impl AccountBook {
     pub(super) fn audit(&self) -> Audit {
         let mut auditor = Auditor::new(true);
         for (number, (_, entry)) in &self.journal {
-            auditor.entry(*number, entry.settlement.key, entry.delta, entry.used_after);
+            auditor.entry(*number, entry.settlement.payer.key, entry.delta, entry.used_after);
         }
         let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
         for record in self.records.values() {
             match record {
-                Record::Open(hold) => *holds.entry(hold.key).or_default() += hold.amount.nanos(),
+                Record::Open(hold) => *holds.entry(hold.payer.key).or_default() += hold.amount.nanos(),
                 Record::Deposited(amount) => deposits.push(*amount),
                 Record::None | Record::Closed(_) => {}
             }
@@ -217,13 +210,12 @@ impl AccountBook {
     }
 
     /// Writes directly, without the ledger.
-    #[cfg(test)]
     pub(super) fn doctor(&mut self, fault: Fault) {
         let one_more = |amount: NanoUsd| NanoUsd::from_nanos(amount.nanos() + 1);
         match fault {
             Fault::Used(key) => {
                 let spend = &mut self.keys.get_mut(&key).unwrap().spend;
-                spend.used = one_more(spend.used);
+                spend.budget.used = one_more(spend.budget.used);
             }
             Fault::Credit => self.money.credit = one_more(self.money.credit),
             Fault::LostEntry(lost) => self.journal.retain(|_, (generation, _)| *generation != lost),

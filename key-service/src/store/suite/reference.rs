@@ -1,4 +1,4 @@
-//! The reference store: everything is behind one lock, and nothing survives the process.
+//! The reference store: the simplest specification of a store, behind one lock.
 
 mod book;
 mod members;
@@ -9,15 +9,17 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
 use self::book::{AccountBook, Promise, Shelf};
-use super::{
+use super::{Fault, Outage};
+use crate::store::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
     Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
-    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, Unavailable, Updated, UsageLine,
+    NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
     audit::Audit,
@@ -30,33 +32,27 @@ use domain::{
 /// Number of due holds on a page.
 const DUE_AT_ONCE: usize = 512;
 
-/// A store in memory, for tests and as the simplest specification of a store.
+/// A store of maps.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Reference {
     books: Mutex<Shelf>,
-    #[cfg(test)]
-    pub(crate) outage: super::suite::Outage,
+    pub(crate) outage: Outage,
 }
 
-impl Memory {
+impl Reference {
     /// An empty store.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Locks the store. The ledger decides before anything is changed, so a panic leaves no half-written state.
-    #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "in tests it can be away"))]
-    fn books(&self) -> Result<MutexGuard<'_, Shelf>, Unavailable> {
-        #[cfg(test)]
+    fn books(&self) -> Result<MutexGuard<'_, Shelf>, StoreError> {
         self.outage.pass()?;
         Ok(self.books.lock())
     }
-}
 
-#[cfg(test)]
-impl Memory {
     /// Writes directly, without the ledger.
-    pub(crate) fn doctor(&self, account: AccountId, fault: super::suite::Fault) {
+    pub(crate) fn doctor(&self, account: AccountId, fault: Fault) {
         self.books().unwrap().accounts.get_mut(&account).unwrap().doctor(fault);
     }
 
@@ -67,13 +63,13 @@ impl Memory {
 }
 
 #[async_trait]
-impl Ledger for Memory {
+impl Ledger for Reference {
     async fn execute(
         &self,
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> Result<Outcomes, Unavailable> {
+    ) -> Result<Outcomes, StoreError> {
         Ok(match self.books()?.accounts.get_mut(&account) {
             Some(book) => commands.iter().map(|command| book.apply(command, now)).collect(),
             None => commands.iter().map(|_| Err(Refused::UnknownKey)).collect(),
@@ -90,13 +86,13 @@ impl Ledger for Memory {
         }
     }
 
-    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, Unavailable> {
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         let behind: Option<GenerationId> = after.and_then(|Cursor(last)| last.parse().ok());
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(DueHolds::default()) };
         let due = |(id, record): (&RecordId, &Record)| match (id, record) {
             (RecordId::Generation(generation), Record::Open(hold)) if hold.lease_until <= book.money.tick => {
-                Some(DueHold { key: hold.key, generation: *generation })
+                Some(DueHold { key: hold.payer.key, generation: *generation })
             }
             _ => None,
         };
@@ -109,29 +105,25 @@ impl Ledger for Memory {
         Ok(DueHolds { holds, next })
     }
 
-    async fn clock_skew(&self) -> Result<Option<Skew>, Unavailable> {
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), Unavailable> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.books().map(drop)
     }
 }
 
 #[async_trait]
-impl Credentials for Memory {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, Unavailable> {
+impl Credentials for Reference {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
         Ok(self.books()?.credentials.get(&digest).copied())
     }
 }
 
 #[async_trait]
-impl Keys for Memory {
-    async fn create_key(
-        &self,
-        new: NewKey,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Created, Unavailable> {
+impl Keys for Reference {
+    async fn create_key(&self, new: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
         if let Some(attempt) = idempotency {
@@ -154,11 +146,11 @@ impl Keys for Memory {
         Ok(Created::New(key))
     }
 
-    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, Unavailable> {
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
         Ok(self.books()?.accounts.get(&account).and_then(|book| book.keys.get(&id)).cloned())
     }
 
-    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, Unavailable> {
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
         let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -175,9 +167,27 @@ impl Keys for Memory {
         })
     }
 
-    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, Unavailable> {
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
         let books = self.books()?;
-        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.key == key);
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let place = |key: &ApiKey| std::cmp::Reverse((key.spend.budget.used, key.id));
+        let after = after.and_then(|id| book.keys.get(&id)).map(place);
+        let mut keys: Vec<ApiKey> =
+            book.keys.values().filter(|key| key.spend.budget.used > NanoUsd::ZERO).cloned().collect();
+        keys.retain(|key| after.is_none_or(|after| place(key) > after));
+        keys.sort_by_key(place);
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
+        let books = self.books()?;
+        let is_of = |record: &&Record| matches!(record, Record::Open(hold) if hold.payer.key == key);
         let holds = books.accounts.get(&account).map(|book| book.records.values().filter(is_of).count());
         Ok(holds.unwrap_or_default() as u64)
     }
@@ -187,7 +197,7 @@ impl Keys for Memory {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-    ) -> Result<Updated, Unavailable> {
+    ) -> Result<Updated, StoreError> {
         let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
         let Some(key) = found else { return Ok(Updated::NotFound) };
@@ -205,7 +215,7 @@ impl Keys for Memory {
         account: AccountId,
         id: KeyId,
         now: Timestamp,
-    ) -> Result<Option<ApiKey>, Unavailable> {
+    ) -> Result<Option<ApiKey>, StoreError> {
         let mut books = self.books()?;
         let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
         Ok(found.map(|key| {
@@ -216,8 +226,8 @@ impl Keys for Memory {
 }
 
 #[async_trait]
-impl Accounts for Memory {
-    async fn create_account(&self, account: NewAccount) -> Result<bool, Unavailable> {
+impl Accounts for Reference {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         if let Some((id, _)) = books.accounts.iter().find(|(_, book)| book.name == account.name) {
             return Ok(*id == account.id);
@@ -226,7 +236,7 @@ impl Accounts for Memory {
         Ok(true)
     }
 
-    async fn accounts(&self) -> Result<Vec<AccountSummary>, Unavailable> {
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         let summary = |(id, book): (&AccountId, &AccountBook)| AccountSummary {
             id: *id,
             name: book.name.clone(),
@@ -238,11 +248,11 @@ impl Accounts for Memory {
         Ok(self.books()?.accounts.iter().map(summary).collect())
     }
 
-    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, Unavailable> {
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         Ok(self.books()?.accounts.iter().find(|(_, book)| book.name == name).map(|(id, _)| *id))
     }
 
-    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, Unavailable> {
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let funds = |book: &AccountBook| Funds {
             name: book.name.clone(),
             credit: book.money.credit,
@@ -251,7 +261,7 @@ impl Accounts for Memory {
         Ok(self.books()?.accounts.get(&account).map(funds))
     }
 
-    async fn create_management_key(&self, new: NewManagementKey) -> Result<bool, Unavailable> {
+    async fn create_management_key(&self, new: NewManagementKey) -> Result<bool, StoreError> {
         let mut books = self.books()?;
         let (id, keys) = (new.key.id, &mut books.account(new.account)?.management_keys);
         if keys.len() as u64 >= new.most && !keys.contains_key(&id) {
@@ -262,7 +272,7 @@ impl Accounts for Memory {
         Ok(true)
     }
 
-    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, Unavailable> {
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let books = self.books()?;
         let keys = books.accounts.get(&account).map(|book| book.management_keys.values().cloned().collect());
         Ok(keys.unwrap_or_default())
@@ -272,7 +282,7 @@ impl Accounts for Memory {
         &self,
         account: AccountId,
         id: ManagementKeyId,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         Ok(self.books()?.accounts.get(&account).and_then(|book| book.management_keys.get(&id)).cloned())
     }
 
@@ -280,7 +290,7 @@ impl Accounts for Memory {
         &self,
         id: ManagementKeyId,
         now: Timestamp,
-    ) -> Result<Option<ManagementKey>, Unavailable> {
+    ) -> Result<Option<ManagementKey>, StoreError> {
         let mut books = self.books()?;
         let found = books.accounts.values_mut().find_map(|book| book.management_keys.get_mut(&id));
         Ok(found.map(|key| {
@@ -291,20 +301,15 @@ impl Accounts for Memory {
 }
 
 #[async_trait]
-impl Capacity for Memory {
-    async fn is_nearly_full(&self) -> Result<bool, Unavailable> {
+impl Capacity for Reference {
+    async fn is_nearly_full(&self) -> Result<bool, StoreError> {
         Ok(self.books()?.is_nearly_full)
     }
 }
 
 #[async_trait]
-impl Books for Memory {
-    async fn journal(
-        &self,
-        account: AccountId,
-        after: u64,
-        limit: usize,
-    ) -> Result<JournalPage, Unavailable> {
+impl Books for Reference {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
         let books = self.books()?;
         let entries = books.accounts.get(&account).map(|book| book.entries_behind(after, limit));
         Ok(JournalPage { entries: entries.unwrap_or_default(), gone_until: 0 })
@@ -315,13 +320,13 @@ impl Books for Memory {
         account: AccountId,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<JournalEntry>, Unavailable> {
+    ) -> Result<Vec<JournalEntry>, StoreError> {
         let books = self.books()?;
         let entries = books.accounts.get(&account).map(|book| book.latest_entries(before, limit));
         Ok(entries.unwrap_or_default())
     }
 
-    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, Unavailable> {
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let books = self.books()?;
         Ok(books.accounts.get(&account).map(|book| book.latest_deposits(limit)).unwrap_or_default())
     }
@@ -331,7 +336,7 @@ impl Books for Memory {
         account: AccountId,
         days: RangeInclusive<Day>,
         key: Option<KeyId>,
-    ) -> Result<Vec<UsageLine>, Unavailable> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         Ok(self.books()?.accounts.get(&account).map(|book| book.usage_of(&days, key)).unwrap_or_default())
     }
 
@@ -339,11 +344,11 @@ impl Books for Memory {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<SpendLine>, Unavailable> {
+    ) -> Result<Vec<SpendLine>, StoreError> {
         Ok(self.books()?.accounts.get(&account).map(|book| book.spend_of(&days)).unwrap_or_default())
     }
 
-    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, Unavailable> {
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         Ok(self.books()?.accounts.get(&account).map(AccountBook::audit))
     }
 }

@@ -1,0 +1,268 @@
+//! Bounds of a budget: windows of the calendar, rates, requests in flight, models.
+
+use std::time::Duration;
+
+use shared::{calendar::Per, money::NanoUsd, rates::RateLimit, time::Timestamp};
+
+use super::funds::plus;
+
+/// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
+pub const RATE_UNITS: i64 = 60_000;
+
+/// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], all sums are exact in stores whose
+/// numbers are doubles (Lua inside Redis).
+pub const MOST_TOKENS: u64 = 50_000_000_000;
+
+/// Largest number of units that a rate remembers.
+pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
+
+/// Money of a key or of a group, with the bounds on its use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Largest amount that may ever be spent; `None` is no limit.
+    pub limit: Option<NanoUsd>,
+    /// Billed so far.
+    pub used: NanoUsd,
+    /// Covered by open holds.
+    pub held: NanoUsd,
+    /// Further bounds; `None` for most keys, which then need no memory for them.
+    pub bounds: Option<Box<Bounds>>,
+}
+
+/// Bounds besides the lifetime limit, each with its present state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bounds on the spend in windows of the calendar, at most one for each length.
+    pub windows: Vec<Window>,
+    /// Bound on admitted requests.
+    pub requests_per_minute: Option<Rate>,
+    /// Bound on the tokens of admitted requests.
+    pub tokens_per_minute: Option<Rate>,
+    /// Largest number of requests at a time.
+    pub max_in_flight: Option<u64>,
+    /// Open holds that began while the budget had any of these bounds.
+    pub in_flight: u64,
+    /// Ids of the models that may be used; `None` is all.
+    pub models: Option<Vec<String>>,
+}
+
+/// A bound on the spend in each window of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Length of the windows.
+    pub per: Per,
+    /// Largest amount that may be spent in a window.
+    pub amount: NanoUsd,
+    /// Beginning of the window that runs; in its first window, the time at which the bound was set.
+    pub start: Timestamp,
+    /// Billed since `start`.
+    pub used: NanoUsd,
+}
+
+/// A bucket of `per_minute` that refills evenly by `per_minute` a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests or tokens allowed in a minute; above zero.
+    pub per_minute: u64,
+    /// Units missing from the bucket at the time `at`. Requests that used more tokens than expected may have taken more
+    /// than the bucket holds.
+    pub taken: i64,
+    /// Time of the last change.
+    pub at: Timestamp,
+}
+
+/// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BoundsPatch {
+    /// A new lifetime limit.
+    pub limit: Option<Option<NanoUsd>>,
+    /// All windows, each length once; empty removes them. A length that stays keeps what was billed in its window.
+    pub windows: Option<Vec<(Per, NanoUsd)>>,
+    /// Models that may be used.
+    pub models: Option<Option<Vec<String>>>,
+    /// Requests allowed in a minute.
+    pub requests_per_minute: Option<Option<u64>>,
+    /// Tokens allowed in a minute.
+    pub tokens_per_minute: Option<Option<u64>>,
+    /// Requests allowed at a time.
+    pub max_in_flight: Option<Option<u64>>,
+}
+
+impl Budget {
+    /// A budget of which nothing is used, with these bounds.
+    pub fn new(bounds: &BoundsPatch, now: Timestamp) -> Self {
+        let mut budget = Self::default();
+        budget.update(bounds, now);
+        budget
+    }
+
+    /// Amount that every bound on money still allows, open holds included.
+    pub fn left(&self, now: Timestamp) -> NanoUsd {
+        let of_limit = self.limit.map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
+        let of_windows = self.windows().map(|window| window.at(now).left());
+        of_windows.fold(of_limit, NanoUsd::min)
+    }
+
+    /// Fails if less than this amount is left; with the time at which enough is left again, if that is the end of a
+    /// window.
+    pub(super) fn covers(&self, amount: NanoUsd, now: Timestamp) -> Result<(), Option<Timestamp>> {
+        if self.limit.is_some_and(|limit| limit.left_after(self.used) < amount) {
+            return Err(None);
+        }
+        let too_tight = self.windows().map(|window| window.at(now)).filter(|window| window.left() < amount);
+        too_tight.map(|window| window.resets_at()).max().map_or(Ok(()), |resets_at| Err(Some(resets_at)))
+    }
+
+    /// Applies a change.
+    pub fn update(&mut self, patch: &BoundsPatch, now: Timestamp) {
+        self.limit = patch.limit.unwrap_or(self.limit);
+        let mut bounds = self.bounds.take().map_or_else(Bounds::default, |bounds| *bounds);
+        bounds.update(patch, now);
+        self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
+    }
+
+    pub(super) fn bill(&mut self, amount: NanoUsd, now: Timestamp) {
+        self.used = plus(self.used, amount);
+        for window in self.windows_mut() {
+            *window = window.at(now);
+            window.used = plus(window.used, amount);
+        }
+    }
+
+    /// Takes an amount back that was billed `at` an earlier time. A window that began later did not count the bill.
+    pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
+        self.used = self.used.left_after(amount);
+        for window in self.windows_mut() {
+            *window = window.at(now);
+            if window.start <= at {
+                window.used = window.used.left_after(amount);
+            }
+        }
+    }
+
+    fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.bounds.iter().flat_map(|bounds| &bounds.windows)
+    }
+
+    fn windows_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.bounds.iter_mut().flat_map(|bounds| &mut bounds.windows)
+    }
+}
+
+impl Bounds {
+    fn update(&mut self, patch: &BoundsPatch, now: Timestamp) {
+        if let Some(windows) = &patch.windows {
+            let window = |(per, amount): &(Per, NanoUsd)| {
+                let same = self.windows.iter().find(|window| window.per == *per);
+                let new = Window { per: *per, amount: *amount, start: now, used: NanoUsd::ZERO };
+                same.map_or(new, |same| Window { amount: *amount, ..*same })
+            };
+            self.windows = windows.iter().map(window).collect();
+        }
+        if let Some(models) = &patch.models {
+            self.models.clone_from(models);
+        }
+        if let Some(per_minute) = patch.requests_per_minute {
+            self.requests_per_minute = Rate::changed(self.requests_per_minute, per_minute, now);
+        }
+        if let Some(per_minute) = patch.tokens_per_minute {
+            self.tokens_per_minute = Rate::changed(self.tokens_per_minute, per_minute, now);
+        }
+        self.max_in_flight = patch.max_in_flight.unwrap_or(self.max_in_flight);
+    }
+
+    /// Counts a request with this many tokens.
+    pub(super) fn count(&mut self, tokens: u64, now: Timestamp) {
+        self.in_flight += 1;
+        if let Some(rate) = &mut self.requests_per_minute {
+            rate.replace(0, 1, now);
+        }
+        self.recount(0, tokens, now);
+    }
+
+    /// Replaces the tokens that were counted for a request.
+    pub(super) fn recount(&mut self, counted: u64, tokens: u64, now: Timestamp) {
+        if let Some(rate) = &mut self.tokens_per_minute {
+            rate.replace(counted, tokens, now);
+        }
+    }
+}
+
+impl Window {
+    /// The window as of this time: an empty one if the calendar has reached a later window. A clock that steps back
+    /// stays in the window that has begun.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Self {
+        let beginning = self.per.beginning(now);
+        if beginning > self.start {
+            return Self { start: beginning, used: NanoUsd::ZERO, ..self };
+        }
+        self
+    }
+
+    /// Amount that may still be spent or is held.
+    pub const fn left(&self) -> NanoUsd {
+        self.amount.left_after(self.used)
+    }
+
+    /// The end of the window, at which the amount is available again.
+    pub fn resets_at(&self) -> Timestamp {
+        self.per.end(self.start)
+    }
+}
+
+impl Rate {
+    /// A full bucket.
+    pub const fn new(per_minute: u64, now: Timestamp) -> Self {
+        Self { per_minute, taken: 0, at: now }
+    }
+
+    fn changed(rate: Option<Self>, per_minute: Option<u64>, now: Timestamp) -> Option<Self> {
+        let per_minute = per_minute?;
+        let rate = rate.map_or(Self::new(per_minute, now), |rate| rate.at(now));
+        Some(Self { per_minute, ..rate })
+    }
+
+    /// The bucket as of this time. A clock that steps back refills nothing.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Self {
+        let passed = now.millis().saturating_sub(self.at.millis()).max(0);
+        let refilled = passed.saturating_mul(self.units_per_milli());
+        Self { taken: self.taken.saturating_sub(refilled).max(0), at: self.at.max(now), ..self }
+    }
+
+    /// Time until this many requests or tokens fit; `None` where they fit now.
+    pub fn wait_for(self, count: u64, now: Timestamp) -> Option<Duration> {
+        let missing = self.at(now).taken + units(count) - self.capacity();
+        (missing > 0).then(|| self.time_of(missing))
+    }
+
+    /// State of the bucket for callers.
+    pub fn status(self, now: Timestamp) -> RateLimit {
+        let taken = self.at(now).taken;
+        let remaining = (self.capacity() - taken).max(0) / RATE_UNITS;
+        RateLimit { limit: self.per_minute, remaining: remaining.unsigned_abs(), reset: self.time_of(taken) }
+    }
+
+    fn replace(&mut self, counted: u64, by: u64, now: Timestamp) {
+        *self = self.at(now);
+        self.taken = (self.taken - units(counted) + units(by)).clamp(0, MOST_TAKEN);
+    }
+
+    fn capacity(self) -> i64 {
+        self.units_per_milli().saturating_mul(RATE_UNITS)
+    }
+
+    fn units_per_milli(self) -> i64 {
+        i64::try_from(self.per_minute).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// Time in which this many units refill, rounded up.
+    fn time_of(self, units: i64) -> Duration {
+        Duration::from_millis(units.unsigned_abs().div_ceil(self.units_per_milli().unsigned_abs()))
+    }
+}
+
+fn units(count: u64) -> i64 {
+    count.min(MOST_TOKENS).cast_signed() * RATE_UNITS
+}

@@ -1,0 +1,23 @@
+//! State of rate bounds, as told to callers of the model API.
+
+use std::time::Duration;
+
+/// State of the rate bounds of a key and its groups after an admission; each kind the tightest of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateStatus {
+    /// Requests per minute; `None` without such a bound.
+    pub requests: Option<RateLimit>,
+    /// Tokens per minute; `None` without such a bound.
+    pub tokens: Option<RateLimit>,
+}
+
+/// State of a rate bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Requests or tokens allowed in a minute.
+    pub limit: u64,
+    /// Requests or tokens allowed now.
+    pub remaining: u64,
+    /// Time until `remaining` is back at `limit`, to the millisecond.
+    pub reset: Duration,
+}
