@@ -36,6 +36,7 @@ pub(super) fn allow(response: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
     use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
 
     use super::{
@@ -46,6 +47,6 @@ mod tests {
     #[test]
     fn scripts_may_read_every_header_of_ours() {
         let ours = [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS];
-        assert_eq!(EXPOSED.split(',').collect::<Vec<_>>(), ours.each_ref().map(|name| name.as_str()));
+        assert_eq!(EXPOSED.split(',').collect::<Vec<_>>(), ours.each_ref().map(HeaderName::as_str));
     }
 }

@@ -119,20 +119,20 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 }
 
 /// `GET /v1`, `GET /`
-pub(super) async fn service(app: Arc<App>) -> Result<Response, ApiError> {
+pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
-    Ok(ok(&About {
+    ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
         endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
         docs,
-    }))
+    })
 }
 
 /// `GET /health`: this process serves. Dependencies are not checked.
-pub(super) async fn health() -> Result<Response, ApiError> {
-    Ok(ok(&Health { status: "ok" }))
+pub(super) fn health() -> Response {
+    ok(&Health { status: "ok" })
 }
 
 /// `GET /health` of a gateway that is to stop.

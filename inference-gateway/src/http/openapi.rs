@@ -10,7 +10,7 @@ use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
-    error::{ApiError, Code, ErrorBody},
+    error::{Code, ErrorBody},
     ids::KeyId,
     wire::{KEYS, KeyBody, KeyList, KeySchema, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
@@ -79,8 +79,8 @@ const FIELDS: [Code; 6] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Result<Response, ApiError> {
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response())
+pub(super) fn describe() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
 fn document() -> Value {

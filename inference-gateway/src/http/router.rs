@@ -60,10 +60,10 @@ fn find(path: &str) -> Option<Route> {
     Some(match path {
         CHAT => route(Post, CHAT, |app, call| Box::pin(chat::create(app, call))),
         "/v1/models" => route(Get, "/v1/models", |app, call| Box::pin(describe::models(app, call))),
-        "/v1" => route(Get, "/v1", |app, _| Box::pin(describe::service(app))),
-        "/" => route(Get, "/", |app, _| Box::pin(describe::service(app))),
-        "/health" => route(Get, "/health", |_, _| Box::pin(describe::health())),
-        "/openapi.json" => route(Get, "/openapi.json", |_, _| Box::pin(openapi::describe())),
+        "/v1" => route(Get, "/v1", |app, _| at_once(describe::service(&app))),
+        "/" => route(Get, "/", |app, _| at_once(describe::service(&app))),
+        "/health" => route(Get, "/health", |_, _| at_once(describe::health())),
+        "/openapi.json" => route(Get, "/openapi.json", |_, _| at_once(openapi::describe())),
         "/dashboard" => {
             route(Passed, "/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call)))
         }
@@ -88,6 +88,11 @@ fn find_below(path: &str) -> Option<Route> {
 
 const fn route(methods: Methods, pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -> Route {
     Route { pattern, methods, handler }
+}
+
+/// An answer that needs no wait.
+fn at_once(response: Response) -> Handled {
+    Box::pin(ready(Ok(response)))
 }
 
 impl Methods {

@@ -1,6 +1,6 @@
 //! The catalogue's file format, and its checks.
 
-use std::{collections::HashSet, ops::Range};
+use std::collections::HashSet;
 
 use http::Uri;
 use serde::Deserialize;
