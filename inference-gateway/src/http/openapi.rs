@@ -10,8 +10,7 @@ use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
-    error::Code,
-    error::ErrorBody,
+    error::{Code, ErrorBody},
     ids::KeyId,
     wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
@@ -87,7 +86,7 @@ const FIELDS: [Code; 6] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Response {
+pub(super) fn describe() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
