@@ -14,7 +14,10 @@ use shared::error::{Code, ErrorBody};
 mod management;
 mod operation;
 
-use super::describe::{About, Health, ModelObject, Models};
+use super::{
+    describe::{About, Health, ModelObject, Models},
+    rate_headers,
+};
 use operation::Operation;
 
 use domain::{
@@ -68,7 +71,7 @@ const CHAT: [Code; 21] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Response {
+pub(super) fn describe() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
@@ -154,7 +157,9 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let operation = operation.responds(200, "The answer.", &content, &["x-generation-id", "x-max-tokens"]);
+    let headers: Vec<&str> =
+        ["x-generation-id", "x-max-tokens"].into_iter().chain(rate_headers::NAMES).collect();
+    let operation = operation.responds(200, "The answer.", &content, &headers);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
@@ -165,7 +170,7 @@ mod tests {
     use super::*;
 
     /// Codes that no description contains: those of routes and methods that are not there.
-    const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::RotationInProgress, Code::ReadOnlyKey];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {
