@@ -18,7 +18,7 @@ use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::http::ClientRequestId,
+    process::{http::ClientRequestId, serve::Detach},
     refusal::Refusal,
     text::shown,
     tokens::{Usage, UsageDetails},
@@ -107,6 +107,16 @@ pub(crate) enum AnswerBody {
     Whole(Bytes),
     /// A stream.
     Stream(StreamBody),
+}
+
+impl AnswerBody {
+    /// The stream that goes on by itself while its client takes nothing.
+    pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stream(body) => Some(body.stream()),
+        }
+    }
 }
 
 impl Job {
@@ -208,10 +218,6 @@ impl Generator {
         let mut route = Route { counted_by, asked: None };
         log.generation = hold.generation();
         log.key = Some(hold.key());
-        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
-            hold.release().await;
-            return Err(overloaded);
-        }
         let job = &*job;
         let reached = tokio::select! {
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,

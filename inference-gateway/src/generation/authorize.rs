@@ -56,7 +56,7 @@ impl Generator {
         let asked_at = Instant::now();
         let refusal = match self.keys.authorize(request.clone()).await? {
             Ok(grant) => {
-                let hold = self.holds.open(grant, bound, asked_at, job.admitted.slot());
+                let hold = self.open(job, grant, bound, asked_at).await?;
                 return Ok(Authorized { hold, asked, counted_by: None });
             }
             Err(refusal) => refusal,
@@ -90,12 +90,7 @@ impl Generator {
             ..request.clone()
         };
         let (grant, asked_at) = self.authorize_anew(job, probe).await?;
-        let hold = self.holds.open(grant, least, asked_at, job.admitted.slot());
-        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
-        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
-            hold.release().await;
-            return Err(overloaded);
-        }
+        let hold = self.open(job, grant, least, asked_at).await?;
         let exact = match self.try_count(&running, job).await {
             Ok(exact) if exact < bound => exact,
             Ok(_) | Err(NotCounted::Unsupported) => {
@@ -121,8 +116,27 @@ impl Generator {
         hold.release().await;
         let (grant, asked_at) =
             self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.holds.open(grant, exact, asked_at, job.admitted.slot());
+        let hold = self.open(job, grant, exact, asked_at).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
+    }
+
+    /// Takes over the hold of an authorized request, which is charged to the account that pays; without room there, the
+    /// hold is released.
+    async fn open(
+        &self,
+        job: &mut Job,
+        grant: Grant,
+        prompt_tokens: u64,
+        asked_at: Instant,
+    ) -> Result<OpenHold, ApiError> {
+        let charged = job.admitted.charge_to(grant.hold.account);
+        let hold = self.holds.open(grant, prompt_tokens, asked_at, job.admitted.slot());
+        if let Err(overloaded) = charged {
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
+            hold.release().await;
+            return Err(overloaded);
+        }
+        Ok(hold)
     }
 
     /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the

@@ -84,9 +84,10 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
         running.run_in_background();
         Err(late())
     };
+    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends, and is billed, when the client takes nothing for this long.
-    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream: None });
+    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
