@@ -1,6 +1,6 @@
 //! The catalogue's file format, and its checks.
 
-use std::{collections::HashSet, ops::Range};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -106,7 +106,7 @@ impl RawModel {
             max_tokens_per_image: self.max_tokens_per_image,
             extra_params: self.extra_params,
             serves,
-            price,
+            price: Arc::new(price),
             upstreams,
         })
     }

@@ -1,6 +1,6 @@
 //! Answers in messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
@@ -66,7 +66,7 @@ fn authorized(result: Result<&Grant, &Refusal>) -> v1::AuthorizeResponse {
             key_id: grant.hold.key.to_string(),
             output_tokens: grant.output_tokens,
             lease_ms: millis(grant.lease),
-            price: Some((&grant.hold.price).into()),
+            price: Some(grant.hold.price.as_ref().into()),
         }),
         Err(refusal) => Wire::Refusal(v1::Refusal::from(*refusal).into()),
     };
@@ -124,7 +124,7 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 account: grant.account_id.parse().map_err(|_| unfit())?,
                 key: grant.key_id.parse().map_err(|_| unfit())?,
                 model: asked.model.clone(),
-                price: grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?,
+                price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
             },
             output_tokens: grant.output_tokens,
