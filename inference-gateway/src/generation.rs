@@ -16,9 +16,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
+    clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::http::ClientRequestId,
+    process::{http::ClientRequestId, serve::Detach},
     rates::RateStatus,
     refusal::Refusal,
     text::shown,
@@ -37,8 +38,8 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use domain::{
     answer::{self, Reported},
-    chat::Forward,
     metering::{UsageBounds, UsageCounter},
+    request::Forward,
 };
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
@@ -48,6 +49,8 @@ const MAX_SHOWN_REASON: usize = 40;
 
 /// Runs generations; one generator per worker.
 pub(crate) struct Generator {
+    /// Source of time.
+    pub(crate) clock: Arc<dyn Clock>,
     /// The key-services.
     pub(crate) keys: Keys,
     /// The open holds of this worker.
@@ -110,6 +113,16 @@ pub(crate) enum AnswerBody {
     Whole(Bytes),
     /// A stream.
     Stream(StreamBody),
+}
+
+impl AnswerBody {
+    /// The stream that goes on by itself while its client takes nothing.
+    pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stream(body) => Some(body.stream()),
+        }
+    }
 }
 
 impl Job {

@@ -8,7 +8,7 @@ mod spool;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -54,8 +54,6 @@ struct HoldState {
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
-    /// Called at each heartbeat.
-    watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
 }
 
 /// Lease of a hold as known to this gateway.
@@ -92,17 +90,6 @@ pub(crate) struct OpenHold {
     rates: RateStatus,
 }
 
-/// Registration of a function that each heartbeat calls while the hold is unresolved.
-pub(crate) struct HeartbeatWatch(Arc<HoldState>);
-
-impl HeartbeatWatch {
-    /// Sets the function; only once per hold.
-    pub(crate) fn set(self, watch: impl Fn(Instant) + Send + Sync + 'static) {
-        // A second call would be a mistake of this crate, and is ignored.
-        let _ = self.0.watch.set(Box::new(watch));
-    }
-}
-
 impl Holds {
     /// No holds yet.
     pub(crate) fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
@@ -127,7 +114,6 @@ impl Holds {
             hold,
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            watch: OnceLock::new(),
         });
         self.unresolved().insert(generation, state.clone());
         OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release, rates }
@@ -209,12 +195,7 @@ impl OpenHold {
         async move { state.changed.notified().await }
     }
 
-    /// A registration for a function that each heartbeat calls.
-    pub(crate) fn heartbeat_watch(&self) -> HeartbeatWatch {
-        HeartbeatWatch(self.state.clone())
-    }
-
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
     pub(crate) fn extend(
         &self,
         prompt_tokens: u64,

@@ -26,7 +26,7 @@ use crate::{
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
-    answer::Rewriter,
+    answer::StreamWriter,
     metering::{GrantedTokens, StreamEnd, StreamMeter},
 };
 use end::End;
@@ -71,14 +71,13 @@ pub(super) fn start(
     }
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let meter = StreamMeter::new(
-        Rewriter::new(job.generation(), job.forward.include_usage),
+        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens()),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let (watch, rates) = (hold.heartbeat_watch(), hold.rates());
-    let room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let (rates, room) = (hold.rates(), AnswerRoom::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
@@ -91,7 +90,7 @@ pub(super) fn start(
             pipe,
             room,
             extending: None,
-            deadlines: Deadlines::new(generator.upstream_silence, now),
+            deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
         };
         async move {
             let end = stream.carry(body).await;
@@ -100,8 +99,6 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    let stall = body.stall_watch(generator.client_stall);
-    watch.set(move |now| stall.check(now));
     Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes},
 };
 use domain::{
-    answer::{Completion, Reported},
+    answer::{Completion, Reported, Settled},
     routing::AttemptOutcome,
 };
 
@@ -146,7 +146,8 @@ pub(super) async fn run(
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), log.usage, cost);
+    let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
+    let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop(answer);
     let body = AnswerBody::Whole(room.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })

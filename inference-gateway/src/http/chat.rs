@@ -28,7 +28,7 @@ use crate::{
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
-use domain::chat::{Chat, Forward};
+use domain::{chat, request::Forward};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
@@ -86,9 +86,10 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
         running.run_in_background();
         Err(late())
     };
+    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends, and is billed, when the client takes nothing for this long.
-    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream: None });
+    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
@@ -112,7 +113,7 @@ async fn check(
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
-    let chat = Chat::parse(&body)?;
+    let chat = chat::parse(&body)?;
     let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
     let alias = (chat.model != model.id).then(|| chat.model.clone());
     let forward = chat.forward(model)?;
