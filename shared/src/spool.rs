@@ -58,6 +58,7 @@ const fn is_none_chosen(upstream: &u32) -> bool {
 }
 
 /// A line of the file.
+#[expect(clippy::large_enum_variant, reason = "a line is written or read, and then gone")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolLine {
