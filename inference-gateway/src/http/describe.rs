@@ -72,7 +72,7 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let not_found =
         || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
     let name = name.ok_or_else(not_found)?;
-    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
+    let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
     Ok(ok(&describe(model, &name)))
 }
 
@@ -101,15 +101,9 @@ async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Resul
     authenticate(app, &credential, caller).await
 }
 
-/// Returns whether a key may use a model. A list that names an alias means its model.
-fn may_use(identity: &Identity, model: &Model) -> bool {
-    let Some(models) = &identity.models else { return true };
-    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
-}
-
 /// The models that a key may use.
 fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
-    catalog.models.iter().filter(|model| may_use(identity, model))
+    catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }
 
 /// Describes all models that a key may use, and after them their aliases.

@@ -145,6 +145,11 @@ impl Identity {
     pub const fn account(&self) -> AccountId {
         self.principal.account()
     }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
+    }
 }
 
 impl From<Principal> for Identity {
