@@ -12,11 +12,11 @@ use shared::{
     clock::{Clock, random_bytes},
     ids::{AccountId, KeyId, ManagementKeyId},
     key::{self, Class},
-    money::NanoUsd,
     refusal::Refusal,
     rpc::Principal,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
+    wire::KeyField,
 };
 
 use crate::{
@@ -56,7 +56,6 @@ pub struct Management {
     /// API keys that an account may have.
     max_keys: u64,
     passwords: members::Passwords,
-    top_keys: spend::TopKeysCache,
     turns: turns::ReadingTurns,
     /// Held while the owners of an account are counted and one of them is changed.
     owners: tokio::sync::Mutex<()>,
@@ -95,17 +94,6 @@ pub enum KeyRefused {
     StoreFull,
 }
 
-/// The owner's settings for a new key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyDraft {
-    /// Name, chosen by the owner.
-    pub label: String,
-    /// Largest amount that may ever be spent with the key; `None` is no limit.
-    pub limit: Option<NanoUsd>,
-    /// Instant from which the key is refused; `None` is never.
-    pub expires_at: Option<Timestamp>,
-}
-
 /// Answer to the creation of a key.
 #[derive(Debug)]
 pub enum Created {
@@ -124,9 +112,9 @@ impl Management {
     /// Management of the keys and accounts in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
-        let (passwords, top_keys) = (members::Passwords::new(), spend::TopKeysCache::default());
+        let passwords = members::Passwords::new();
         let (turns, owners) = (turns::ReadingTurns::default(), tokio::sync::Mutex::default());
-        Self { store, clock, credentials, max_keys, passwords, top_keys, turns, owners, last_id }
+        Self { store, clock, credentials, max_keys, passwords, turns, owners, last_id }
     }
 
     /// Sets the bound of API keys per account.
@@ -152,31 +140,28 @@ impl Management {
     pub async fn create(
         &self,
         account: AccountId,
-        draft: KeyDraft,
+        settings: KeyPatch,
         idempotency_key: Option<String>,
     ) -> Result<Created, Error<KeyRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
         let now = self.clock.now();
-        let idempotency = idempotency_key.map(|key| Idempotency {
-            key: Digest::of(key.as_bytes()),
-            request: draft.digest(),
-            now,
-            expires_at: now.plus(IDEMPOTENCY_TTL),
-        });
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let key = ApiKey {
             id: KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
-            label: draft.label,
+            label: String::new(),
             hint: key::hint(plaintext.expose_secret()),
             created_at: now.to_whole_seconds(),
-            spend: ledger::Key {
-                budget: ledger::Budget { limit: draft.limit, ..ledger::Budget::default() },
-                expires_at: draft.expires_at,
-                ..ledger::Key::default()
-            },
+            spend: ledger::Key::default(),
         };
+        let key = key.with(&settings);
+        let idempotency = idempotency_key.map(|idempotency_key| Idempotency {
+            key: Digest::of(idempotency_key.as_bytes()),
+            request: digest_of_settings(&key),
+            now,
+            expires_at: now.plus(IDEMPOTENCY_TTL),
+        });
         match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
         {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
@@ -225,19 +210,11 @@ impl Management {
     }
 }
 
-impl KeyDraft {
-    /// Digest of a draft, equal for drafts of equal meaning: `25` and `25.0` are the same limit.
-    fn digest(&self) -> Digest {
-        let limit = self.limit.map_or_else(String::new, |limit| limit.to_string());
-        let expires_at = self.expires_at.map_or_else(String::new, |at| at.to_string());
-        // The label is last, so that no part of the label can pass for another field.
-        Digest::of(format!("{limit}\n{expires_at}\n{}", self.label).as_bytes())
-    }
-}
-
-/// Fields that a patch leaves out or clears get the defaults of the draft.
-impl From<KeyPatch> for KeyDraft {
-    fn from(KeyPatch { label, limit, expires_at }: KeyPatch) -> Self {
-        Self { label: label.unwrap_or_default(), limit: limit.flatten(), expires_at: expires_at.flatten() }
-    }
+/// Digest of a new key's settings, equal for settings of equal meaning: `25` and `25.0` are the same limit.
+fn digest_of_settings(key: &ApiKey) -> Digest {
+    let text = |field: &KeyField| key.value(*field, key.created_at).to_string();
+    // The label is last, so that no part of the label can pass for another field.
+    let others = KeyField::ALL.iter().filter(|field| field.row().is_setting() && **field != KeyField::Label);
+    let texts: Vec<String> = others.chain([&KeyField::Label]).map(text).collect();
+    Digest::of(texts.join("\n").as_bytes())
 }

@@ -1,7 +1,8 @@
 //! Promises of a store, independent of its implementation: one trait per noun.
 
+mod records;
 pub(crate) mod redis;
-mod search;
+pub(crate) mod search;
 mod sign_in;
 pub(crate) mod sqlite;
 #[cfg(test)]
@@ -272,7 +273,7 @@ pub trait Books: Send + Sync + 'static {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         search::entries(self, account, &search, before, limit).await
     }
 
@@ -574,13 +575,13 @@ pub struct JournalEntry {
     pub entry: Entry,
 }
 
-/// Entries of the journal that were looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundEntries {
-    /// The entries, newest first.
-    pub entries: Vec<JournalEntry>,
-    /// Number before which to go on; `None` where everything was read.
-    pub next: Option<u64>,
+/// A page of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T, C> {
+    /// The matches, in the order of the search.
+    pub found: Vec<T>,
+    /// Place behind which to go on; `None` where everything was read.
+    pub next: Option<C>,
 }
 
 /// The charges of a model on a day.

@@ -3,9 +3,15 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
+use serde_json::{Map, json};
 
-use crate::{ids::KeyId, money::NanoUsd, time::Timestamp};
+use crate::{ids::KeyId, money::NanoUsd};
+
+mod field;
+mod value;
+
+pub use field::{Field, Input, KeyField, Kind};
+pub use value::{Kept, Value};
 
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
@@ -23,76 +29,66 @@ pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
 /// Orders of a listing, by the end that comes first; the default is first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];
 
-/// An API key. Every member is always present, null where there is nothing to say; `key` alone appears once, when the key
-/// is made.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "ApiKey")]
-pub struct KeyObject<'a> {
-    /// Names the key for good.
-    pub id: KeyId,
-    /// `api_key`
-    #[schemars(extend("const" = "api_key"))]
-    pub object: &'static str,
-    /// Name chosen by the owner.
-    #[schemars(length(max = MAX_LABEL_CHARS))]
-    pub label: &'a str,
-    /// First and last characters of the plaintext.
-    pub key_hint: &'a str,
-    /// `revoked`, else `expired`, else `active`.
-    #[schemars(extend("enum" = STATUSES))]
-    pub status: &'static str,
-    /// Most that the key may ever spend; null is no limit.
-    pub limit: Option<NanoUsd>,
-    /// Amount spent so far.
-    pub used: NanoUsd,
-    /// `limit - used`, below zero if the limit was lowered below `used`.
-    pub limit_remaining: Option<NanoUsd>,
-    /// Time of creation.
-    pub created_at: Timestamp,
-    /// Time of expiry; null is never.
-    pub expires_at: Option<Timestamp>,
-    /// Time of the last billed request.
-    pub last_used_at: Option<Timestamp>,
-    /// Time of the revocation.
-    pub revoked_at: Option<Timestamp>,
-    /// The plaintext.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<&'a str>,
+/// Schema of an API key in answers.
+pub struct KeySchema;
+
+impl JsonSchema for KeySchema {
+    fn schema_name() -> Cow<'static, str> {
+        "ApiKey".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let (mut properties, mut required) = (Map::new(), vec!["id", "object"]);
+        let id = schemas.subschema_for::<KeyId>();
+        properties.insert("id".into(), described(id, "Names the key for good."));
+        properties.insert("object".into(), json!({"type": "string", "const": "api_key"}));
+        for field in KeyField::ALL.iter().map(|field| field.row()) {
+            properties.insert(field.name.into(), described(field.kind.answered(schemas), field.description));
+            required.push(field.name);
+        }
+        let plaintext = json!({"type": "string", "description": "The plaintext, where the key is made."});
+        properties.insert("key".into(), plaintext);
+        let description =
+            "An API key. Every member but `key` is always present, null where there is nothing to say.";
+        json_schema!({"type": "object", "description": description, "properties": properties, "required": required})
+    }
 }
 
-/// A listing of API keys, written piece by piece.
+/// A listing of API keys.
 #[derive(JsonSchema)]
 #[schemars(rename = "ApiKeyList")]
 #[expect(
     dead_code,
-    reason = "it is described as a whole and never made: a listing is streamed in constant memory"
+    reason = "a listing is described as a whole, and written piece by piece in constant memory"
 )]
-pub struct KeyList<'a> {
+pub struct KeyList {
     #[schemars(extend("const" = "list"))]
     object: &'static str,
-    data: Vec<KeyObject<'a>>,
+    data: Vec<KeySchema>,
     first_id: Option<KeyId>,
     last_id: Option<KeyId>,
     has_more: bool,
 }
 
-/// Fields for making or changing a key, checked by the key-service.
-pub struct KeyFields<const NEW: bool>;
+/// Schema of a body that makes an API key (`NEW`) or changes one.
+pub struct KeyBody<const NEW: bool>;
 
-impl<const NEW: bool> JsonSchema for KeyFields<NEW> {
+impl<const NEW: bool> JsonSchema for KeyBody<NEW> {
     fn schema_name() -> Cow<'static, str> {
         if NEW { "NewApiKey" } else { "ApiKeyChange" }.into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "label": {"type": "string", "maxLength": MAX_LABEL_CHARS, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"},
-                "limit": {"type": ["number", "null"], "minimum": 0, "maximum": MAX_LIMIT_USD, "description": "US dollars."},
-                "expires_at": {"type": ["string", "null"], "format": "date-time"},
-            },
-        })
+        let settings = KeyField::ALL.iter().filter_map(|field| {
+            let field = field.row();
+            Some((field.name.to_owned(), described(field.kind.requested()?, field.description)))
+        });
+        let properties: Map<String, serde_json::Value> = settings.collect();
+        json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
     }
+}
+
+fn described(mut schema: Schema, description: &str) -> serde_json::Value {
+    schema.insert("description".into(), description.into());
+    schema.to_value()
 }

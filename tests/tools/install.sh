@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, libfaketime, Python,
+# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, libfaketime, Python,
 # Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive.
 set -eu
 cd "$(dirname "$0")/.."
 
 missing=''
 command -v redis-server > /dev/null || missing="$missing redis-server"
+command -v jq > /dev/null || missing="$missing jq"
 command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"
 command -v python3 > /dev/null && python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
 command -v chromium > /dev/null || missing="$missing chromium"

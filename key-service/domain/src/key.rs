@@ -1,14 +1,17 @@
 //! Life of an API key: created, updated, expired, revived, revoked.
 
+mod settings;
+
 use shared::{
     ids::{AccountId, KeyId},
-    money::NanoUsd,
     time::Timestamp,
 };
 
 use crate::digest::Digest;
 
 use super::ledger;
+
+pub use settings::KeyPatch;
 
 /// An API key as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,17 +68,6 @@ impl Status {
     }
 }
 
-/// A change to a key: outer `None` leaves the field, inner `None` clears the field.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyPatch {
-    /// A new label.
-    pub label: Option<String>,
-    /// A new limit, or none.
-    pub limit: Option<Option<NanoUsd>>,
-    /// A new expiry, or none.
-    pub expires_at: Option<Option<Timestamp>>,
-}
-
 /// A revoked key cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyRevoked;
@@ -91,20 +83,8 @@ impl ApiKey {
     }
 
     /// The key with the patch applied; a revoked key is refused.
-    pub fn updated(mut self, patch: &KeyPatch) -> Result<Self, AlreadyRevoked> {
-        if self.spend.revoked_at.is_some() {
-            return Err(AlreadyRevoked);
-        }
-        if let Some(label) = &patch.label {
-            self.label.clone_from(label);
-        }
-        if let Some(limit) = patch.limit {
-            self.spend.budget.limit = limit;
-        }
-        if let Some(expires_at) = patch.expires_at {
-            self.spend.expires_at = expires_at;
-        }
-        Ok(self)
+    pub fn updated(self, patch: &KeyPatch) -> Result<Self, AlreadyRevoked> {
+        if self.spend.revoked_at.is_some() { Err(AlreadyRevoked) } else { Ok(self.with(patch)) }
     }
 
     /// The key, revoked at this time unless revoked before.

@@ -9,13 +9,16 @@ use shared::{
 use super::*;
 use crate::{
     management::{
-        Created, KeyDraft,
+        Created,
         members::Token,
         testing::{BEGIN, Office},
     },
     store::{Ledger as _, suite::Fault},
 };
-use domain::ledger::{Command as Ledger, Progress};
+use domain::{
+    key::KeyPatch,
+    ledger::{Command as Ledger, Progress},
+};
 
 /// The address that links begin with.
 const PUBLIC: &str = "http://127.0.0.1:8080";
@@ -107,7 +110,7 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;
     office.management.deposit(account, NanoUsd::from_usd(10)).await.unwrap();
-    let made = office.management.create(account, KeyDraft::default(), None).await.unwrap();
+    let made = office.management.create(account, KeyPatch::default(), None).await.unwrap();
     let Created::New { key, .. } = made else { panic!("{made:?}") };
     let now = office.clock.now();
     let hold = |n, usd| Ledger::Hold {

@@ -18,7 +18,7 @@ pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
     /// These fields.
-    pub(super) fn of<const N: usize>(fields: [(&str, String); N]) -> Self {
+    pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 

@@ -13,16 +13,16 @@ use super::{
     browser::form_token,
     failure::Failure,
     form::{Fields, query, with},
-    keys_form::{self, KeyForm},
+    keys_form,
     layout::{Section, hidden, page},
     session::{Act, OwnerAct, Viewer},
     show::{count, new_key, or_unnamed, status, time, time_or, usd},
 };
 use crate::management::{
-    Created, KeyDraft,
+    Created,
     reading::{Found, KeyCursor, KeyOrder, KeySearch},
 };
-use domain::key::{ApiKey, KeyPatch, Status};
+use domain::key::{ApiKey, Status};
 
 /// Path of the list.
 pub(super) const PATH: &str = "/dashboard/keys";
@@ -31,7 +31,7 @@ pub(super) const PATH: &str = "/dashboard/keys";
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
-    (KeyOrder::MostSpent, "spent", "Most spent in 30 days"),
+    (KeyOrder::MostSpent, "spent", "Most spent first"),
     (KeyOrder::LastUsed, "used", "Last used first"),
 ];
 
@@ -68,9 +68,7 @@ pub(super) async fn list(
             p.empty { "There is no API key yet." }
         } @else {
             (filters(&query))
-            @if search.order == KeyOrder::MostSpent && found.found.is_empty() && after.is_none() {
-                p.note { "None of the keys that spent most is here, or they are still being added up. Reload the page in a moment." }
-            } @else { (table(&desk, &found.found)) }
+            (table(&desk, &found.found))
             (further(&query, &found))
         }
     };
@@ -171,17 +169,16 @@ pub(super) async fn create(
     State(desk): State<Desk>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
-        Ok(read) => read,
+    let settings = match keys_form::read(&form) {
+        Ok(settings) => settings,
         Err(wrong) => {
             let again = asked(&desk, &viewer, &form, Some(&wrong));
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
         }
     };
-    let draft = KeyDraft { label, limit, expires_at };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     let account = viewer.signed_in.account;
-    match desk.management.create(account, draft, attempt).await? {
+    match desk.management.create(account, settings, attempt).await? {
         Created::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
         Created::New { key, plaintext } => {
             let model = desk.catalog.models.first().map_or("", |model| model.id.as_str());
@@ -253,14 +250,13 @@ pub(super) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &viewer, &id).await?;
-    let KeyForm { label, limit, expires_at } = match KeyForm::read(&form) {
-        Ok(read) => read,
+    let patch = match keys_form::read(&form) {
+        Ok(patch) => patch,
         Err(wrong) => {
             let again = super::key::whole(&desk, &viewer, &key, Some((&form, &wrong))).await?;
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response());
         }
     };
-    let patch = KeyPatch { label: Some(label), limit: Some(limit), expires_at: Some(expires_at) };
     desk.management.update(viewer.signed_in.account, key.id, patch).await?;
     Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response())
 }

@@ -1,84 +1,106 @@
-//! The fields of a key in a form.
+//! The settings of a key in a form, read from the table of fields.
 
 use maud::{Markup, html};
 use shared::{
     money::{MoneyError, NanoUsd},
     text::is_control,
     time::Timestamp,
-    wire::{MAX_LABEL_CHARS, MAX_LIMIT},
+    wire::{Field, Input, KeyField, Kind, MAX_LIMIT, Value},
 };
 
 use super::{
     form::Fields,
     layout::{hinted, problem},
 };
-use domain::key::ApiKey;
+use domain::key::{ApiKey, KeyPatch};
 
-/// The fields, checked.
-pub(super) struct KeyForm {
-    pub(super) label: String,
-    pub(super) limit: Option<NanoUsd>,
-    pub(super) expires_at: Option<Timestamp>,
+/// Reads the settings, or describes the first fault.
+pub(super) fn read(form: &Fields) -> Result<KeyPatch, String> {
+    let mut patch = KeyPatch::default();
+    for (key_field, field, input) in inputs() {
+        // The unit behind the title is no part of the field's name: `Limit (USD)`.
+        let name = input.title.split(" (").next().unwrap_or(input.title);
+        let value = value(&field, form).map_err(|fault| format!("{name}: {fault}"))?;
+        if !patch.set(key_field, value) {
+            return Err(format!("{name}: the value cannot be set."));
+        }
+    }
+    Ok(patch)
 }
 
-impl KeyForm {
-    /// Reads the fields, or describes the first fault.
-    pub(super) fn read(form: &Fields) -> Result<Self, String> {
-        let label = form.get("label").trim();
-        if label.chars().count() > MAX_LABEL_CHARS {
-            return Err(format!("Label: give at most {MAX_LABEL_CHARS} characters."));
+/// The fields of a key that forms have.
+fn inputs() -> impl Iterator<Item = (KeyField, Field, Input)> {
+    KeyField::ALL.iter().filter_map(|field| Some((*field, field.row(), field.row().input?)))
+}
+
+fn value(field: &Field, form: &Fields) -> Result<Value, String> {
+    let Some(text) = form.filled(field.name) else {
+        return Ok(if let Kind::Line { .. } = field.kind { Value::Text(String::new()) } else { Value::Null });
+    };
+    match field.kind {
+        Kind::Line { max } => line(text, max).map(Value::Text),
+        Kind::Amount => amount(text).map(Value::Amount),
+        Kind::Time => {
+            let at = Timestamp::parse(text).map(Value::Time);
+            at.ok_or_else(|| "give a date and a time, such as 2027-12-31T23:59.".into())
         }
-        if label.chars().any(is_control) {
-            return Err(
-                "Label: control characters, and marks that turn the direction of text, cannot be shown."
-                    .into(),
-            );
-        }
-        let limit = form.filled("limit").map(limit).transpose()?;
-        let expires_at = match form.filled("expires_at") {
-            Some(text) => Some(
-                Timestamp::parse(text).ok_or("Expires: give a date and a time, such as 2027-12-31T23:59.")?,
-            ),
-            None => None,
-        };
-        Ok(Self { label: label.to_owned(), limit, expires_at })
+        Kind::Answered(_) => Ok(Value::Null),
     }
+}
+
+fn line(text: &str, max: usize) -> Result<String, String> {
+    if text.chars().count() > max {
+        return Err(format!("give at most {max} characters."));
+    }
+    if text.chars().any(is_control) {
+        return Err("control characters, and marks that turn the direction of text, cannot be shown.".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// An amount, exact where a float would not be.
-fn limit(text: &str) -> Result<NanoUsd, String> {
-    let bounds = || format!("Limit: give an amount from 0 to {MAX_LIMIT}.");
+fn amount(text: &str) -> Result<NanoUsd, String> {
+    let bounds = || format!("give an amount from 0 to {MAX_LIMIT}.");
     match NanoUsd::parse(text.strip_prefix('$').unwrap_or(text)) {
-        Ok(limit) if (NanoUsd::ZERO..=MAX_LIMIT).contains(&limit) => Ok(limit),
+        Ok(amount) if (NanoUsd::ZERO..=MAX_LIMIT).contains(&amount) => Ok(amount),
         Ok(_) | Err(MoneyError::OutOfRange { .. }) => Err(bounds()),
         Err(e @ (MoneyError::NotANumber | MoneyError::RoundsToZero)) => {
-            Err(format!("Limit: the amount {e}. Give it as 5 or 0.25."))
+            Err(format!("the amount {e}. Give it as 5 or 0.25."))
         }
     }
 }
 
-/// The fields as entered.
+/// The inputs, with the entered texts.
 pub(super) fn fields(entered: &Fields, wrong: Option<&str>) -> Markup {
     html! {
         (problem(wrong))
-        label { "Label" input name="label" maxlength=(MAX_LABEL_CHARS) value=(entered.get("label")) autocomplete="off"; }
-        (hinted("limit", "Limit (USD)", "The most it may ever spend. Empty: no limit but the credit.", &html! {
-            input #limit name="limit" inputmode="decimal" value=(entered.get("limit")) autocomplete="off"
-                aria-describedby="limit-hint";
-        }))
-        (hinted("expires", "Expires", "In UTC. Empty: never.", &html! {
-            input #expires type="datetime-local" name="expires_at" value=(entered.get("expires_at"))
-                aria-describedby="expires-hint";
-        }))
+        @for (_, field, Input { title, hint }) in inputs() {
+            @if hint.is_empty() { label { (title) (input(&field, entered)) } }
+            @else { (hinted(field.name, title, hint, &input(&field, entered))) }
+        }
     }
 }
 
-/// The fields of an existing key.
+fn input(field: &Field, entered: &Fields) -> Markup {
+    let (name, text) = (field.name, entered.get(field.name));
+    let hint = format!("{name}-hint");
+    html! {
+        @match field.kind {
+            Kind::Line { max } => input id=(name) name=(name) maxlength=(max) value=(text) autocomplete="off";,
+            Kind::Amount => input id=(name) name=(name) inputmode="decimal" value=(text) autocomplete="off" aria-describedby=(hint);,
+            Kind::Time => input id=(name) type="datetime-local" name=(name) value=(text) aria-describedby=(hint);,
+            Kind::Answered(_) => {},
+        }
+    }
+}
+
+/// The settings of an existing key.
 pub(super) fn entered(key: &ApiKey) -> Fields {
-    let expires_at = key.spend.expires_at.map(|at| at.to_string());
-    Fields::of([
-        ("label", key.label.clone()),
-        ("limit", key.spend.budget.limit.map_or_else(String::new, |limit| limit.to_string())),
-        ("expires_at", expires_at.map_or_else(String::new, |at| at.trim_end_matches('Z').to_owned())),
-    ])
+    Fields::of(inputs().map(|(key_field, field, _)| {
+        let value = key.value(key_field, key.created_at);
+        let text = value.to_string();
+        // Browsers take a time without its zone, and the form says that it is UTC.
+        let text = if let Value::Time(_) = value { text.trim_end_matches('Z').to_owned() } else { text };
+        (field.name, text)
+    }))
 }

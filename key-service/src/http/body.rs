@@ -11,10 +11,11 @@ use shared::{
     process::http::{read_body, require_json},
     text::is_control,
     time::Timestamp,
-    wire::{MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT},
+    wire::{
+        Field, KeyField, Kind as FieldKind, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS, MAX_LIMIT, Value,
+    },
 };
 
-use crate::management::KeyDraft;
 use domain::key::KeyPatch;
 
 /// Largest body in bytes. The largest sensible body, a label of 80 escaped code points, takes about 1 KiB.
@@ -26,9 +27,9 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Header with the client's name for this attempt to make a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Reads the key that a client asks for.
-pub(super) async fn read_draft(request: Request) -> Result<KeyDraft, ApiError> {
-    read(request, None).await.map(KeyDraft::from)
+/// Reads the settings of the key that a client asks for.
+pub(super) async fn read_draft(request: Request) -> Result<KeyPatch, ApiError> {
+    read(request, None).await
 }
 
 /// Reads the change that a client asks for.
@@ -56,94 +57,84 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
-/// Reads the value of a field into the change.
-type FieldReader = fn(&mut KeyPatch, &RawValue) -> Result<(), ApiError>;
-
-/// Fields that callers may set. A test compares the API's description with these.
-const FIELDS: [(&str, FieldReader); 3] = [
-    ("label", |patch, value| {
-        patch.label = Some(label(value)?);
-        Ok(())
-    }),
-    ("limit", |patch, value| {
-        patch.limit = Some(unless_null(value, limit)?);
-        Ok(())
-    }),
-    ("expires_at", |patch, value| {
-        patch.expires_at = Some(unless_null(value, expires_at)?);
-        Ok(())
-    }),
-];
-
-/// Reads the fields of a key, which are the same in a draft and in a patch. An unknown field is refused, not ignored: a
+/// Reads the settings of a key, which are the same in a draft and in a patch. An unknown field is refused, not ignored: a
 /// typo must not make a key without limit or expiry.
 async fn read(request: Request, also: Option<&str>) -> Result<KeyPatch, ApiError> {
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
     let bytes = read_body(&head.headers, body, MAX_BODY).await?;
-    let mut fields = KeyPatch::default();
-    for (name, value) in parse_object(&bytes)?.iter() {
-        let Some((_, read)) = FIELDS.iter().find(|(field, _)| *field == name) else {
-            let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
-            let message = format!("`{shown}` cannot be set; `label`, `limit` and `expires_at` can.");
-            return Err(ApiError::at(Code::UnknownParameter, shown, message));
-        };
-        read(&mut fields, value)?;
+    let mut patch = KeyPatch::default();
+    for (name, raw) in parse_object(&bytes)?.iter() {
+        let field = KeyField::ALL.iter().find(|field| field.row().name == name && field.row().is_setting());
+        let Some(field) = field else { return Err(unknown(name)) };
+        if !patch.set(*field, value(&field.row(), raw)?) {
+            tracing::error!(name, "a setting's value has another type than its row says");
+            return Err(ApiError::internal());
+        }
     }
-    Ok(fields)
+    Ok(patch)
 }
 
-fn unless_null<T>(
-    value: &RawValue,
-    read: impl Fn(&RawValue) -> Result<T, ApiError>,
-) -> Result<Option<T>, ApiError> {
-    match Kind::of(value) {
-        Kind::Null => Ok(None),
-        Kind::Bool | Kind::Number | Kind::String | Kind::Array | Kind::Object => read(value).map(Some),
+fn unknown(name: &str) -> ApiError {
+    let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
+    let settings = KeyField::ALL.iter().map(|field| field.row()).filter(|field| field.is_setting());
+    let mut names: Vec<String> = settings.map(|field| format!("`{}`", field.name)).collect();
+    let last = names.pop().unwrap_or_default();
+    let message = format!("`{shown}` cannot be set; {} and {last} can.", names.join(", "));
+    ApiError::at(Code::UnknownParameter, shown, message)
+}
+
+/// Reads and checks the value of a field.
+fn value(field: &Field, raw: &RawValue) -> Result<Value, ApiError> {
+    let name = field.name;
+    let is_null = Kind::of(raw) == Kind::Null;
+    match field.kind {
+        FieldKind::Line { max } => line(name, max, raw).map(Value::Text),
+        FieldKind::Amount | FieldKind::Time if is_null => Ok(Value::Null),
+        FieldKind::Amount => amount(name, raw).map(Value::Amount),
+        FieldKind::Time => time(name, raw).map(Value::Time),
+        FieldKind::Answered(_) => Err(unknown(name)),
     }
 }
 
-fn label(value: &RawValue) -> Result<String, ApiError> {
-    let text = text("label", "a string", value)?;
-    if text.chars().count() > MAX_LABEL_CHARS {
-        let message = format!("`label` has more than {MAX_LABEL_CHARS} characters.");
-        return Err(ApiError::at(Code::StringAboveMaxLength, "label", message));
+fn line(param: &str, max: usize, value: &RawValue) -> Result<String, ApiError> {
+    let text = text(param, "a string", value)?;
+    if text.chars().count() > max {
+        let message = format!("`{param}` has more than {max} characters.");
+        return Err(ApiError::at(Code::StringAboveMaxLength, param, message));
     }
     if text.chars().any(is_control) {
-        return Err(ApiError::at(
-            Code::InvalidValue,
-            "label",
-            "`label` has control characters, or marks that turn the direction of text.",
-        ));
+        let message = format!("`{param}` has control characters, or marks that turn the direction of text.");
+        return Err(ApiError::at(Code::InvalidValue, param, message));
     }
     Ok(text.into_owned())
 }
 
 /// Reads an amount from the raw token, exact where a float would not be.
-fn limit(value: &RawValue) -> Result<NanoUsd, ApiError> {
-    let wrong = |code, message: String| ApiError::at(code, "limit", message);
+fn amount(param: &str, value: &RawValue) -> Result<NanoUsd, ApiError> {
+    let wrong = |code, message: String| ApiError::at(code, param, message);
     if Kind::of(value) != Kind::Number {
-        return Err(wrong_type("limit", "a number or null", value));
+        return Err(wrong_type(param, "a number or null", value));
     }
-    let below = || wrong(Code::DecimalBelowMinValue, "`limit` must be at least 0.".into());
-    let above = || wrong(Code::DecimalAboveMaxValue, format!("`limit` must be at most {MAX_LIMIT}."));
+    let below = || wrong(Code::DecimalBelowMinValue, format!("`{param}` must be at least 0."));
+    let above = || wrong(Code::DecimalAboveMaxValue, format!("`{param}` must be at most {MAX_LIMIT}."));
     match NanoUsd::parse(value.get()) {
-        Ok(limit) if limit < NanoUsd::ZERO => Err(below()),
-        Ok(limit) if limit > MAX_LIMIT => Err(above()),
-        Ok(limit) => Ok(limit),
+        Ok(amount) if amount < NanoUsd::ZERO => Err(below()),
+        Ok(amount) if amount > MAX_LIMIT => Err(above()),
+        Ok(amount) => Ok(amount),
         Err(MoneyError::OutOfRange { negative: true }) => Err(below()),
         Err(MoneyError::OutOfRange { negative: false }) => Err(above()),
         Err(e @ (MoneyError::NotANumber | MoneyError::RoundsToZero)) => {
-            Err(wrong(Code::InvalidValue, format!("`limit` {e}.")))
+            Err(wrong(Code::InvalidValue, format!("`{param}` {e}.")))
         }
     }
 }
 
-fn expires_at(value: &RawValue) -> Result<Timestamp, ApiError> {
-    let text = text("expires_at", "a string or null", value)?;
+fn time(param: &str, value: &RawValue) -> Result<Timestamp, ApiError> {
+    let text = text(param, "a string or null", value)?;
     Timestamp::parse(&text).ok_or_else(|| {
-        let message = "`expires_at` must be an ISO 8601 date and time, such as 2027-12-31T23:59:59Z.";
-        ApiError::at(Code::InvalidValue, "expires_at", message)
+        let message = format!("`{param}` must be an ISO 8601 date and time, such as 2027-12-31T23:59:59Z.");
+        ApiError::at(Code::InvalidValue, param, message)
     })
 }
 
@@ -158,27 +149,4 @@ fn text<'a>(param: &str, expected: &str, value: &'a RawValue) -> Result<Cow<'a, 
 fn wrong_type(param: &str, expected: &str, value: &RawValue) -> ApiError {
     let message = format!("`{param}` must be {expected}, not {}.", Kind::of(value).name());
     ApiError::at(Code::InvalidType, param, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use schemars::{JsonSchema, SchemaGenerator};
-    use shared::wire::KeyFields;
-
-    use super::*;
-
-    #[test]
-    fn the_fields_that_are_taken_are_those_that_are_described() {
-        let mut generator = SchemaGenerator::default();
-        let mut taken = FIELDS.map(|(name, _)| name.to_owned());
-        taken.sort();
-        for schema in
-            [KeyFields::<true>::json_schema(&mut generator), KeyFields::<false>::json_schema(&mut generator)]
-        {
-            let mut described: Vec<String> =
-                schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect();
-            described.sort();
-            assert_eq!(described, taken);
-        }
-    }
 }

@@ -1,35 +1,42 @@
 //! The API key in responses.
 
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use shared::{
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
-    wire::KeyObject,
+    wire::KeyField,
 };
 
 use domain::key::ApiKey;
 
+/// A key as clients read it, with the status at a time.
+pub(super) struct Shown<'a> {
+    key: &'a ApiKey,
+    plaintext: Option<&'a SecretString>,
+    now: Timestamp,
+}
+
 /// The key with the current status.
-pub(super) fn shown(key: &ApiKey, now: Timestamp) -> KeyObject<'_> {
-    let spend = &key.spend;
-    KeyObject {
-        id: key.id,
-        object: "api_key",
-        label: &key.label,
-        key_hint: &key.hint,
-        status: key.status(now).as_str(),
-        limit: spend.budget.limit,
-        used: spend.budget.used,
-        // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
-        limit_remaining: spend.budget.limit.and_then(|limit| limit.checked_sub(spend.budget.used)),
-        created_at: key.created_at,
-        expires_at: spend.expires_at,
-        last_used_at: spend.last_used_at.map(Timestamp::to_whole_seconds),
-        revoked_at: spend.revoked_at,
-        key: None,
-    }
+pub(super) fn shown(key: &ApiKey, now: Timestamp) -> Shown<'_> {
+    Shown { key, plaintext: None, now }
 }
 
 /// The key with the plaintext, shown only in the answer to the creation.
-pub(super) fn shown_with<'a>(key: &'a ApiKey, plaintext: &'a SecretString, now: Timestamp) -> KeyObject<'a> {
-    KeyObject { key: Some(plaintext.expose_secret()), ..shown(key, now) }
+pub(super) fn shown_with<'a>(key: &'a ApiKey, plaintext: &'a SecretString, now: Timestamp) -> Shown<'a> {
+    Shown { key, plaintext: Some(plaintext), now }
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("id", &self.key.id)?;
+        members.serialize_entry("object", "api_key")?;
+        for field in KeyField::ALL {
+            members.serialize_entry(field.row().name, &self.key.value(*field, self.now))?;
+        }
+        if let Some(plaintext) = self.plaintext {
+            members.serialize_entry("key", plaintext.expose_secret())?;
+        }
+        members.end()
+    }
 }

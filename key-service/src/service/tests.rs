@@ -12,10 +12,10 @@ use shared::{
 
 use super::*;
 use crate::{
-    management::{Created, KeyDraft, testing::Office},
+    management::{Created, testing::Office},
     store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
-use domain::ledger::Refused;
+use domain::{key::KeyPatch, ledger::Refused};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
@@ -40,8 +40,8 @@ impl Trial {
     async fn begin(limit: Option<NanoUsd>) -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
-        let draft = KeyDraft { limit, ..KeyDraft::default() };
-        let made = office.management.create(account, draft, None).await.unwrap();
+        let settings = KeyPatch { limit: Some(limit), ..KeyPatch::default() };
+        let made = office.management.create(account, settings, None).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
     }

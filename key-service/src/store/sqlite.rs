@@ -37,8 +37,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries,
-    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Found, Funds,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine, search::numbers,
 };
 use domain::{
@@ -292,7 +292,7 @@ impl Books for Sqlite {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let range = match search.day {
             Some(day) => numbers(self, account, day, before).await?,
             None => (0, before.unwrap_or(u64::MAX)),

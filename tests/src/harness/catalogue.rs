@@ -34,6 +34,8 @@ pub enum Models {
         /// Its lines.
         lines: &'static str,
     },
+    /// This catalogue, with `{url}` in place of the scripted upstream's address.
+    Text(&'static str),
     /// No configuration: the model built into the binary.
     Builtin,
 }
@@ -49,6 +51,7 @@ impl Models {
             Self::At(url) => vec![(url.as_str(), usual)],
             Self::Also(url) => vec![(url.as_str(), usual), (scripted, usual)],
             Self::Apart { scripted: own, other, lines } => vec![(other.as_str(), *lines), (scripted, *own)],
+            Self::Text(text) => return Some(text.replace("{url}", scripted)),
             Self::Builtin => return None,
         };
         let service =

@@ -61,21 +61,21 @@ pub struct Processes {
 
 impl Deployment {
     /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
-    /// environment. Each key-service has the clock of its number, in seconds ahead of the machine's, if one is given.
+    /// environment. Each key-service, or the only process, has the clock of its number, in seconds ahead of the machine's,
+    /// if one is given.
     pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, clocks: &[i64]) -> Processes {
         match self {
-            Self::AllInOne => Processes {
-                gateways: vec![Server::start(&Settings::all_in_one(data, env)).await],
-                key_services: Vec::new(),
-                redis: None,
-                clocks: Vec::new(),
-            },
+            Self::AllInOne => {
+                let clocks: Vec<WallClock> =
+                    clocks.first().map(|seconds| WallClock::ahead(data, *seconds)).into_iter().collect();
+                let env = env.into_iter().chain(clocks.iter().flat_map(WallClock::env)).collect();
+                let gateways = vec![Server::start(&Settings::all_in_one(data, env)).await];
+                Processes { gateways, key_services: Vec::new(), redis: None, clocks }
+            }
             Self::Services { gateways, key_services, redis } => {
                 let redis = Redis::start(redis, &data.join("redis")).await;
                 let clock = |(number, seconds): (usize, &i64)| {
-                    let clock = WallClock::new(&folder(data, "key-service", number));
-                    clock.set(*seconds);
-                    clock
+                    WallClock::ahead(&folder(data, "key-service", number), *seconds)
                 };
                 let clocks = clocks.iter().enumerate().map(clock).collect();
                 services(data, &env, gateways, key_services, redis, clocks).await

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use crate::caps;
 
 mod bills;
+mod budgets;
 mod clocks;
 mod cluster;
 mod late_releases;

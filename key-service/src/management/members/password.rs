@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use argon2::{Algorithm, Argon2, Block, Params, Version};
-use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use argon2::{
+    Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version,
+    password_hash::{Error, phc},
+};
 use shared::secret::{ExposeSecret, SecretString};
-use subtle::ConstantTimeEq;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use crate::store::StoreError;
@@ -46,10 +47,9 @@ impl Passwords {
         password: SecretString,
         salt: [u8; SALT],
     ) -> Result<PasswordHash, StoreError> {
-        let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH)).map_err(unfit)?;
-        let hash = self.calculate(password, salt.to_vec(), params).await?;
-        let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
-        Ok(PasswordHash(format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}")))
+        let hash = move || argon2()?.hash_password_with_salt(password.expose_secret().as_bytes(), &salt);
+        let hash = self.calculate(hash).await?.map_err(unfit)?;
+        Ok(PasswordHash(hash.to_string()))
     }
 
     /// Returns whether the password fits the hash. A missing hash takes the same work, and never fits.
@@ -62,47 +62,38 @@ impl Passwords {
             self.hash(password, [0; SALT]).await?;
             return Ok(false);
         };
-        let (params, salt, expected) =
-            parse(&hash.0).ok_or_else(|| StoreError::Damaged("the hash of a password".into()))?;
-        let found = self.calculate(password, salt, params).await?;
-        Ok(found.ct_eq(&expected).into())
+        let damaged = || StoreError::Damaged("the hash of a password".into());
+        let hash = phc::PasswordHash::new(&hash.0).map_err(|_| damaged())?;
+        let verify = move || argon2()?.verify_password(password.expose_secret().as_bytes(), &hash);
+        match self.calculate(verify).await? {
+            Ok(()) => Ok(true),
+            Err(Error::PasswordInvalid) => Ok(false),
+            Err(_) => Err(damaged()),
+        }
     }
 
-    async fn calculate(
+    async fn calculate<T: Send + 'static>(
         &self,
-        password: SecretString,
-        salt: Vec<u8>,
-        params: Params,
-    ) -> Result<Vec<u8>, StoreError> {
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
         let turn = timeout(WAIT, self.turns.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| StoreError::Busy("too many passwords are checked at once"))?;
         let calculated = spawn_blocking(move || {
             let _turn = turn;
-            let mut hash = vec![0; HASH];
-            let mut memory = vec![Block::default(); params.block_count()];
-            let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-            let password = password.expose_secret().as_bytes();
-            argon2.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory)?;
-            Ok::<_, argon2::Error>(hash)
+            work()
         });
-        let hash = calculated.await.map_err(|e| StoreError::Unavailable(e.to_string()))?;
-        hash.map_err(unfit)
+        calculated.await.map_err(|e| StoreError::Unavailable(e.to_string()))
     }
 }
 
-fn unfit(error: argon2::Error) -> StoreError {
-    StoreError::Unavailable(format!("a password cannot be hashed: {error}"))
+/// The function for new hashes; a hash that is verified brings its own parameters.
+fn argon2() -> Result<Argon2<'static>, Error> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH))?;
+    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
 }
 
-/// Reads parameters, salt and hash of a PHC string as [`Passwords::hash`] writes it, of any parameters.
-fn parse(text: &str) -> Option<(Params, Vec<u8>, Vec<u8>)> {
-    let rest = text.strip_prefix("$argon2id$v=19$m=")?;
-    let (memory, rest) = rest.split_once(",t=")?;
-    let (passes, rest) = rest.split_once(",p=")?;
-    let (lanes, rest) = rest.split_once('$')?;
-    let (salt, hash) = rest.split_once('$')?;
-    let params = Params::new(memory.parse().ok()?, passes.parse().ok()?, lanes.parse().ok()?, Some(HASH));
-    Some((params.ok()?, STANDARD_NO_PAD.decode(salt).ok()?, STANDARD_NO_PAD.decode(hash).ok()?))
+fn unfit(error: Error) -> StoreError {
+    StoreError::Unavailable(format!("a password cannot be hashed: {error}"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,143 @@
+//! Bounds of keys and groups over two gateways and two key-services: exact at every level, also while processes die.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{Answer, ApiKey, PATIENCE, Stack, nanos},
+    upstream::Script,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{outages::LEASE, two_of_each, with_lease};
+use crate::budgets::{group, number, requests, send, shown};
+
+/// Requests sent at once.
+const MANY: usize = 400;
+/// Keys of the group.
+const KEYS: usize = 20;
+
+/// A parent, a group in it and keys in the group, with a bound at each level: the key's is the tightest for a single
+/// key, the group's for all keys together.
+async fn three_levels(stack: &Stack) -> (Value, Value, Vec<ApiKey>) {
+    let parent = group(stack, json!({"name": "parent", "limit": number(requests(60))})).await;
+    let limits = json!([{"amount": number(requests(40)), "per": "month"}]);
+    let body = json!({"name": "group", "parent_id": parent["id"], "limits": limits});
+    let group = group(stack, body).await;
+    let key = json!({"group_id": group["id"], "limit": number(requests(5))});
+    let keys = join_all((0..KEYS).map(|_| stack.key_with(key.clone()))).await;
+    (parent, group, keys)
+}
+
+async fn storm(stack: &Stack, keys: &[ApiKey]) -> Vec<Result<Answer, String>> {
+    let script = Script { head_after_ms: 30, ..Script::tokens(30, 40) };
+    let calls = (0..MANY).zip(keys.iter().cycle());
+    join_all(calls.map(|(_, key)| stack.call(key, script.clone()).with("max_tokens", 40).try_send())).await
+}
+
+/// Asserts that no level passed its bound and that each level was billed the sum of the level below.
+async fn assert_exact(stack: &Stack, parent: &Value, group: &Value, keys: &[ApiKey]) -> NanoUsd {
+    let of_keys = join_all(keys.iter().map(|key| stack.used(key))).await;
+    assert!(of_keys.iter().all(|used| *used <= requests(5)), "{of_keys:?}");
+    let sum = NanoUsd::from_nanos(of_keys.iter().map(|used| used.nanos()).sum());
+    let (parent, group) = (shown(stack, parent).await, shown(stack, group).await);
+    assert_eq!((nanos(&group["used"]), nanos(&parent["used"])), (sum, sum));
+    let window = &group["limits"][0];
+    assert_eq!(nanos(&window["used"]), sum, "{window}");
+    assert!(sum <= requests(40), "{sum}");
+    sum
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
+    let stack = two_of_each().await;
+    let (parent, group, keys) = three_levels(&stack).await;
+    let mut billed = 0;
+    for answer in storm(&stack, &keys).await {
+        let answer = answer.unwrap();
+        match (answer.status, answer.code().as_str()) {
+            (200, _) => billed += answer.cost().nanos(),
+            (402, "group_limit_reached" | "key_limit_reached") | (429, "spend_reserved") => {}
+            _ => panic!("{answer}"),
+        }
+    }
+    assert_eq!(assert_exact(&stack, &parent, &group, &keys).await.nanos(), billed);
+    // One after the other spends the group's window to its end.
+    let mut refused = 0;
+    for key in keys.iter().cycle().take(3 * KEYS) {
+        let answer = send(&stack, key).await;
+        refused += usize::from(answer.status == 402);
+        assert!(matches!(answer.status, 200 | 402), "{answer}");
+    }
+    assert!(refused > 0);
+    assert_eq!(assert_exact(&stack, &parent, &group, &keys).await, requests(40));
+    let answer = send(&stack, &stack.key_with(json!({"group_id": group["id"]})).await).await;
+    answer.assert_error(402, "group_limit_reached");
+    assert!(answer.json()["error"]["resets_at"].is_string(), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
+    let stack = with_lease(LEASE).await;
+    let (parent, group, keys) = three_levels(&stack).await;
+    let faults = async {
+        sleep(Duration::from_millis(60)).await;
+        stack.key_services[0].kill();
+        sleep(Duration::from_millis(60)).await;
+        stack.kill_gateway(1);
+        sleep(Duration::from_millis(200)).await;
+        stack.key_services[0].restart().await;
+        stack.gateways[1].restart().await;
+    };
+    let (_, ()) = tokio::join!(storm(&stack, &keys), faults);
+    stack.released(PATIENCE).await;
+    assert_exact(&stack, &parent, &group, &keys).await;
+    stack.cli(&["audit"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_per_minute_are_exact_over_both_gateways() {
+    let stack = two_of_each().await;
+    let group = group(&stack, json!({"name": "fifty", "requests_per_minute": 50})).await;
+    let keys = join_all((0..4).map(|_| stack.key_with(json!({"group_id": group["id"]})))).await;
+    let began = Instant::now();
+    let answers = storm(&stack, &keys).await;
+    let refilled = began.elapsed().as_secs_f64() * 50.0 / 60.0;
+    let admitted = answers.iter().filter(|answer| answer.as_ref().unwrap().status == 200).count();
+    println!("{admitted} requests were admitted while the bucket refilled by {refilled:.1}");
+    assert!(admitted >= 50 && (admitted as f64) <= 51.0 + refilled, "{admitted} with {refilled} refilled");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn places_of_a_killed_gateway_are_free_after_a_lease() {
+    let stack = with_lease(LEASE).await;
+    let group = group(&stack, json!({"name": "three at once", "max_in_flight": 3})).await;
+    let key = stack.key_with(json!({"group_id": group["id"]})).await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let call = stack.call_at(&stack.gateways[0], &key, Script::tokens(10, 10_000).pace(50));
+        let mut stream = call.stream().await;
+        stream.read_tokens(2).await;
+        streams.push(stream);
+    }
+    let at_other = || stack.call_at(&stack.gateways[1], &key, Script::tokens(3, 1)).send();
+    let refused = at_other().await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
+    stack.kill_gateway(0);
+    let deadline = Instant::now() + PATIENCE;
+    while at_other().await.status != 200 {
+        assert!(Instant::now() < deadline, "the places of the killed gateway are not free");
+        sleep(Duration::from_millis(200)).await;
+    }
+    drop(streams);
+    stack.released(PATIENCE).await;
+    let streams = join_all(
+        (0..3).map(|_| stack.call_at(&stack.gateways[1], &key, Script::tokens(10, 100).pace(10)).stream()),
+    )
+    .await;
+    for ended in join_all(streams.into_iter().map(tests::harness::Stream::rest)).await {
+        ended.assert_done();
+    }
+}

@@ -1,0 +1,142 @@
+//! Windows of the calendar: they renew at midnight, on the first and on Mondays, whatever a clock does by seconds.
+
+use chrono::{DateTime, Datelike, Days, NaiveTime, Utc};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, System},
+    money::NanoUsd,
+};
+use tests::{
+    harness::{ApiKey, Options, Stack, Stream, cost_of, nanos},
+    upstream::Script,
+};
+use tokio::time::{Duration, sleep};
+
+use crate::budgets::{number, requests, send};
+
+/// Seconds between the start of a test and the end of its window.
+const BEFORE: i64 = 12;
+/// Streams that run across the end of a window.
+const STREAMS: usize = 50;
+
+/// The machine's time.
+fn today() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(System.now().millis()).unwrap()
+}
+
+/// Starts an installation whose clock reaches this instant in some seconds.
+async fn shortly_before(instant: DateTime<Utc>) -> Stack {
+    let ahead = (instant - today()).num_seconds() - BEFORE;
+    Stack::with(Options { clocks: vec![ahead], ..Options::default() }).await
+}
+
+fn midnight(after_days: u64) -> DateTime<Utc> {
+    (today().date_naive() + Days::new(after_days)).and_time(NaiveTime::MIN).and_utc()
+}
+
+fn next(is: impl Fn(DateTime<Utc>) -> bool) -> DateTime<Utc> {
+    (1..40).map(midnight).find(|day| is(*day)).unwrap()
+}
+
+async fn window(stack: &Stack, key: &ApiKey, per: &str) -> Value {
+    let shown = stack.show(key).await;
+    shown["limits"].as_array().unwrap().iter().find(|limit| limit["per"] == per).unwrap().clone()
+}
+
+/// Waits until the window of a key that shows `resets_at` now is over.
+async fn turned(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value) {
+    for _ in 0..200 {
+        if window(stack, key, per).await["resets_at"] != *resets_at {
+            return;
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    panic!("the window does not turn");
+}
+
+async fn a_window_renews_at(per: &str, instant: DateTime<Utc>) {
+    let stack = shortly_before(instant).await;
+    let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": per}]})).await;
+    let before = window(&stack, &key, per).await;
+    assert_eq!(send(&stack, &key).await.status, 200);
+    assert_eq!(send(&stack, &key).await.status, 200);
+    let refused = send(&stack, &key).await;
+    refused.assert_error(402, "key_limit_reached");
+    assert_eq!(refused.json()["error"]["resets_at"], instant.format("%Y-%m-%dT%H:%M:%SZ").to_string());
+    turned(&stack, &key, per, &before["resets_at"]).await;
+    assert_eq!(nanos(&window(&stack, &key, per).await["used"]), NanoUsd::ZERO);
+    assert_eq!(send(&stack, &key).await.status, 200);
+    assert_eq!(nanos(&window(&stack, &key, per).await["used"]), requests(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_day_renews_at_midnight() {
+    a_window_renews_at("day", midnight(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_week_renews_on_monday() {
+    a_window_renews_at("week", next(|day| day.weekday().num_days_from_monday() == 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_month_renews_on_the_first() {
+    a_window_renews_at("month", next(|day| day.day() == 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_across_midnight_are_billed_in_the_window_of_their_end() {
+    let stack = shortly_before(midnight(1)).await;
+    let (prompt, completion) = (10, 40);
+    let amount = NanoUsd::from_nanos(cost_of(10_000, 2_000).nanos() * 50);
+    let key = stack.key_with(json!({"limits": [{"amount": number(amount), "per": "day"}]})).await;
+    let before = window(&stack, &key, "day").await;
+    let streams = join_all((0..STREAMS).map(|number| {
+        // Some end before midnight, most behind it.
+        let pace = if number % 5 == 0 { 10 } else { 450 };
+        stack.call(&key, Script::tokens(prompt, completion).pace(pace)).stream()
+    }))
+    .await;
+    let rest = join_all(streams.into_iter().map(Stream::rest));
+    let last_of_before = async {
+        let mut last = NanoUsd::ZERO;
+        loop {
+            let shown = window(&stack, &key, "day").await;
+            if shown["resets_at"] != before["resets_at"] {
+                return last;
+            }
+            last = nanos(&shown["used"]);
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let (ended, used_before) = tokio::join!(rest, last_of_before);
+    for ended in &ended {
+        assert_eq!(ended.assert_done().cost(), cost_of(prompt, completion));
+    }
+    let used_after = nanos(&window(&stack, &key, "day").await["used"]);
+    let one = cost_of(prompt, completion).nanos();
+    assert_eq!(used_before.nanos() + used_after.nanos(), one * STREAMS as i64);
+    assert!(used_before.nanos() > 0 && used_after.nanos() > 0, "{used_before} before, {used_after} after");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
+    let stack = shortly_before(midnight(1)).await;
+    let ahead = (midnight(1) - today()).num_seconds() - BEFORE;
+    let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": "day"}]})).await;
+    assert_eq!(send(&stack, &key).await.status, 200);
+    // The clock is ahead for a while: the next day begins early, and is not given back.
+    stack.clocks[0].set(ahead + 40);
+    assert_eq!(send(&stack, &key).await.status, 200);
+    assert_eq!(send(&stack, &key).await.status, 200);
+    send(&stack, &key).await.assert_error(402, "key_limit_reached");
+    stack.clocks[0].set(ahead);
+    send(&stack, &key).await.assert_error(402, "key_limit_reached");
+    stack.clocks[0].set(ahead + 40);
+    send(&stack, &key).await.assert_error(402, "key_limit_reached");
+    stack.clocks[0].set(ahead - 40);
+    let refused = send(&stack, &key).await;
+    refused.assert_error(402, "key_limit_reached");
+    assert_eq!(nanos(&window(&stack, &key, "day").await["used"]), requests(2));
+}
