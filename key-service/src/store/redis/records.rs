@@ -22,16 +22,6 @@ pub(super) use self::{
         write_spend,
     },
     members::{read_expiring, read_member, write_expiring, write_last_link, write_member},
-    usage::Counts,
-=======
-use super::script::Arguments;
-use crate::store::{JournalEntry, ManagementKey};
-use domain::{
-    key::ApiKey,
-    ledger::{self, Ending, Entry, Payer, Progress, Settlement},
-    member::{LinkMaker, MadeLink, Member, PasswordHash, Role},
-    usage::Counts,
->>>>>>> 0360b4f2de6f67bafe331e5137ae152ced584512
 };
 
 /// A hash of texts.
