@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -20,7 +20,8 @@ use shared::{
 use domain::{
     audit::Audit,
     digest::Digest,
-    key::{ApiKey, KeyPatch, NewKey, Status},
+    group::{BadGroup, Group, GroupNotChanged, GroupPatch, NewGroup},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger::{Command, Entry, Outcome, Payer, Refused},
     member::{Member, MemberChange},
     search::EntrySearch,
@@ -103,7 +104,13 @@ pub trait Keys: Send + Sync + 'static {
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
 
     /// Changes an API key.
-    async fn update_key(&self, account: AccountId, id: KeyId, patch: KeyPatch)
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+        now: Timestamp,
+    )
     -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
@@ -114,6 +121,46 @@ pub trait Keys: Send + Sync + 'static {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, StoreError>;
+}
+
+/// Groups of API keys.
+#[async_trait]
+pub trait Groups: Send + Sync + 'static {
+    /// Creates a group of an existing account, unless a group of the account has the external id, its parent cannot be one
+    /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
+    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError>;
+
+    /// Finds a group of the account.
+    async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError>;
+
+    /// Finds a group of the account by the caller's own id, through an index.
+    async fn group_with_external_id(
+        &self,
+        account: AccountId,
+        external_id: &str,
+    ) -> Result<Option<Group>, StoreError>;
+
+    /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
+    /// limit is the last one.
+    async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError>;
+
+    /// Changes a group by [`Group::updated`].
+    async fn update_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        patch: GroupPatch,
+        now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError>;
+
+    /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
+    /// group.
+    async fn archive_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<Option<Group>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.
@@ -472,6 +519,8 @@ pub enum Created {
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,
+    /// The key cannot be made in this group.
+    BadGroup(BadGroup),
     /// The account is at its bound of keys.
     TooMany,
 }
@@ -526,9 +575,35 @@ impl RecordKind {
 pub enum Updated {
     /// The key after the change.
     Key(ApiKey),
-    /// The key is revoked, and was not changed.
-    Revoked,
+    /// The key cannot be changed so.
+    NotChanged(KeyNotChanged),
+    /// The key cannot be moved to this group.
+    BadGroup(BadGroup),
     /// The account does not have the key.
+    NotFound,
+}
+
+/// Answer to the creation of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupCreated {
+    /// The group was made.
+    New(Group),
+    /// The account has this group with the same external id, which stays as it is.
+    Existing(Group),
+    /// The group cannot have this parent.
+    BadParent(BadGroup),
+    /// The account is at its bound of groups.
+    TooMany,
+}
+
+/// Answer to a change of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupUpdated {
+    /// The group after the change.
+    Group(Group),
+    /// The group cannot be changed so.
+    NotChanged(GroupNotChanged),
+    /// The account does not have the group.
     NotFound,
 }
 
@@ -541,7 +616,20 @@ pub struct Page {
     pub order: Order,
     /// Only keys that have this status at this time.
     pub status: Option<(Status, Timestamp)>,
+    /// Only keys of this group.
+    pub group: Option<GroupId>,
     /// Largest number of keys to return.
+    pub limit: usize,
+}
+
+/// A page of a listing of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPage {
+    /// Group to start after, which need not exist.
+    pub after: Option<GroupId>,
+    /// Order of the listing.
+    pub order: Order,
+    /// Largest number of groups to return.
     pub limit: usize,
 }
 

@@ -77,6 +77,19 @@ pub enum GroupNotChanged {
     Archived,
     /// The metadata would have too many names.
     TooMuchMetadata,
+    /// The new parent cannot be one.
+    Parent(BadGroup),
+}
+
+/// Reason why a group takes no key, or no child group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadGroup {
+    /// The account does not have the group.
+    Unknown,
+    /// The group, or its parent, is archived.
+    Archived,
+    /// A parent would have a parent: there are two levels of groups.
+    TooDeep,
 }
 
 fields! {
@@ -102,11 +115,43 @@ fields! {
     }
 }
 
+/// Judges whether keys may be made in a group or moved to the group; `find` reads a group of the account.
+pub fn takes_keys<E>(
+    id: GroupId,
+    mut find: impl FnMut(GroupId) -> Result<Option<ledger::Group>, E>,
+) -> Result<Result<(), BadGroup>, E> {
+    let Some(group) = find(id)? else { return Ok(Err(BadGroup::Unknown)) };
+    let parent = if let Some(parent) = group.parent { find(parent)? } else { None };
+    let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
+    Ok(if is_archived { Err(BadGroup::Archived) } else { Ok(()) })
+}
+
+/// Judges whether a group may be the parent of a group that has children or not. `parent` is what the account has under
+/// the parent's id.
+pub fn may_be_parent(parent: Option<&ledger::Group>, has_children: bool) -> Result<(), BadGroup> {
+    match parent {
+        None => Err(BadGroup::Unknown),
+        Some(parent) if parent.archived_at.is_some() => Err(BadGroup::Archived),
+        Some(parent) if parent.parent.is_some() || has_children => Err(BadGroup::TooDeep),
+        Some(_) => Ok(()),
+    }
+}
+
 impl Group {
-    /// The group with the patch applied.
-    pub fn updated(self, patch: &GroupPatch, now: Timestamp) -> Result<Self, GroupNotChanged> {
+    /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
+    /// one; a group is no parent of itself.
+    pub fn updated(
+        self,
+        patch: &GroupPatch,
+        parent: Result<(), BadGroup>,
+        now: Timestamp,
+    ) -> Result<Self, GroupNotChanged> {
         if self.spend.archived_at.is_some() {
             return Err(GroupNotChanged::Archived);
+        }
+        parent.map_err(GroupNotChanged::Parent)?;
+        if patch.parent == Some(Some(self.id)) {
+            return Err(GroupNotChanged::Parent(BadGroup::TooDeep));
         }
         let defaults = &self.key_defaults.metadata;
         if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {

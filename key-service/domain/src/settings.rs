@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shared::{
     money::NanoUsd,
     time::Timestamp,
-    wire::{Bound, Kept, Limit, LimitWindow, MAX_METADATA, Value},
+    wire::{Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Value},
 };
 
 use crate::ledger::{Bounds, BoundsPatch, Budget};
@@ -21,6 +21,16 @@ pub struct MetadataPatch {
     pub is_cleared: bool,
     /// Names with a new value, or without one.
     pub changes: BTreeMap<String, Option<String>>,
+}
+
+/// A change of an object's settings, or the settings of a new object.
+pub trait Patch: Default {
+    /// Fields of the object.
+    type Field: Fields;
+
+    /// Sets a field. Returns `false` where the field is no setting, or has values of another type.
+    #[must_use]
+    fn set(&mut self, field: Self::Field, value: Value) -> bool;
 }
 
 /// A change that is merged into what is there (RFC 7396).
@@ -168,10 +178,10 @@ macro_rules! fields {
             $($(#[$merged_doc])* pub $merged_name: $merge,)+
         }
 
-        impl $patch {
-            /// Sets a field. Returns `false` where the field is no setting, or has values of another type.
-            #[must_use]
-            pub fn set(&mut self, field: $field, value: Value) -> bool {
+        impl $crate::settings::Patch for $patch {
+            type Field = $field;
+
+            fn set(&mut self, field: $field, value: Value) -> bool {
                 match field {
                     $($field::$setting => $crate::settings::keep(&mut self.$name, value),)+
                     $field::Bound(bound) => self.bounds.set(bound, value),

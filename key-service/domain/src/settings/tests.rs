@@ -3,7 +3,7 @@
 use shared::{
     calendar::Per,
     ids::{GroupId, KeyId},
-    wire::{DefaultField, Field, Fields, GroupField, KeyField, Kind},
+    wire::{DefaultField, Field, GroupField, KeyField, Kind},
 };
 
 use super::*;
@@ -151,7 +151,7 @@ fn a_key_made_in_a_group_has_the_defaults_that_it_says_nothing_about() {
 #[test]
 fn an_archived_group_does_not_change() {
     let archived = group().archived(NOW);
-    assert_eq!(archived.clone().updated(&GroupPatch::default(), NOW), Err(GroupNotChanged::Archived));
+    assert_eq!(archived.clone().updated(&GroupPatch::default(), Ok(()), NOW), Err(GroupNotChanged::Archived));
     let later = Timestamp::from_millis(NOW.millis() + 1);
     assert_eq!(archived.clone().archived(later), archived);
 }
