@@ -110,8 +110,7 @@ pub trait Keys: Send + Sync + 'static {
         id: KeyId,
         patch: KeyPatch,
         now: Timestamp,
-    )
-    -> Result<Updated, StoreError>;
+    ) -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.

@@ -109,7 +109,8 @@ fn limits(param: &str, raw: &RawValue) -> Result<Vec<Limit>, ApiError> {
         let param = format!("{param}[{at}]");
         let limit = limit(&param, raw)?;
         if limits.iter().any(|before| before.per == limit.per) {
-            let message = format!("`{param}.per` is `{}` once more; each may be given once.", limit.per.as_str());
+            let message =
+                format!("`{param}.per` is `{}` once more; each may be given once.", limit.per.as_str());
             return Err(ApiError::at(Code::InvalidValue, format!("{param}.per"), message));
         }
         limits.push(limit);
