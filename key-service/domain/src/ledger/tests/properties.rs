@@ -9,6 +9,7 @@ use shared::{
     time::Timestamp,
 };
 
+use crate::audit::{AuditedEntry, Auditor};
 use crate::ledger::{
     Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
     funds::plus,
@@ -39,7 +40,28 @@ proptest! {
                 },
             }
         }
+        every_account_passes_an_audit(&world)?;
     }
+}
+
+fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
+    for (account, money) in &world.accounts {
+        let mut auditor = Auditor::new(true);
+        let journal = world.trails.get(account).into_iter().flat_map(|trail| &trail.journal);
+        for (number, (_, entry)) in (1..).zip(journal) {
+            auditor.entry(AuditedEntry::of(number, entry));
+        }
+        for ((_, id), key) in world.keys.iter().filter(|((of, _), _)| of == account) {
+            auditor.key(*id, key, world.booked(*account, |payer| payer.key == *id).0);
+        }
+        for ((_, id), group) in world.groups.iter().filter(|((of, _), _)| of == account) {
+            auditor.group(*id, group, world.booked(*account, |payer| payer.is_in(*id)).0);
+        }
+        let held = world.booked(*account, |_| true).0;
+        let audit = auditor.account(*money, held, [world.deposited(*account)].into_iter());
+        prop_assert_eq!(audit.wrong, []);
+    }
+    Ok(())
 }
 
 /// The budgets of keys and groups, in no order: with a name each, and with what they were before.
