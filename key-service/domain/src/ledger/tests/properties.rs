@@ -9,11 +9,14 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::audit::{AuditedEntry, Auditor};
-use crate::ledger::{
-    Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
-    funds::plus,
-    histories::{START, Step, World, history},
+use crate::{
+    audit::{AuditedEntry, Auditor},
+    ledger::{
+        Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
+        funds::plus,
+        histories::{START, Step, World, history},
+    },
+    usage::{COUNTED, Counts},
 };
 
 proptest! {
@@ -41,6 +44,7 @@ proptest! {
             }
         }
         every_account_passes_an_audit(&world)?;
+        counters_are_the_sums_of_their_payers(&world)?;
     }
 }
 
@@ -60,6 +64,38 @@ fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
         let held = world.booked(*account, |_| true).0;
         let audit = auditor.account(*money, held, [world.deposited(*account)].into_iter());
         prop_assert_eq!(audit.wrong, []);
+    }
+    Ok(())
+}
+
+/// The counters of all days add up to the settlements of each payer, unless a counter is at its bound.
+fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseError> {
+    let mut sums: HashMap<(AccountId, &Payer), [i128; 4]> = HashMap::new();
+    for ((account, _), record) in &world.records {
+        let Record::Closed(settlement) = record else { continue };
+        let known = settlement.upstream_cost.map(|cost| (cost, settlement.charged)).unwrap_or_default();
+        let amounts = [settlement.charged, known.0, known.1].map(|amount| i128::from(amount.nanos()));
+        let sum = sums.entry((*account, &settlement.payer)).or_default();
+        for (sum, amount) in sum.iter_mut().zip(std::iter::once(1).chain(amounts)) {
+            *sum += amount;
+        }
+    }
+    for (account, trail) in &world.trails {
+        let mut counted: HashMap<&Payer, [i128; 4]> = HashMap::new();
+        for ((_, payer), counts) in &trail.counted {
+            let Counts { requests, charged, upstream_cost, charged_at_known_cost, .. } = counts;
+            let amounts = [charged, upstream_cost, charged_at_known_cost];
+            let amounts = amounts.map(|amount| i128::from(amount.nanos()));
+            let sum = counted.entry(payer).or_default();
+            for (sum, amount) in sum.iter_mut().zip(std::iter::once(i128::from(*requests)).chain(amounts)) {
+                *sum += amount;
+            }
+        }
+        for (payer, sum) in counted {
+            let expected = sums[&(*account, payer)];
+            let at_bound = expected.iter().any(|amount| *amount >= i128::from(COUNTED));
+            prop_assert!(sum == expected || at_bound, "{:?} {:?} {:?}", payer, sum, expected);
+        }
     }
     Ok(())
 }
