@@ -1,7 +1,8 @@
 //! Promises of a store, independent of its implementation: one trait per noun.
 
+mod records;
 pub(crate) mod redis;
-mod search;
+pub(crate) mod search;
 mod sign_in;
 pub(crate) mod sqlite;
 #[cfg(test)]
@@ -32,9 +33,12 @@ use domain::{
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
 /// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
 /// again; after every other error nothing changed.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity {}
+pub trait Store:
+    Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Capacity
+{
+}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity> Store for S {}
+impl<S: Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Capacity> Store for S {}
 
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
@@ -79,8 +83,8 @@ pub trait Credentials: Send + Sync + 'static {
 /// API keys.
 #[async_trait]
 pub trait Keys: Send + Sync + 'static {
-    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, or the
-    /// account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
+    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its group
+    /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
 
@@ -103,7 +107,7 @@ pub trait Keys: Send + Sync + 'static {
     /// Number of open holds of a key: its requests in flight.
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
 
-    /// Changes an API key.
+    /// Changes an API key by [`ApiKey::updated`], unless the patch names a group that takes no keys.
     async fn update_key(
         &self,
         account: AccountId,
@@ -125,41 +129,63 @@ pub trait Keys: Send + Sync + 'static {
 /// Groups of API keys.
 #[async_trait]
 pub trait Groups: Send + Sync + 'static {
-    /// Creates a group of an existing account, unless a group of the account has the external id, its parent cannot be one
+    /// Creates a group of an existing account, unless a group of the account has the external id, the parent cannot be one
     /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
-    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError>;
+    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError> {
+        Err(StoreError::no_account(group.account))
+    }
 
     /// Finds a group of the account.
-    async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError>;
+    async fn group(&self, account: AccountId, _id: GroupId) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 
     /// Finds a group of the account by the caller's own id, through an index.
     async fn group_with_external_id(
         &self,
         account: AccountId,
-        external_id: &str,
-    ) -> Result<Option<Group>, StoreError>;
+        _external_id: &str,
+    ) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 
     /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
     /// limit is the last one.
-    async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError>;
+    async fn groups(&self, account: AccountId, _page: GroupPage) -> Result<Vec<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Lists keys of a group like [`Keys::keys`], through an index.
+    async fn keys_of_group(
+        &self,
+        account: AccountId,
+        _group: GroupId,
+        _page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 
     /// Changes a group by [`Group::updated`].
     async fn update_group(
         &self,
         account: AccountId,
-        id: GroupId,
-        patch: GroupPatch,
-        now: Timestamp,
-    ) -> Result<GroupUpdated, StoreError>;
+        _id: GroupId,
+        _patch: GroupPatch,
+        _now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 
     /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
     /// group.
     async fn archive_group(
         &self,
         account: AccountId,
-        id: GroupId,
-        now: Timestamp,
-    ) -> Result<Option<Group>, StoreError>;
+        _id: GroupId,
+        _now: Timestamp,
+    ) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 }
 
 /// Accounts, and the management keys that govern them.
@@ -318,8 +344,18 @@ pub trait Books: Send + Sync + 'static {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         search::entries(self, account, &search, before, limit).await
+    }
+
+    /// Finds the last entry of a generation: its bill. Without an index, a bounded number of entries behind the
+    /// generation's time of creation is read.
+    async fn entry_of(
+        &self,
+        account: AccountId,
+        generation: GenerationId,
+    ) -> Result<Option<JournalEntry>, StoreError> {
+        search::entry_of(self, account, generation).await
     }
 
     /// The account's latest deposits, newest first, at most `limit`.
@@ -615,8 +651,6 @@ pub struct Page {
     pub order: Order,
     /// Only keys that have this status at this time.
     pub status: Option<(Status, Timestamp)>,
-    /// Only keys of this group.
-    pub group: Option<GroupId>,
     /// Largest number of keys to return.
     pub limit: usize,
 }
@@ -661,13 +695,13 @@ pub struct JournalEntry {
     pub entry: Entry,
 }
 
-/// Entries of the journal that were looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundEntries {
-    /// The entries, newest first.
-    pub entries: Vec<JournalEntry>,
-    /// Number before which to go on; `None` where everything was read.
-    pub next: Option<u64>,
+/// A page of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T, C> {
+    /// The matches, in the order of the search.
+    pub found: Vec<T>,
+    /// Place behind which to go on; `None` where everything was read.
+    pub next: Option<C>,
 }
 
 /// The charges of a model on a day.

@@ -117,6 +117,8 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The account has as many keys of this class as it may.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
+    /// The account has as many groups as it may.
+    TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An archived group takes no keys and no child groups, and cannot be changed.

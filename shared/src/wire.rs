@@ -4,6 +4,7 @@ use crate::money::NanoUsd;
 
 mod field;
 mod kind;
+mod reading;
 mod schema;
 mod value;
 
@@ -11,7 +12,8 @@ use schema::{described, properties};
 
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField};
 pub use kind::Kind;
-pub use schema::{Body, GroupObject, KeyObject, List, Object};
+pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.

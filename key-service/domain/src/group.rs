@@ -126,20 +126,24 @@ pub fn takes_keys<E>(
     Ok(if is_archived { Err(BadGroup::Archived) } else { Ok(()) })
 }
 
-/// Judges whether a group may be the parent of a group that has children or not. `parent` is what the account has under
-/// the parent's id.
-pub fn may_be_parent(parent: Option<&ledger::Group>, has_children: bool) -> Result<(), BadGroup> {
-    match parent {
+/// Judges whether a group may be the parent of another, which has children or not. `group` is what the account has under
+/// the id of the parent.
+pub fn may_be_parent(
+    (parent, group): (GroupId, Option<&ledger::Group>),
+    of: GroupId,
+    has_children: bool,
+) -> Result<(), BadGroup> {
+    match group {
         None => Err(BadGroup::Unknown),
-        Some(parent) if parent.archived_at.is_some() => Err(BadGroup::Archived),
-        Some(parent) if parent.parent.is_some() || has_children => Err(BadGroup::TooDeep),
+        Some(group) if group.archived_at.is_some() => Err(BadGroup::Archived),
+        Some(group) if group.parent.is_some() || has_children || parent == of => Err(BadGroup::TooDeep),
         Some(_) => Ok(()),
     }
 }
 
 impl Group {
     /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
-    /// one; a group is no parent of itself.
+    /// one.
     pub fn updated(
         self,
         patch: &GroupPatch,
@@ -150,9 +154,6 @@ impl Group {
             return Err(GroupNotChanged::Archived);
         }
         parent.map_err(GroupNotChanged::Parent)?;
-        if patch.parent == Some(Some(self.id)) {
-            return Err(GroupNotChanged::Parent(BadGroup::TooDeep));
-        }
         let defaults = &self.key_defaults.metadata;
         if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {
             return Err(GroupNotChanged::TooMuchMetadata);

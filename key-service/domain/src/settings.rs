@@ -86,6 +86,11 @@ impl Merge for MetadataPatch {
 }
 
 impl BoundsPatch {
+    /// A new lifetime limit, or none.
+    pub fn of_limit(limit: Option<NanoUsd>) -> Self {
+        Self { limit: Some(limit), ..Self::default() }
+    }
+
     /// Sets a bound. Returns `false` where the field is no setting, or has values of another type.
     pub(crate) fn set(&mut self, bound: Bound, value: Value) -> bool {
         match bound {

@@ -31,7 +31,7 @@ pub(super) const PATH: &str = "/dashboard/keys";
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
-    (KeyOrder::MostSpent, "spent", "Most spent in 30 days"),
+    (KeyOrder::MostSpent, "spent", "Most spent first"),
     (KeyOrder::LastUsed, "used", "Last used first"),
 ];
 
@@ -68,9 +68,7 @@ pub(super) async fn list(
             p.empty { "There is no API key yet." }
         } @else {
             (filters(&query))
-            @if search.order == KeyOrder::MostSpent && found.found.is_empty() && after.is_none() {
-                p.note { "None of the keys that spent most is here, or they are still being added up. Reload the page in a moment." }
-            } @else { (table(&desk, &found.found)) }
+            (table(&desk, &found.found))
             (further(&query, &found))
         }
     };

@@ -1,13 +1,13 @@
 //! The first page: credit, spend, and next steps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use axum::{
     extract::{Request, State},
     response::Response,
 };
 use maud::{Markup, html};
-use shared::{ids::KeyId, money::NanoUsd};
+use shared::money::NanoUsd;
 
 use super::{
     Desk, HOME,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::management::{
     reading::{KeyOrder, KeySearch},
-    spend::{Spend, TopKeys},
+    spend::Spend,
 };
 use domain::{key::ApiKey, usage::Day};
 
@@ -38,19 +38,14 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let (account, today) = (viewer.signed_in.account, desk.management.today());
     let spend = desk.management.spend(account).await?;
-    let top = desk.management.top_keys(account).await;
-    let top: Option<TopKeys> = top.map(|top| top.iter().take(TOP_KEYS).copied().collect());
-    let ids = top.iter().flatten().map(|(id, _)| *id).collect();
-    let keys = desk.management.keys_by_id(account, ids).await?;
+    let top = desk.management.top_keys(account, TOP_KEYS).await?;
     let any = KeySearch { after: None, order: KeyOrder::Newest, status: None, text: String::new(), limit: 1 };
     let has_keys = !desk.management.find_keys(account, &any).await?.found.is_empty();
     let by_key = query(&request).get("by") == "key";
-    let chart = match &top {
-        Some(top) if by_key => {
-            chart::by_day(&series(&desk, &viewer, &spend, top, &keys).await?, "Key", today)
-        }
-        None if by_key => html! { p.note { "Keys are being added up. Reload the page in a moment." } },
-        Some(_) | None => chart::by_day(&chart::by_model(&spend), "Model", today),
+    let chart = if by_key {
+        chart::by_day(&series(&desk, &viewer, &spend, &top).await?, "Key", today)
+    } else {
+        chart::by_day(&chart::by_model(&spend), "Model", today)
     };
     let content = html! {
         @if !has_keys { (first_steps(&viewer)) }
@@ -59,8 +54,7 @@ pub(super) async fn show(
             div.split { h2 { "Spend by day" } (choice(by_key)) }
             (chart)
         }
-        @if let Some(top) = top { (top_keys(&top, &keys)) }
-        @else { p.note { "The keys that spent most are being added up. Reload the page in a moment." } }
+        (top_keys(&top))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
@@ -76,23 +70,17 @@ fn choice(by_key: bool) -> Markup {
 }
 
 /// The spend of the keys that spent most, and of all others together.
-async fn series(
-    desk: &Desk,
-    viewer: &Viewer,
-    spend: &Spend,
-    top: &[(KeyId, NanoUsd)],
-    keys: &HashMap<KeyId, ApiKey>,
-) -> Result<Vec<Series>, Failure> {
+async fn series(desk: &Desk, viewer: &Viewer, spend: &Spend, top: &[ApiKey]) -> Result<Vec<Series>, Failure> {
     let total = |parts: &BTreeMap<String, NanoUsd>| chart::sum(parts.values().copied());
     let mut others: BTreeMap<Day, NanoUsd> = spend.iter().map(|(day, parts)| (*day, total(parts))).collect();
     let mut series = Vec::new();
-    for (id, _) in top {
-        let spend = desk.management.spend_of(viewer.signed_in.account, *id).await?;
+    for key in top {
+        let spend = desk.management.spend_of(viewer.signed_in.account, key.id).await?;
         let days: BTreeMap<Day, NanoUsd> = spend.iter().map(|(day, parts)| (*day, total(parts))).collect();
         for (day, spent) in &days {
             others.entry(*day).and_modify(|left| *left = left.left_after(*spent));
         }
-        series.push(Series { name: or_unnamed(keys.get(id).map_or("", |key| &key.label)), days });
+        series.push(Series { name: or_unnamed(&key.label), days });
     }
     others.retain(|_, left| *left > NanoUsd::ZERO);
     if !others.is_empty() {
@@ -152,22 +140,21 @@ fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
     }
 }
 
-fn top_keys(top: &[(KeyId, NanoUsd)], keys: &HashMap<KeyId, ApiKey>) -> Markup {
+fn top_keys(top: &[ApiKey]) -> Markup {
     if top.is_empty() {
         return html! {};
     }
     html! {
-        h2 { "Keys that spent most in 30 days" }
+        h2 { "Keys that spent most" }
         div.scroll tabindex="0" role="region" aria-label="Keys that spent most" {
             table {
                 thead { tr { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } } }
                 tbody {
-                    @for (id, spent) in top {
-                        @let key = keys.get(id);
+                    @for key in top {
                         tr {
-                            th scope="row" { a href={ "/dashboard/keys/" (id.to_string()) } { (or_unnamed(key.map_or("", |key| &key.label))) } }
-                            td.wide-only { code { (key.map_or("", |key| &key.hint)) } }
-                            td.n { (usd(*spent)) }
+                            th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
+                            td.wide-only { code { (key.hint) } }
+                            td.n { (usd(key.spend.budget.used)) }
                         }
                     }
                 }

@@ -5,7 +5,6 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::Arc,
 };
 
 use futures_util::future::try_join_all;
@@ -15,14 +14,16 @@ use shared::{
 };
 
 use super::Management;
-use crate::store::{FoundEntries, JournalEntry, Order, Page, StoreError};
-use domain::key::{ApiKey, Status};
+pub use crate::store::Found;
+use crate::store::{
+    JournalEntry, Order, Page, StoreError,
+    search::{READ_AT_ONCE, Scan},
+};
 pub use domain::search::{EntrySearch, Outcome};
-
-/// Number of keys or entries that a page reads at most in search of matches: some 20 ms of work.
-const MAX_READ: usize = 4_000;
-/// Records read at a time.
-const READ_AT_ONCE: usize = 500;
+use domain::{
+    key::{ApiKey, Status},
+    ledger::Settlement,
+};
 
 /// The keys that a member looks for.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub enum KeyOrder {
     Newest,
     /// The oldest first.
     Oldest,
-    /// Largest spend of the last days first, as far as top-spending keys are known.
+    /// Largest spend first. Keys that spent nothing are left out.
     MostSpent,
     /// Last bill first. Keys that were never billed are left out.
     LastUsed,
@@ -93,101 +94,49 @@ impl fmt::Display for KeyCursor {
 }
 
 impl KeySearch {
-    /// Returns whether a key's label, hint or id contains the text `lowercase`, in any case.
-    fn has_words(key: &ApiKey, lowercase: &str) -> bool {
-        lowercase.is_empty()
-            || key.label.to_lowercase().contains(lowercase)
-            || key.hint.to_lowercase().contains(lowercase)
-            || key.id.to_string().contains(lowercase)
+    fn has_words(&self, key: &ApiKey) -> bool {
+        let text = self.text.to_lowercase();
+        text.is_empty()
+            || key.label.to_lowercase().contains(&text)
+            || key.hint.to_lowercase().contains(&text)
+            || key.id.to_string().contains(&text)
     }
 
     fn matches(&self, key: &ApiKey, now: Timestamp) -> bool {
-        self.status.is_none_or(|status| key.status(now) == status)
-            && Self::has_words(key, &self.text.to_lowercase())
+        self.status.is_none_or(|status| key.status(now) == status) && self.has_words(key)
     }
-}
-
-/// A page of matches.
-#[derive(Clone, Debug)]
-pub struct Found<T, C> {
-    /// Keys or entries that match, in the order of the search.
-    pub found: Vec<T>,
-    /// The place to go on from; `None` where everything was read.
-    pub next: Option<C>,
 }
 
 impl Management {
     /// The keys of the account that match.
     pub async fn find_keys(
-        self: &Arc<Self>,
-        account: AccountId,
-        search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
-        let _turn = self.turns.take(account).await?;
-        match search.order {
-            KeyOrder::Newest => self.find_by_age(account, search, Order::Descending).await,
-            KeyOrder::Oldest => self.find_by_age(account, search, Order::Ascending).await,
-            KeyOrder::MostSpent => self.find_by_spend(account, search).await,
-            KeyOrder::LastUsed => self.find_by_use(account, search).await,
-        }
-    }
-
-    async fn find_by_age(
         &self,
         account: AccountId,
         search: &KeySearch,
-        order: Order,
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
-        let (mut found, mut read) = (Vec::new(), 0);
-        let mut after = search.after.and_then(KeyCursor::key);
-        let status = search.status.map(|status| (status, self.clock.now()));
-        // Without a search text every key matches: one more than shown is read, to see whether there are more.
-        let limit = if search.text.is_empty() { search.limit + 1 } else { READ_AT_ONCE };
-        let text = search.text.to_lowercase();
-        loop {
-            let keys = self.store.keys(account, Page { after, order, status, limit }).await?;
-            let was_last = keys.len() < limit;
-            read += keys.len();
-            for key in keys {
-                if found.len() == search.limit {
-                    return Ok(Found { found, next: after.map(KeyCursor::Key) });
-                }
-                after = Some(key.id);
-                if KeySearch::has_words(&key, &text) {
-                    found.push(key);
-                }
-            }
-            if was_last {
-                return Ok(Found { found, next: None });
-            }
-            if read >= MAX_READ {
-                return Ok(Found { found, next: after.map(KeyCursor::Key) });
-            }
+        let _turn = self.reading_turn(account).await?;
+        if search.order == KeyOrder::LastUsed {
+            return self.find_by_use(account, search).await;
         }
-    }
-
-    /// Finds keys in the order of spend, as far as known.
-    async fn find_by_spend(
-        self: &Arc<Self>,
-        account: AccountId,
-        search: &KeySearch,
-    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
-        let (now, mut found) = (self.clock.now(), Vec::new());
-        let top: Vec<KeyId> =
-            self.top_keys(account).await.iter().flat_map(|top| top.iter()).map(|(id, _)| *id).collect();
-        let behind = |after: KeyId| top.iter().position(|id| *id == after).map_or(0, |place| place + 1);
-        let rest = &top[search.after.and_then(KeyCursor::key).map_or(0, behind)..];
-        for ids in rest.chunks(search.limit + 1) {
-            let keys = self.keys_by_id(account, ids.to_vec()).await?;
-            for key in ids.iter().filter_map(|id| keys.get(id)).filter(|key| search.matches(key, now)) {
-                if found.len() == search.limit {
-                    let next = found.last().map(|key: &ApiKey| KeyCursor::Key(key.id));
-                    return Ok(Found { found, next });
+        let now = self.clock.now();
+        // Where every key matches, one more than shown is read, to see whether there are more.
+        let is_filtered = !search.text.is_empty() || search.order == KeyOrder::MostSpent;
+        let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
+        let mut scan = Scan::new(search.after, search.limit);
+        while scan.goes_on() {
+            let after = scan.place().and_then(KeyCursor::key);
+            let keys = match search.order {
+                KeyOrder::MostSpent => self.store.top_spending(account, after, at_once).await?,
+                order => {
+                    let order = if order == KeyOrder::Oldest { Order::Ascending } else { Order::Descending };
+                    let status = search.status.map(|status| (status, now));
+                    self.store.keys(account, Page { after, order, status, limit: at_once }).await?
                 }
-                found.push(key.clone());
-            }
+            };
+            let matching = |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, now).then_some(key));
+            scan.add(keys.into_iter().map(matching), at_once);
         }
-        Ok(Found { found, next: None })
+        Ok(scan.page())
     }
 
     /// Reads the journal from the end: a key comes at the place of its last bill.
@@ -196,41 +145,22 @@ impl Management {
         account: AccountId,
         search: &KeySearch,
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
-        let (now, mut found, mut seen, mut read) = (self.clock.now(), Vec::new(), HashSet::new(), 0);
-        let mut before = search.after.and_then(KeyCursor::entry);
-        loop {
-            let entries = self.store.latest_entries(account, before, READ_AT_ONCE).await?;
-            let was_last = entries.len() < READ_AT_ONCE;
-            read += entries.len();
-            for some in entries.chunks(search.limit + 1) {
-                let ids = some.iter().map(|entry| entry.entry.settlement.payer.key);
-                let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
-                for entry in some {
-                    let settlement = &entry.entry.settlement;
-                    let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(settlement.at);
-                    let key = keys
-                        .get(&settlement.payer.key)
-                        .filter(is_last)
-                        .filter(|key| search.matches(key, now));
-                    if let Some(key) = key
-                        && !seen.contains(&key.id)
-                    {
-                        if found.len() == search.limit {
-                            return Ok(Found { found, next: before.map(KeyCursor::Entry) });
-                        }
-                        seen.insert(key.id);
-                        found.push(key.clone());
-                    }
-                    before = Some(entry.number);
-                }
-            }
-            if was_last {
-                return Ok(Found { found, next: None });
-            }
-            if read >= MAX_READ {
-                return Ok(Found { found, next: before.map(KeyCursor::Entry) });
-            }
+        let (now, at_once, mut seen) = (self.clock.now(), search.limit + 1, HashSet::new());
+        let mut scan = Scan::new(search.after, search.limit);
+        while scan.goes_on() {
+            let before = scan.place().and_then(KeyCursor::entry);
+            let entries = self.store.latest_entries(account, before, at_once).await?;
+            let ids = entries.iter().map(|entry| entry.entry.settlement.payer.key);
+            let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
+            let matching = |entry: JournalEntry| {
+                let Settlement { payer, at, .. } = entry.entry.settlement;
+                let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(at);
+                let key = keys.get(&payer.key).filter(is_last).filter(|key| search.matches(key, now));
+                (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())
+            };
+            scan.add(entries.into_iter().map(matching), at_once);
         }
+        Ok(scan.page())
     }
 
     /// The entries of the account's journal before this number that match, newest first.
@@ -241,10 +171,8 @@ impl Management {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
-        let _turn = self.turns.take(account).await?;
-        let FoundEntries { entries: found, next } =
-            self.store.find_entries(account, search.clone(), before, limit).await?;
-        Ok(Found { found, next })
+        let _turn = self.reading_turn(account).await?;
+        self.store.find_entries(account, search.clone(), before, limit).await
     }
 
     /// Number of requests in flight that hold money of a key.

@@ -1,55 +1,119 @@
-//! Search of the journal without an index, by reading a bounded part.
+//! Searches without an index, by reading a bounded part.
 
-use shared::ids::AccountId;
+use shared::{
+    ids::{AccountId, GenerationId},
+    time::Timestamp,
+};
 
-use super::{Books, FoundEntries, StoreError};
-use domain::{search::EntrySearch, usage::Day};
+use super::{Books, Found, JournalEntry, StoreError};
+use domain::{
+    ledger::{CLOCK_LEAD, Ending},
+    search::EntrySearch,
+    usage::Day,
+};
 
-/// Entries that a page reads at most: some ten milliseconds of work.
+/// Largest number of records that a page reads in search of matches: some 20 ms of work.
 const MAX_READ: usize = 4_000;
-/// Entries read at a time.
-const READ_AT_ONCE: usize = 500;
+/// Number of records read at a time.
+pub(crate) const READ_AT_ONCE: usize = 500;
+/// Entries that are looked through for a generation's bill: those of a minute and more of a busy account.
+const LOOKED_THROUGH: usize = 50_000;
 /// Entries among which the beginning of a day is not looked for any further.
 const CLOSE: u64 = 64;
 
-/// Reads entries, newest first, until `limit` entries match or [`MAX_READ`] were read.
+/// A search under way: reads records behind a place, until `limit` of them match or [`MAX_READ`] were read.
+#[derive(Debug)]
+pub(crate) struct Scan<T, C> {
+    found: Vec<T>,
+    limit: usize,
+    /// Place of the last record that was looked at.
+    place: Option<C>,
+    read: usize,
+    ended: Option<Ended>,
+}
+
+/// Reason for the end of a search.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    /// All records were looked at.
+    NothingLeft,
+    /// More records may match.
+    Paused,
+}
+
+impl<T, C: Copy> Scan<T, C> {
+    /// Begins a search behind the place `after`.
+    pub(crate) fn new(after: Option<C>, limit: usize) -> Self {
+        Self { found: Vec::new(), limit, place: after, read: 0, ended: None }
+    }
+
+    /// Returns whether to read further records.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Place behind which to read.
+    pub(crate) fn place(&self) -> Option<C> {
+        self.place
+    }
+
+    /// Adds the records behind the place, each with its own place, and with a match if the record is one. Fewer records
+    /// than `asked` are the last ones.
+    pub(crate) fn add(&mut self, records: impl ExactSizeIterator<Item = (C, Option<T>)>, asked: usize) {
+        let were_last = records.len() < asked;
+        self.read += records.len();
+        for (place, matching) in records {
+            if self.found.len() == self.limit {
+                self.ended = Some(Ended::Paused);
+                return;
+            }
+            self.place = Some(place);
+            self.found.extend(matching);
+        }
+        if were_last {
+            self.ended = Some(Ended::NothingLeft);
+        } else if self.read >= MAX_READ {
+            self.ended = Some(Ended::Paused);
+        }
+    }
+
+    /// The page that was found.
+    pub(crate) fn page(self) -> Found<T, C> {
+        let next = match self.ended {
+            Some(Ended::NothingLeft) => None,
+            Some(Ended::Paused) | None => self.place,
+        };
+        Found { found: self.found, next }
+    }
+}
+
+/// Finds entries of the journal, newest first, by reading a bounded part.
 pub(super) async fn entries<B: Books + ?Sized>(
     books: &B,
     account: AccountId,
     search: &EntrySearch,
     before: Option<u64>,
     limit: usize,
-) -> Result<FoundEntries, StoreError> {
-    let (mut found, mut read) = (Vec::new(), 0);
-    let mut next = match search.day {
+) -> Result<Found<JournalEntry, u64>, StoreError> {
+    let before = match search.day {
         Some(day) => Some(numbers(books, account, day, before).await?.1),
         None => before,
     };
-    loop {
-        let entries = books.latest_entries(account, next, READ_AT_ONCE).await?;
-        let was_last = entries.len() < READ_AT_ONCE;
-        read += entries.len();
-        for entry in entries {
+    let mut scan = Scan::new(before, limit);
+    while scan.goes_on() {
+        let mut entries = books.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
+        if let Some(day) = search.day {
             // Entries only get older: after the first entry of an earlier day, no entry of the day follows.
-            let is_past = search.day.is_some_and(|day| Day::of(entry.entry.settlement.at) < day);
-            if is_past {
-                return Ok(FoundEntries { entries: found, next: None });
-            }
-            if found.len() == limit {
-                return Ok(FoundEntries { entries: found, next });
-            }
-            next = Some(entry.number);
-            if search.matches(&entry.entry.settlement) {
-                found.push(entry);
-            }
+            let is_past = |entry: &JournalEntry| Day::of(entry.entry.settlement.at) < day;
+            entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
         }
-        if was_last {
-            return Ok(FoundEntries { entries: found, next: None });
-        }
-        if read >= MAX_READ {
-            return Ok(FoundEntries { entries: found, next });
-        }
+        let matching = |entry: JournalEntry| {
+            let is_match = search.matches(&entry.entry.settlement);
+            (entry.number, is_match.then_some(entry))
+        };
+        scan.add(entries.into_iter().map(matching), READ_AT_ONCE);
     }
+    Ok(scan.page())
 }
 
 /// The numbers between which all entries of a day before a number lie, with some others around.
@@ -64,15 +128,51 @@ pub(super) async fn numbers<B: Books + ?Sized>(
     Ok((end_before.saturating_sub(CLOSE + 1), before.map_or(end, |before| before.min(end))))
 }
 
-/// The number of an entry close behind the last entry of a day, found by halving: entries are in the order of time.
+/// Finds the last entry of a generation among those billed after its creation.
+pub(super) async fn entry_of<B: Books + ?Sized>(
+    books: &B,
+    account: AccountId,
+    generation: GenerationId,
+) -> Result<Option<JournalEntry>, StoreError> {
+    // The clock of the gateway that made the id may be ahead of ours.
+    let begins = generation.created_at().minus(CLOCK_LEAD);
+    let mut after = end_before(books, account, begins).await?.saturating_sub(CLOSE + 1);
+    let mut found = None;
+    for _ in 0..LOOKED_THROUGH / READ_AT_ONCE {
+        let entries = books.journal(account, after, READ_AT_ONCE).await?.entries;
+        let was_last = entries.len() < READ_AT_ONCE;
+        after = entries.last().map_or(after, |entry| entry.number);
+        found = entries.into_iter().rfind(|entry| entry.generation == generation).or(found);
+        if was_last || found.as_ref().is_some_and(is_final) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether no later entry can correct this one.
+fn is_final(entry: &JournalEntry) -> bool {
+    entry.entry.settlement.ending == Ending::Captured
+}
+
+/// The number of an entry close behind the last entry of a day.
 async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, StoreError> {
+    end_before(books, account, Timestamp::from_millis(day.millis().1 + 1)).await
+}
+
+/// The number of an entry close behind the last entry before a time, found by halving: entries are in the order of time.
+async fn end_before<B: Books + ?Sized>(
+    books: &B,
+    account: AccountId,
+    end: Timestamp,
+) -> Result<u64, StoreError> {
     let Some(newest) = books.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
-    let (mut is_of_it, mut is_behind) = (0, newest.number + 1);
-    while is_behind - is_of_it > CLOSE {
-        let middle = u64::midpoint(is_of_it, is_behind);
+    let (mut is_before, mut is_behind) = (0, newest.number + 1);
+    while is_behind - is_before > CLOSE {
+        let middle = u64::midpoint(is_before, is_behind);
         match books.latest_entries(account, Some(middle + 1), 1).await?.pop() {
-            Some(entry) if Day::of(entry.entry.settlement.at) > day => is_behind = entry.number,
-            Some(_) | None => is_of_it = middle,
+            Some(entry) if entry.entry.settlement.at >= end => is_behind = entry.number,
+            Some(_) | None => is_before = middle,
         }
     }
     Ok(is_behind)

@@ -37,8 +37,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, FoundEntries,
-    Funds, HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
+    AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHolds, Found, Funds,
+    HoldIndex, Idempotency, JournalEntry, JournalPage, Keys, Ledger, ManagementKey, NewAccount,
     NewManagementKey, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine, search::numbers,
 };
 use domain::{
@@ -203,8 +203,9 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        now: Timestamp,
     ) -> Result<Updated, StoreError> {
-        self.writer.write(move |connection| keys::update(connection, account, id, &patch)).await
+        self.writer.write(move |connection| keys::update(connection, account, id, &patch, now)).await
     }
 
     async fn revoke_key(
@@ -216,6 +217,8 @@ impl Keys for Sqlite {
         self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
     }
 }
+
+impl crate::store::Groups for Sqlite {}
 
 #[async_trait]
 impl Accounts for Sqlite {
@@ -292,7 +295,7 @@ impl Books for Sqlite {
         search: EntrySearch,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<FoundEntries, StoreError> {
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let range = match search.day {
             Some(day) => numbers(self, account, day, before).await?,
             None => (0, before.unwrap_or(u64::MAX)),

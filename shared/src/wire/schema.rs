@@ -5,8 +5,8 @@ use std::{borrow::Cow, marker::PhantomData};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::{Fields, GroupField, KeyField};
-use crate::ids::{GroupId, KeyId};
+use super::{BillObject, Fields, GroupField, KeyField, OwnGroup};
+use crate::ids::{GenerationId, GroupId, KeyId};
 
 /// An object of the management API: its fields, and what stands before them.
 pub trait Object {
@@ -93,12 +93,47 @@ pub(super) fn described(mut schema: Schema, description: &str) -> Value {
     schema.to_value()
 }
 
+/// An API key as its holder sees it.
+pub struct OwnKey;
+
+impl JsonSchema for OwnKey {
+    fn schema_name() -> Cow<'static, str> {
+        "OwnApiKey".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let group = schemas.subschema_for::<Option<OwnGroup>>();
+        json_schema!({"allOf": [
+            schemas.subschema_for::<KeyObject>(),
+            {"type": "object", "properties": {"group": group}, "required": ["group"]},
+        ]})
+    }
+}
+
+/// An object that a listing contains.
+pub trait Listable: JsonSchema {
+    /// Cursor of the listing.
+    type Id: JsonSchema;
+}
+
+impl Listable for KeyObject {
+    type Id = KeyId;
+}
+
+impl Listable for GroupObject {
+    type Id = GroupId;
+}
+
+impl Listable for BillObject<'_> {
+    type Id = GenerationId;
+}
+
 /// A listing of objects.
 pub struct List<O>(PhantomData<O>);
 
-impl<O: Object + JsonSchema> JsonSchema for List<O> {
+impl<O: Listable> JsonSchema for List<O> {
     fn schema_name() -> Cow<'static, str> {
-        format!("{}List", O::NAME).into()
+        format!("{}List", O::schema_name()).into()
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {

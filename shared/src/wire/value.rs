@@ -55,6 +55,20 @@ pub struct LimitWindow {
     pub resets_at: Timestamp,
 }
 
+impl Value {
+    /// The value as a request sets it: without the state of windows.
+    #[must_use]
+    pub fn setting(self) -> Self {
+        let Self::Limits(limits) = self else { return self };
+        Self::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
+    }
+
+    /// Returns whether the value is that of a setting which no request has set.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::Null || *self == Self::Metadata(BTreeMap::new()) || *self == Self::Text(String::new())
+    }
+}
+
 /// The value as JSON.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -59,12 +59,6 @@ fn sample(row: Field) -> Option<Value> {
     })
 }
 
-/// The value without the state of windows, which changes do not have.
-fn set_part(value: Value) -> Value {
-    let Value::Limits(limits) = value else { return value };
-    Value::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
-}
-
 /// Sets each field by itself and clears it again. `changed` applies a change of fields, and answers nothing where one
 /// cannot be set; `value` reads a field.
 fn each_setting_is_kept<F: Fields, T: Clone>(
@@ -78,7 +72,7 @@ fn each_setting_is_kept<F: Fields, T: Clone>(
             continue;
         };
         let with = changed(blank.clone(), field, given.clone()).unwrap_or_else(|| panic!("{field:?}"));
-        assert_eq!(set_part(value(&with, field)), given, "{field:?}");
+        assert_eq!(value(&with, field).setting(), given, "{field:?}");
         for other in F::settings().filter(|other| *other != field) {
             assert_eq!(value(&with, other), value(blank, other), "{field:?} {other:?}");
         }

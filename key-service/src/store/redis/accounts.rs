@@ -1,15 +1,22 @@
-//! Accounts, and the owners of credentials.
+//! Accounts with their management keys, and the owners of credentials.
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, RedisResult, cmd, pipe};
-use shared::{ids::AccountId, rpc::Principal, time::Timestamp};
+use shared::{
+    ids::{AccountId, ManagementKeyId},
+    rpc::Principal,
+    time::Timestamp,
+};
 
 use super::{
     Redis,
-    records::{FUNDS, Fields, FundsRecord, damaged},
+    records::{self, FUNDS, Fields, FundsRecord, damaged},
     script::Arguments,
 };
-use crate::store::{self, AccountSummary, NewAccount};
+use crate::store::{
+    AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
+};
 use domain::digest::Digest;
 
 /// Number of accounts read at once.
@@ -17,12 +24,22 @@ const ASKED_AT_ONCE: usize = 64;
 /// Hashes read per round trip: half a millisecond of Redis.
 const HASHES_AT_ONCE: usize = 200;
 
-impl Redis {
+#[async_trait]
+impl Credentials for Redis {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
+        let owner: Option<String> =
+            self.client.ask(cmd("GET").arg(self.key_space.credential(&digest))).await?;
+        owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
+    }
+}
+
+#[async_trait]
+impl Accounts for Redis {
     /// Creates the account first, then lists it by name. After an interruption, a taken name belongs to an existing
     /// account, and an unlisted account was never returned to a caller.
-    pub(super) async fn make_account(&self, new: &NewAccount) -> RedisResult<bool> {
+    async fn create_account(&self, new: NewAccount) -> Result<bool, StoreError> {
         let id = new.id.to_string();
-        if self.find_account(&new.name).await?.is_some_and(|owner| owner != new.id) {
+        if self.account_named(&new.name).await?.is_some_and(|owner| owner != new.id) {
             return Ok(false);
         }
         let create = Arguments::keys([self.key_space.account(new.id)]);
@@ -31,10 +48,8 @@ impl Redis {
         self.client.run::<()>(&self.scripts.create_account, &create).await?;
         self.confirm_account(new.id).await?;
         let list = Arguments::keys([self.key_space.account_names(), self.key_space.accounts()]);
-        let owner: String = self
-            .client
-            .run(&self.scripts.list_account, &list.with(new.name.as_str()).with(id.as_str()))
-            .await?;
+        let list = list.with(new.name).with(id.as_str());
+        let owner: String = self.client.run(&self.scripts.list_account, &list).await?;
         if owner != id {
             // Another account took the name in between.
             self.client.ask::<()>(cmd("DEL").arg(self.key_space.account(new.id))).await?;
@@ -44,11 +59,9 @@ impl Redis {
         Ok(true)
     }
 
-    pub(super) async fn all_accounts(&self) -> RedisResult<Vec<AccountSummary>> {
-        let ids: Vec<String> =
-            self.client.ask(cmd("ZRANGE").arg(self.key_space.accounts()).arg("0").arg("-1")).await?;
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
+        let ids: Vec<AccountId> = self.listed(self.key_space.accounts()).await?;
         let accounts = ids.into_iter().map(|id| async move {
-            let id: AccountId = id.parse().map_err(|_| damaged("an account's id"))?;
             let mut question = cmd("HMGET");
             question.arg(self.key_space.account(id)).arg(&["name", "created_at", "keys", FUNDS]);
             summary(id, self.client.ask(&question).await?)
@@ -56,21 +69,112 @@ impl Redis {
         stream::iter(accounts).buffered(ASKED_AT_ONCE).try_collect().await
     }
 
-    /// Finds the account of this name in the index of names.
-    pub(super) async fn find_account(&self, name: &str) -> RedisResult<Option<AccountId>> {
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let mut question = cmd("HGET");
         question.arg(self.key_space.account_names()).arg(name);
         let id: Option<String> = self.client.ask(&question).await?;
         id.map(|id| id.parse().map_err(|_| damaged("the account of a name"))).transpose()
     }
 
-    pub(super) async fn read_funds(&self, account: AccountId) -> RedisResult<Option<store::Funds>> {
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let mut question = cmd("HMGET");
         question.arg(self.key_space.account(account)).arg(&["name", FUNDS]);
         let (name, funds): (Option<String>, Option<Vec<u8>>) = self.client.ask(&question).await?;
         let Some((name, funds)) = name.zip(funds) else { return Ok(None) };
         let FundsRecord { credit, held, .. } = FundsRecord::read(&funds)?;
-        Ok(Some(store::Funds { name, credit, held }))
+        Ok(Some(Funds { name, credit, held }))
+    }
+
+    async fn create_management_key(
+        &self,
+        NewManagementKey { account, key, digest, most }: NewManagementKey,
+    ) -> Result<bool, StoreError> {
+        let arguments = Arguments::keys([
+            self.key_space.account(account),
+            self.key_space.management_keys(account),
+            self.key_space.management_key(account, key.id),
+        ]);
+        let arguments = arguments.with(key.id.to_string()).with(key.name.as_str()).with(most.to_string());
+        let arguments = arguments.with_all(records::write_management_key(&key));
+        match self.create_listed(account, &arguments).await? {
+            Listing::Created => {}
+            Listing::Taken => return Err(damaged("the answer to a creation")),
+            Listing::Full => return Ok(false),
+        }
+        let mut put = cmd("SET");
+        put.arg(self.key_space.owner(key.id)).arg(account.to_string());
+        self.client.ask::<()>(&put).await?;
+        self.confirm(&put).await?;
+        self.put_credential(&digest, Principal::ManagementKey(account, key.id)).await?;
+        Ok(true)
+    }
+
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
+        let ids: Vec<ManagementKeyId> = self.listed(self.key_space.management_keys(account)).await?;
+        let names: Vec<String> = ids.iter().map(|id| self.key_space.management_key(account, *id)).collect();
+        let keys = ids.iter().zip(self.read_hashes(&names).await?);
+        let keys = keys.map(|(id, fields)| records::read_management_key(*id, &fields));
+        keys.filter_map(Result::transpose).collect()
+    }
+
+    async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        let key: Fields =
+            self.client.ask(cmd("HGETALL").arg(self.key_space.management_key(account, id))).await?;
+        records::read_management_key(id, &key)
+    }
+
+    async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        let owner: Option<String> = self.client.ask(cmd("GET").arg(self.key_space.owner(id))).await?;
+        let Some(owner) = owner else { return Ok(None) };
+        let account = owner.parse().map_err(|_| damaged("the owner of a management key"))?;
+        let key = Arguments::keys([self.key_space.management_key(account, id)]);
+        let key: Fields =
+            self.client.run(&self.scripts.revoke_management_key, &key.with(now.millis().to_string())).await?;
+        self.confirm_account(account).await?;
+        records::read_management_key(id, &key)
+    }
+}
+
+/// Result of `scripts/create_listed.lua`.
+pub(super) enum Listing {
+    Created,
+    /// Another record has the name.
+    Taken,
+    Full,
+}
+
+impl Redis {
+    /// Creates a record that is listed under an account, and waits until it is durable.
+    pub(super) async fn create_listed(
+        &self,
+        account: AccountId,
+        arguments: &Arguments,
+    ) -> Result<Listing, StoreError> {
+        let answer: Option<String> = self.client.run(&self.scripts.create_listed, arguments).await?;
+        match answer.as_deref() {
+            Some("created") => {
+                self.confirm_account(account).await?;
+                Ok(Listing::Created)
+            }
+            Some("taken") => Ok(Listing::Taken),
+            Some("full") => Ok(Listing::Full),
+            Some(_) => Err(damaged("the answer to a creation")),
+            None => Err(StoreError::no_account(account)),
+        }
+    }
+
+    /// Reads all ids of a list, in order.
+    pub(super) async fn listed<T: std::str::FromStr>(&self, list: String) -> Result<Vec<T>, StoreError> {
+        let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(&list).arg("0").arg("-1")).await?;
+        ids.iter().map(|id| id.parse().map_err(|_| damaged(&list))).collect()
     }
 
     /// Writes the mapping from a digest to an owner. The account's part is written before, so that every credential
@@ -84,12 +188,6 @@ impl Redis {
         put.arg(self.key_space.credential(digest)).arg(owner);
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await
-    }
-
-    pub(super) async fn owner(&self, digest: &Digest) -> RedisResult<Option<Principal>> {
-        let owner: Option<String> =
-            self.client.ask(cmd("GET").arg(self.key_space.credential(digest))).await?;
-        owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
     }
 
     /// Reads hashes of the same slot, some hundred in a round trip.
@@ -126,7 +224,7 @@ fn parse_owner(text: &str) -> Option<Principal> {
 /// Name, time, number of keys and funds.
 type AccountFields = (Option<String>, Option<i64>, Option<u64>, Option<Vec<u8>>);
 
-fn summary(id: AccountId, fields: AccountFields) -> RedisResult<AccountSummary> {
+fn summary(id: AccountId, fields: AccountFields) -> Result<AccountSummary, StoreError> {
     let (Some(name), Some(created_at), Some(keys), Some(funds)) = fields else {
         return Err(damaged("an account"));
     };

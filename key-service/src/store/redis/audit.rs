@@ -5,9 +5,9 @@
 //! from the oldest on until no entry is left, and reads the figures of some keys at the very moment at which none is
 //! left. If entries were dropped unread, the audit starts again.
 
-use std::{collections::HashMap, io};
+use std::collections::HashMap;
 
-use redis::{RedisResult, cmd};
+use redis::cmd;
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
@@ -15,23 +15,20 @@ use shared::{
 
 use super::{
     Redis,
-    journal::{ADDITIONS_AT_ONCE, Addition, addition_of},
+    books::{ADDITIONS_AT_ONCE, Addition, addition_of},
     records::{self, FundsRecord, damaged},
     script::Arguments,
 };
-use crate::store::{Order, Page};
+use crate::store::{Keys, Order, Page, StoreError};
 use domain::audit::{Audit, Auditor};
 
 /// Keys in a read. Each read adds up the open holds again, about a microsecond a hold.
 const KEYS_AT_ONCE: usize = 500;
-/// Attempts before an audit gives up. Entries are normally read faster than dropped.
-const ATTEMPTS: u32 = 10;
-
 /// Stream id before all additions.
 const NOTHING_READ: &str = "0-0";
 
 /// Result of reading the books once.
-enum Attempt {
+pub(super) enum Attempt {
     Done(Option<Audit>),
     /// Entries were dropped unread.
     Overtaken,
@@ -57,19 +54,8 @@ struct Figures {
 type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
 
 impl Redis {
-    /// Audits the account; `None` where the account does not exist.
-    pub(super) async fn audited(&self, account: AccountId) -> RedisResult<Option<Audit>> {
-        for _ in 0..ATTEMPTS {
-            match self.go_through(account).await? {
-                Attempt::Done(audit) => return Ok(audit),
-                Attempt::Overtaken => {}
-            }
-        }
-        let why = "the journal drops entries faster than they can be read";
-        Err(io::Error::new(io::ErrorKind::ResourceBusy, why).into())
-    }
-
-    async fn go_through(&self, account: AccountId) -> RedisResult<Attempt> {
+    /// Goes through the books once.
+    pub(super) async fn go_through(&self, account: AccountId) -> Result<Attempt, StoreError> {
         let (mut reading, mut after) = (Reading::begin(1), None);
         loop {
             let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
@@ -101,7 +87,7 @@ impl Redis {
     }
 
     /// Number of the first entry still in the journal; 1 for an empty journal, since entries are never all dropped.
-    async fn first_number(&self, account: AccountId) -> RedisResult<u64> {
+    async fn first_number(&self, account: AccountId) -> Result<u64, StoreError> {
         let mut question = cmd("XRANGE");
         question.arg(self.key_space.journal(account)).arg("-").arg("+").arg("COUNT").arg(1);
         let first: Vec<Addition> = self.client.ask(&question).await?;
@@ -110,9 +96,14 @@ impl Redis {
 
     /// Adds the figures to the audit. A key that has entries but was not listed may have been made after its page was
     /// read.
-    async fn finish(&self, account: AccountId, auditor: Auditor, figures: &Figures) -> RedisResult<Attempt> {
+    async fn finish(
+        &self,
+        account: AccountId,
+        auditor: Auditor,
+        figures: &Figures,
+    ) -> Result<Attempt, StoreError> {
         for key in auditor.unknown() {
-            if self.read_key(account, key).await?.is_some() {
+            if self.key(account, key).await?.is_some() {
                 return Ok(Attempt::Overtaken);
             }
         }
@@ -121,7 +112,12 @@ impl Redis {
         Ok(Attempt::Done(Some(auditor.account(figures.funds.account(), held, deposits))))
     }
 
-    async fn look(&self, account: AccountId, last_id: &str, keys: &[KeyId]) -> RedisResult<Option<Look>> {
+    async fn look(
+        &self,
+        account: AccountId,
+        last_id: &str,
+        keys: &[KeyId],
+    ) -> Result<Option<Look>, StoreError> {
         let key_space = &self.key_space;
         let mut arguments = Arguments::keys([
             key_space.account(account),
@@ -164,11 +160,11 @@ impl Reading {
     }
 
     /// Returns whether entries are missing before `additions`.
-    fn is_overtaken(&self, additions: &[Addition]) -> RedisResult<bool> {
+    fn is_overtaken(&self, additions: &[Addition]) -> Result<bool, StoreError> {
         additions.first().map_or(Ok(false), |first| Ok(addition_of(first)?.0 > self.next))
     }
 
-    fn entries(&mut self, additions: &[Addition]) -> RedisResult<()> {
+    fn entries(&mut self, additions: &[Addition]) -> Result<(), StoreError> {
         for addition in additions {
             let (number, text) = addition_of(addition)?;
             for read in records::read_entries(number, text)? {
@@ -181,7 +177,7 @@ impl Reading {
         Ok(())
     }
 
-    fn keys(&mut self, ids: &[KeyId], figures: &Figures) -> RedisResult<()> {
+    fn keys(&mut self, ids: &[KeyId], figures: &Figures) -> Result<(), StoreError> {
         for (id, record) in ids.iter().zip(&figures.keys) {
             let key = records::read_spend(record.as_deref().ok_or_else(|| damaged("a key"))?)?;
             let holds = figures.holds.get(&id.as_bytes()[..]).copied().unwrap_or(0);

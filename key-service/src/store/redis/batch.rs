@@ -102,6 +102,7 @@ impl Batch<'_> {
         let generations = Generations::of(commands);
         let places = generations.places(&mut arguments, key_space, *account);
         if commands.iter().any(settles) {
+            arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }
         let mut writer = BatchEncoder::new(&generations);

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
-use redis::{RedisResult, cmd};
+use redis::cmd;
 
-use super::{admission::field, client::Client};
+use super::{Redis, admission::field};
+use crate::store::{Capacity, StoreError};
 
 /// Share of a server's `maxmemory`, in percent, from which on nothing new is created. The rest serves holds and captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
@@ -25,10 +27,10 @@ struct Look {
     is_nearly_full: bool,
 }
 
-impl MemoryWatch {
-    /// Returns whether a master is nearly full, as of a second ago at most.
-    pub(super) async fn is_nearly_full(&self, client: &Client) -> RedisResult<bool> {
-        if let Some(look) = *self.last.lock()
+#[async_trait]
+impl Capacity for Redis {
+    async fn is_nearly_full(&self) -> Result<bool, StoreError> {
+        if let Some(look) = *self.memory.last.lock()
             && look.at.elapsed() < LOOK_SERVES
         {
             return Ok(look.is_nearly_full);
@@ -37,10 +39,10 @@ impl MemoryWatch {
         let (at, mut is_nearly_full) = (Instant::now(), false);
         let mut question = cmd("INFO");
         question.arg("memory");
-        for info in client.ask_masters(question).await? {
+        for info in self.client.ask_masters(question).await? {
             is_nearly_full |= judge(&redis::from_redis_value::<String>(info)?);
         }
-        let before = self.last.lock().replace(Look { at, is_nearly_full });
+        let before = self.memory.last.lock().replace(Look { at, is_nearly_full });
         if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
             tracing::error!(
                 "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: no keys, members or links are made until it has \

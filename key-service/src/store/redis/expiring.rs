@@ -1,23 +1,29 @@
-//! Records of members that expire, and counts of attempts.
+//! Records of members that expire by themselves, and counts of attempts.
 //!
-//! Records lie in the slot of their account. Removing a member removes no record: a record is read together with its
-//! member, and is void without the member.
+//! A record lies in the slot of its account. Removing a member removes no record: records are read together with the
+//! member, and are void without the member.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
-use redis::{RedisResult, cmd};
+use redis::cmd;
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
 
-use super::{Redis, records::damaged, script::Arguments};
+use super::{
+    Redis,
+    records::{self, damaged},
+    script::{Arguments, Transaction},
+};
 use crate::store::{Expiring, ExpiringRecord, RecordKind, StoreError};
 use domain::{digest::Digest, member::Member};
 
-/// Lifetime of a list of records since the last addition: longer than any record may live.
+/// Lifetime of a member's list of records since the last addition: longer than any record may live.
 const LIST_LIFE: Duration = Duration::from_hours(31 * 24);
+/// Field of a list whose record takes the place of the one before.
+const LATEST: &[u8] = b"latest";
 
 #[async_trait]
 impl Expiring for Redis {
@@ -27,16 +33,16 @@ impl Expiring for Redis {
         record: ExpiringRecord,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let is_only = record.kind == RecordKind::Link;
-        let arguments = Arguments::keys([
-            self.key_space.record(account, record.kind, &record.name),
-            self.key_space.records_of(account, record.kind, record.member),
-        ])
-        .with(written(&record))
-        .with(lives(now, record.expires_at).to_string())
-        .with(LIST_LIFE.as_millis().to_string())
-        .with(u8::from(is_only).to_string());
-        Ok(self.client.run(&self.scripts.put_record, &arguments).await?)
+        let list = self.key_space.records_of(account, record.kind, record.member);
+        let field = match record.kind {
+            RecordKind::Link => LATEST,
+            RecordKind::Session => record.name.as_bytes(),
+        };
+        let mut put = Transaction::new();
+        put.command(&self.write(account, &record, now));
+        put.command(&[b"HSET", list.as_bytes(), field, record.name.as_bytes()]);
+        put.command(&["PEXPIRE", &list, &LIST_LIFE.as_millis().to_string()]);
+        Ok(self.client.run(&self.scripts.transaction, &put.arguments()).await?)
     }
 
     async fn record(
@@ -46,8 +52,9 @@ impl Expiring for Redis {
         name: Digest,
         now: Timestamp,
     ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
-        let found = self.client.ask(cmd("GET").arg(self.key_space.record(account, kind, &name))).await?;
-        Ok(self.with_member(account, live(kind, name, found, now)?).await?)
+        let Some(record) = self.find_record(account, kind, name, now, "").await? else { return Ok(None) };
+        let member = self.member(account, record.member).await?;
+        Ok(member.map(|member| (record, member)))
     }
 
     async fn take_record(
@@ -57,13 +64,11 @@ impl Expiring for Redis {
         name: Digest,
         now: Timestamp,
     ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
-        let taken: Option<String> =
-            self.client.ask(cmd("GETDEL").arg(self.key_space.record(account, kind, &name))).await?;
-        if taken.is_some() {
-            // A link restored by a Redis that lost its latest writes would work twice.
-            self.confirm_account(account).await?;
-        }
-        Ok(self.with_member(account, live(kind, name, taken, now)?).await?)
+        let Some(record) = self.find_record(account, kind, name, now, "take").await? else { return Ok(None) };
+        // A record restored by a Redis that lost its latest writes could be taken twice.
+        self.confirm_account(account).await?;
+        let member = self.member(account, record.member).await?;
+        Ok(member.map(|member| (record, member)))
     }
 
     async fn replace_record(
@@ -72,10 +77,9 @@ impl Expiring for Redis {
         record: ExpiringRecord,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut put = cmd("SET");
-        put.arg(self.key_space.record(account, record.kind, &record.name)).arg(written(&record));
-        put.arg("XX").arg("PX").arg(lives(now, record.expires_at));
-        Ok(self.client.ask(&put).await?)
+        let mut replace = Transaction::if_exists(self.key_space.record(account, record.kind, &record.name));
+        replace.command(&self.write(account, &record, now));
+        Ok(self.client.run(&self.scripts.transaction, &replace.arguments()).await?)
     }
 
     async fn records(
@@ -86,13 +90,13 @@ impl Expiring for Redis {
         now: Timestamp,
     ) -> Result<Vec<ExpiringRecord>, StoreError> {
         let list = self.key_space.records_of(account, kind, member);
-        let listed: Vec<String> = self.client.ask(cmd("SMEMBERS").arg(&list)).await?;
+        let listed: HashMap<Vec<u8>, Vec<u8>> = self.client.ask(cmd("HGETALL").arg(&list)).await?;
         let mut records = Vec::new();
-        for key in listed {
-            let name = digest_of(&key).ok_or_else(|| damaged("a list of records"))?;
-            match live(kind, name, self.client.ask(cmd("GET").arg(&key)).await?, now)? {
+        for (field, name) in listed {
+            let name = <[u8; 32]>::try_from(name).map_err(|_| damaged("a list of records"))?;
+            match self.find_record(account, kind, Digest::from_bytes(name), now, "").await? {
                 Some(record) => records.push(record),
-                None => self.client.ask(cmd("SREM").arg(&list).arg(key)).await?,
+                None => self.client.ask(cmd("HDEL").arg(&list).arg(field)).await?,
             }
         }
         Ok(records)
@@ -109,14 +113,14 @@ impl Expiring for Redis {
     }
 
     async fn count_attempt(&self, name: Digest, now: Timestamp, until: Timestamp) -> Result<u64, StoreError> {
-        let arguments = Arguments::keys([self.key_space.attempts(&name)]);
-        let arguments = arguments.with(lives(now, until).to_string());
-        Ok(self.client.run(&self.scripts.count_attempt, &arguments).await?)
+        let attempt = Arguments::keys([self.key_space.attempts(&name)]).with("1").with(life(now, until));
+        Ok(self.client.run(&self.scripts.count_attempt, &attempt).await?)
     }
 
     async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
-        let arguments = Arguments::keys([self.key_space.attempts(&name)]);
-        Ok(self.client.run(&self.scripts.take_attempt_back, &arguments).await?)
+        // The count has an expiry since its first attempt.
+        let attempt = Arguments::keys([self.key_space.attempts(&name)]).with("-1").with("1");
+        Ok(self.client.run(&self.scripts.count_attempt, &attempt).await?)
     }
 
     async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
@@ -125,48 +129,39 @@ impl Expiring for Redis {
 }
 
 impl Redis {
-    async fn with_member(
+    /// Command that stores a record until its expiry.
+    fn write(&self, account: AccountId, record: &ExpiringRecord, now: Timestamp) -> [String; 5] {
+        let name = self.key_space.record(account, record.kind, &record.name);
+        [
+            "SET".to_owned(),
+            name,
+            records::write_expiring(record),
+            "PX".to_owned(),
+            life(now, record.expires_at),
+        ]
+    }
+
+    /// Finds a record that has not expired and was not replaced, and removes the record where `take` is not empty.
+    async fn find_record(
         &self,
         account: AccountId,
-        record: Option<ExpiringRecord>,
-    ) -> RedisResult<Option<(ExpiringRecord, Member)>> {
-        let Some(record) = record else { return Ok(None) };
-        let member = self.read_member(account, record.member).await?;
-        Ok(member.map(|member| (record, member)))
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+        take: &str,
+    ) -> Result<Option<ExpiringRecord>, StoreError> {
+        let find = Arguments::keys([self.key_space.record(account, kind, &name)]).with(take);
+        let stored: Option<String> = self.client.run(&self.scripts.find_record, &find).await?;
+        let Some(stored) = stored else { return Ok(None) };
+        let record = records::read_expiring(kind, name, &stored)?;
+        let list = self.key_space.records_of(account, kind, record.member);
+        let latest: Option<Vec<u8>> = self.client.ask(cmd("HGET").arg(list).arg(LATEST)).await?;
+        let is_replaced = latest.is_some_and(|latest| latest != name.as_bytes());
+        Ok((!is_replaced && record.expires_at > now).then_some(record))
     }
 }
 
-/// Stored form of a record.
-fn written(record: &ExpiringRecord) -> String {
-    format!("{} {} {}", record.member, record.expires_at.millis(), record.value)
-}
-
-/// Reads a stored record, unless expired.
-fn live(
-    kind: RecordKind,
-    name: Digest,
-    stored: Option<String>,
-    now: Timestamp,
-) -> RedisResult<Option<ExpiringRecord>> {
-    let Some(stored) = stored else { return Ok(None) };
-    let record = || {
-        let mut parts = stored.splitn(3, ' ');
-        let (member, expires_at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let (expires_at, value) = (Timestamp::from_millis(expires_at), parts.next()?.to_owned());
-        Some(ExpiringRecord { kind, name, member, expires_at, value })
-    };
-    let record = record().ok_or_else(|| damaged("an expiring record"))?;
-    Ok(Some(record).filter(|record| record.expires_at > now))
-}
-
-/// Reads the digest at the end of a record's key.
-fn digest_of(key: &str) -> Option<Digest> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(key.rsplit(':').next()?, &mut bytes).ok()?;
-    Some(Digest::from_bytes(bytes))
-}
-
 /// Milliseconds from `from` to `to`, at least 1.
-fn lives(from: Timestamp, to: Timestamp) -> i64 {
-    to.millis().saturating_sub(from.millis()).max(1)
+fn life(from: Timestamp, to: Timestamp) -> String {
+    to.millis().saturating_sub(from.millis()).max(1).to_string()
 }

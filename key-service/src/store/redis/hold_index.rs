@@ -1,28 +1,23 @@
-//! Index of the accounts with holds, which misses no hold, and the due holds of an account.
+//! Index of the accounts with holds, which misses no hold.
 //!
 //! A hold and the index lie in different slots, and cannot change together. Instead an account is listed *before* its
 //! first hold, and again every minute with holds. An account is forgotten only if it has no holds, and the last
 //! listing is so long ago that no later command can still be on its way.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use quick_cache::sync::Cache;
-use redis::{RedisResult, cmd, pipe};
-use shared::{
-    clock::Clock,
-    ids::{AccountId, GenerationId, KeyId},
-    time::Timestamp,
-};
+use redis::{RedisResult, cmd};
+use shared::{clock::Clock, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
 use super::{
     client::Client,
     key_space::{KeySpace, PARTS},
-    records::{FUNDS, FundsRecord, Scanned, read_hold},
     script::{Arguments, Lua},
 };
-use crate::store::{Cursor, DueHold, DueHolds, HoldIndex, StoreError};
+use crate::store::{HoldIndex, StoreError};
 use domain::ledger::Command;
 
 /// Time after which an account that still opens holds is listed again.
@@ -34,9 +29,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 const REMEMBERED: usize = 65_536;
 /// Accounts checked at once for open holds.
 const ASKED_AT_ONCE: usize = 64;
-/// Holds on a page, which takes a fraction of a millisecond of Redis.
-const HOLDS_AT_ONCE: usize = 500;
-
 /// The index, and a cache of this process's own listings.
 pub(super) struct AccountIndex {
     clock: Arc<dyn Clock>,
@@ -129,53 +121,4 @@ async fn listed(client: &Client, key_space: &KeySpace, part: usize) -> RedisResu
         Some(Listed { account: account.parse().ok()?, at: Timestamp::from_millis(at) })
     });
     Ok(listed.collect())
-}
-
-/// A page of the account's holds whose lease is over; a hold that cannot be read counts as due.
-pub(super) async fn due(
-    client: &Client,
-    key_space: &KeySpace,
-    account: AccountId,
-    after: Option<Cursor>,
-) -> RedisResult<DueHolds> {
-    let cursor = after.map_or_else(|| "0".to_owned(), |cursor| cursor.0);
-    let mut question = pipe();
-    question.cmd("HGET").arg(key_space.account(account)).arg(FUNDS);
-    question.cmd("HSCAN").arg(key_space.holds(account)).arg(cursor).arg("COUNT").arg(HOLDS_AT_ONCE);
-    let (funds, (next, records)): (Option<Vec<u8>>, Scanned) = client.ask_all(&question).await?;
-    let Some(funds) = funds else { return Ok(DueHolds::default()) };
-    let tick = FundsRecord::read(&funds)?.tick;
-    let holds = records.iter().filter_map(|(generation, record)| {
-        let generation = GenerationId::from_slice(generation)?;
-        match read_hold(record) {
-            Some((_, lease_until)) if lease_until > tick => None,
-            Some((key, _)) => Some(DueHold { key, generation }),
-            None => Some(DueHold { key: KeyId::from_slice(&[0; 16])?, generation }),
-        }
-    });
-    Ok(DueHolds { holds: holds.collect(), next: (next != "0").then_some(Cursor(next)) })
-}
-
-/// The number of open holds of a key. Reads all holds of the account, which are as many as requests in flight.
-pub(super) async fn count_of(
-    client: &Client,
-    key_space: &KeySpace,
-    account: AccountId,
-    key: KeyId,
-) -> RedisResult<u64> {
-    // A hold may come twice while others are opened.
-    let (mut holds, mut cursor) = (HashSet::new(), "0".to_owned());
-    loop {
-        let mut question = cmd("HSCAN");
-        question.arg(key_space.holds(account)).arg(cursor).arg("COUNT").arg(HOLDS_AT_ONCE);
-        let (next, records): Scanned = client.ask(&question).await?;
-        let is_of = |record: &[u8]| read_hold(record).is_some_and(|(payer, _)| payer == key);
-        holds.extend(
-            records.into_iter().filter(|(_, record)| is_of(record)).map(|(generation, _)| generation),
-        );
-        if next == "0" {
-            return Ok(holds.len() as u64);
-        }
-        cursor = next;
-    }
 }

@@ -76,6 +76,11 @@ impl KeySpace {
         format!("{}:{{{account}}}:keys:expiring", self.prefix)
     }
 
+    /// Sorted set: the bytes of the ids of API keys that spent money, by `used`. The empty member marks a complete set.
+    pub(super) fn spenders(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:keys:by-spend", self.prefix)
+    }
+
     /// Sorted set: the ids of API keys, in order.
     pub(super) fn keys(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}:keys", self.prefix)
@@ -111,19 +116,14 @@ impl KeySpace {
         format!("{}:{{{account}}}:{member}", self.prefix)
     }
 
-    /// String: an expiring record of a member.
+    /// String: an expiring record: member, expiry and value.
     pub(super) fn record(&self, account: AccountId, kind: RecordKind, name: &Digest) -> String {
-        let kind = match kind {
-            RecordKind::Link => "link",
-            // `session` has the hashes of an earlier version.
-            RecordKind::Session => "signed-in",
-        };
-        format!("{}:{{{account}}}:{kind}:{}", self.prefix, hex(name))
+        format!("{}:{{{account}}}:{}:{}", self.prefix, kind.as_str(), hex(name))
     }
 
-    /// Set: the names of a member's records of a kind, expired ones included.
+    /// Hash: the names of a member's records of a kind, which may be gone.
     pub(super) fn records_of(&self, account: AccountId, kind: RecordKind, member: MemberId) -> String {
-        format!("{}:{{{account}}}:{}s-of:{member}", self.prefix, kind.as_str())
+        format!("{}:{{{account}}}:{}s:{member}", self.prefix, kind.as_str())
     }
 
     /// String: how many attempts to sign in there were under this digest of a name or an address.

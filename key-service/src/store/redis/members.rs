@@ -1,13 +1,14 @@
-//! Members.
+//! Members of accounts.
 
 use async_trait::async_trait;
-use redis::{RedisResult, cmd};
+use redis::cmd;
 use shared::ids::{AccountId, MemberId};
 
 use super::{
     Redis,
+    accounts::Listing,
     records::{self, Fields, damaged},
-    script::Arguments,
+    script::{Arguments, Transaction},
 };
 use crate::store::{MemberCreated, Members, StoreError};
 use domain::member::{Member, MemberChange, PasswordHash};
@@ -20,38 +21,28 @@ impl Members for Redis {
         member: Member,
         most: u64,
     ) -> Result<MemberCreated, StoreError> {
-        let mut arguments = Arguments::keys([
+        let arguments = Arguments::keys([
             self.key_space.account(account),
             self.key_space.members(account),
-            self.key_space.member_names(account),
             self.key_space.member(account, member.id),
+            self.key_space.member_names(account),
         ]);
-        arguments.value(member.id.to_string());
-        arguments.value(member.name.as_str());
-        arguments.value(most.to_string());
-        records::write_member(&mut arguments, &member);
-        let answer: Option<String> = self.client.run(&self.scripts.create_member, &arguments).await?;
-        match answer.as_deref() {
-            Some("made") => {
-                self.confirm_account(account).await?;
-                Ok(MemberCreated::Made)
-            }
-            Some("taken") => Ok(MemberCreated::NameTaken),
-            Some("full") => Ok(MemberCreated::TooMany),
-            Some(_) => Err(damaged("the answer to an invitation").into()),
-            None => Err(StoreError::no_account(account)),
-        }
+        let arguments =
+            arguments.with(member.id.to_string()).with(member.name.as_str()).with(most.to_string());
+        let arguments = arguments.with_all(records::write_member(&member));
+        Ok(match self.create_listed(account, &arguments).await? {
+            Listing::Created => MemberCreated::Made,
+            Listing::Taken => MemberCreated::NameTaken,
+            Listing::Full => MemberCreated::TooMany,
+        })
     }
 
     async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
-        let list = self.key_space.members(account);
-        let ids: Vec<String> = self.client.ask(cmd("ZRANGE").arg(list).arg("0").arg("-1")).await?;
-        let parse = |id: &String| id.parse().map_err(|_| damaged("a member's id"));
-        let ids = ids.iter().map(parse).collect::<RedisResult<Vec<MemberId>>>()?;
+        let ids: Vec<MemberId> = self.listed(self.key_space.members(account)).await?;
         let names: Vec<String> = ids.iter().map(|id| self.key_space.member(account, *id)).collect();
         let members = ids.iter().zip(self.read_hashes(&names).await?);
         let members = members.map(|(id, fields)| records::read_member(*id, &fields));
-        Ok(members.filter_map(Result::transpose).collect::<RedisResult<_>>()?)
+        members.filter_map(Result::transpose).collect()
     }
 
     async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError> {
@@ -60,7 +51,7 @@ impl Members for Redis {
         let id: Option<String> = self.client.ask(&question).await?;
         let Some(id) = id else { return Ok(None) };
         let id = id.parse().map_err(|_| damaged("the member of a name"))?;
-        Ok(self.read_member(account, id).await?)
+        self.member(account, id).await
     }
 
     async fn update_member(
@@ -69,17 +60,14 @@ impl Members for Redis {
         id: MemberId,
         MemberChange { role, password, last_link }: MemberChange,
     ) -> Result<bool, StoreError> {
-        let mut arguments = Arguments::keys([self.key_space.member(account, id)]);
-        if let Some(role) = role {
-            arguments = arguments.with("role").with(role.as_str());
+        let mut texts: Vec<String> = last_link.iter().flat_map(records::write_last_link).collect();
+        texts.extend(role.iter().flat_map(|role| ["role", role.as_str()]).map(str::to_owned));
+        texts.extend(password.into_iter().flat_map(|PasswordHash(hash)| ["password".to_owned(), hash]));
+        let mut change = Transaction::if_exists(self.key_space.member(account, id));
+        if !texts.is_empty() {
+            change.set(&self.key_space.member(account, id), &texts);
         }
-        if let Some(PasswordHash(hash)) = password {
-            arguments = arguments.with("password").with(hash.as_str());
-        }
-        if let Some(link) = last_link {
-            records::write_last_link(&mut arguments, &link);
-        }
-        let found: bool = self.client.run(&self.scripts.update_member, &arguments).await?;
+        let found: bool = self.client.run(&self.scripts.transaction, &change.arguments()).await?;
         self.confirm_account(account).await?;
         Ok(found)
     }
@@ -98,7 +86,11 @@ impl Members for Redis {
 }
 
 impl Redis {
-    pub(super) async fn read_member(&self, account: AccountId, id: MemberId) -> RedisResult<Option<Member>> {
+    pub(super) async fn member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+    ) -> Result<Option<Member>, StoreError> {
         let fields: Fields = self.client.ask(cmd("HGETALL").arg(self.key_space.member(account, id))).await?;
         records::read_member(id, &fields)
     }

@@ -57,10 +57,50 @@ impl Arguments {
         self
     }
 
+    /// Adds values, and returns the arguments.
+    pub(super) fn with_all(mut self, values: Vec<String>) -> Self {
+        self.values.extend(values.into_iter().map(String::into_bytes));
+        self
+    }
+
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = cmd(name);
         command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.values);
         command
+    }
+}
+
+/// Commands that run together (`scripts/transaction.lua`), all in the same slot.
+pub(super) struct Transaction {
+    arguments: Arguments,
+}
+
+impl Transaction {
+    pub(super) fn new() -> Self {
+        Self { arguments: Arguments::default().with("always") }
+    }
+
+    /// Makes a transaction that runs only if the name exists.
+    pub(super) fn if_exists(name: String) -> Self {
+        Self { arguments: Arguments::keys([name]).with("exists") }
+    }
+
+    /// Adds a command, whose second word is a name.
+    pub(super) fn command(&mut self, words: &[impl AsRef<[u8]>]) {
+        let Self { arguments } = self;
+        arguments.keys.extend(words.get(1).map(|name| name.as_ref().to_vec()));
+        arguments.value(words.len().to_string());
+        arguments.values.extend(words.iter().map(|word| word.as_ref().to_vec()));
+    }
+
+    /// Adds a command that sets fields of a hash, whose names and values come in turn.
+    pub(super) fn set(&mut self, name: &str, fields: &[String]) {
+        let words = ["HSET", name].into_iter().chain(fields.iter().map(String::as_str));
+        self.command(&words.collect::<Vec<_>>());
+    }
+
+    pub(super) fn arguments(self) -> Arguments {
+        self.arguments
     }
 }
 
@@ -71,49 +111,43 @@ pub(super) struct Scripts {
     pub(super) list_account: Lua,
     pub(super) create_key: Lua,
     pub(super) update_key: Lua,
-    pub(super) create_management_key: Lua,
-    pub(super) revoke_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
     pub(super) revoke_management_key: Lua,
-    pub(super) create_member: Lua,
-    pub(super) update_member: Lua,
+    pub(super) create_listed: Lua,
     pub(super) remove_member: Lua,
-    pub(super) put_record: Lua,
+    pub(super) transaction: Lua,
+    pub(super) find_record: Lua,
     pub(super) count_attempt: Lua,
-    pub(super) take_attempt_back: Lua,
     pub(super) audit: Lua,
 }
 
+/// Joins the parts of a script.
+macro_rules! parts {
+    ($($part:literal),+ $(,)?) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
 /// Script of the rules about money, made of parts in their order.
-pub(in crate::store) const LEDGER: &str = concat!(
-    include_str!("scripts/ledger/arguments.lua"),
-    include_str!("scripts/ledger/load.lua"),
-    include_str!("scripts/ledger/funds.lua"),
-    include_str!("scripts/ledger/commands.lua"),
-    include_str!("scripts/ledger/write.lua"),
-);
+pub(in crate::store) const LEDGER: &str =
+    parts!("key", "ledger/arguments", "ledger/load", "ledger/funds", "ledger/commands", "ledger/write",);
 
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             ledger: Lua::new(LEDGER),
-            create_account: Lua::new(include_str!("scripts/create_account.lua")),
-            list_account: Lua::new(include_str!("scripts/list_account.lua")),
-            create_key: Lua::new(include_str!("scripts/create_key.lua")),
-            update_key: Lua::new(include_str!("scripts/update_key.lua")),
-            create_management_key: Lua::new(include_str!("scripts/create_management_key.lua")),
-            revoke_key: Lua::new(include_str!("scripts/revoke_key.lua")),
-            expire_keys: Lua::new(include_str!("scripts/expire_keys.lua")),
-            list_keys: Lua::new(include_str!("scripts/list_keys.lua")),
-            revoke_management_key: Lua::new(include_str!("scripts/revoke_management_key.lua")),
-            create_member: Lua::new(include_str!("scripts/create_member.lua")),
-            update_member: Lua::new(include_str!("scripts/update_member.lua")),
-            remove_member: Lua::new(include_str!("scripts/remove_member.lua")),
-            put_record: Lua::new(include_str!("scripts/put_record.lua")),
-            count_attempt: Lua::new(include_str!("scripts/count_attempt.lua")),
-            take_attempt_back: Lua::new(include_str!("scripts/take_attempt_back.lua")),
-            audit: Lua::new(include_str!("scripts/audit.lua")),
+            create_account: Lua::new(parts!("create_account")),
+            list_account: Lua::new(parts!("list_account")),
+            create_key: Lua::new(parts!("key", "key_lists", "create_key")),
+            update_key: Lua::new(parts!("key", "key_lists", "update_key")),
+            expire_keys: Lua::new(parts!("expire_keys")),
+            list_keys: Lua::new(parts!("key", "key_lists", "list_keys")),
+            revoke_management_key: Lua::new(parts!("revoke_management_key")),
+            create_listed: Lua::new(parts!("create_listed")),
+            remove_member: Lua::new(parts!("remove_member")),
+            transaction: Lua::new(parts!("transaction")),
+            find_record: Lua::new(parts!("find_record")),
+            count_attempt: Lua::new(parts!("count_attempt")),
+            audit: Lua::new(parts!("audit")),
         }
     }
 }

@@ -2,17 +2,14 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use redis::{RedisResult, pipe};
-use shared::{
-    ids::{AccountId, KeyId},
-    money::NanoUsd,
-};
+use redis::pipe;
+use shared::ids::{AccountId, KeyId};
 
 use super::{
     Redis,
     records::{self, damaged},
 };
-use crate::store::{SpendLine, UsageLine};
+use crate::store::{StoreError, UsageLine};
 use domain::{
     ledger::Payer,
     usage::{Counts, Day},
@@ -22,35 +19,20 @@ use domain::{
 const WHOLE: &str = "";
 
 /// Charges of a day by model.
-struct DaySpend {
-    day: Day,
-    charged: BTreeMap<String, i64>,
+pub(super) struct DaySpend {
+    pub(super) day: Day,
+    pub(super) charged: BTreeMap<String, i64>,
     /// True if nothing of the day is missing; a day begun by a version that did not add up is incomplete.
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 impl Redis {
-    /// Reads the charges of these days. Incomplete days are added up from the counters of all keys instead, and the
-    /// sums are kept once the day is over.
-    pub(super) async fn read_spend(
+    /// Spend as added up by the ledger's script.
+    pub(super) async fn added_up(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> RedisResult<Vec<SpendLine>> {
-        let mut lines = Vec::new();
-        for spend in self.added_up(account, days).await? {
-            let DaySpend { day, mut charged, is_whole } = spend;
-            if !is_whole {
-                charged = self.add_up(account, day).await?;
-            }
-            let line = |(model, nanos)| SpendLine { day, model, charged: NanoUsd::from_nanos(nanos) };
-            lines.extend(charged.into_iter().map(line));
-        }
-        Ok(lines)
-    }
-
-    /// Spend as added up by the ledger's script.
-    async fn added_up(&self, account: AccountId, days: RangeInclusive<Day>) -> RedisResult<Vec<DaySpend>> {
+    ) -> Result<Vec<DaySpend>, StoreError> {
         let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
         let mut read = pipe();
         for day in &days {
@@ -69,7 +51,11 @@ impl Redis {
     }
 
     /// Adds up the counters of all keys.
-    async fn add_up(&self, account: AccountId, day: Day) -> RedisResult<BTreeMap<String, i64>> {
+    pub(super) async fn add_up(
+        &self,
+        account: AccountId,
+        day: Day,
+    ) -> Result<BTreeMap<String, i64>, StoreError> {
         let mut charged: BTreeMap<String, i64> = BTreeMap::new();
         for ((_, model), counts) in self.read_counters(account, day, None).await? {
             let sum = charged.entry(model).or_default();
@@ -90,12 +76,12 @@ impl Redis {
     }
 
     /// The counters of a key, for the models that the account has used on each of the days.
-    pub(super) async fn read_usage_of(
+    pub(super) async fn usage_of(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
         key: KeyId,
-    ) -> RedisResult<Vec<UsageLine>> {
+    ) -> Result<Vec<UsageLine>, StoreError> {
         let mut lines = Vec::new();
         let (mut read, mut wanted) = (pipe(), Vec::new());
         for DaySpend { day, charged, is_whole } in self.added_up(account, days).await? {

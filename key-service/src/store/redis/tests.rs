@@ -12,7 +12,7 @@ use std::{
 use ::redis::{Value, cmd};
 use shared::{
     clock::{Clock, System},
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId, MemberId, SessionId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -24,7 +24,7 @@ mod bounds;
 mod holds;
 mod secured;
 use crate::store::{
-    Accounts, Books, DueHold, Keys, Ledger, Order, Page,
+    Accounts, Books, DueHold, Expiring, Keys, Ledger, Members, Order, Page, RecordKind,
     suite::{
         Fault, after, capture, hold,
         in_redis::settings,
@@ -35,11 +35,13 @@ use crate::store::{
 };
 use domain::{
     audit::Audit,
+    digest::Digest,
     key::Status,
     ledger::{
         Command, Outcome, Refused,
         histories::{self, START},
     },
+    member::{Member, Role, Session, SignInWay},
     usage::Day,
 };
 
@@ -66,7 +68,7 @@ impl Redis {
             Fault::Credit => raise(b"funds", 0).await,
             Fault::LostEntry(lost) => {
                 let journal = key_space.journal(account);
-                let page = self.read_journal(account, 0, usize::MAX).await.unwrap();
+                let page = self.journal(account, 0, usize::MAX).await.unwrap();
                 let entry = page.entries.iter().find(|entry| entry.generation == lost).unwrap();
                 ask(&[b"XDEL", journal.as_bytes(), entry.number.to_string().as_bytes()]).await;
             }
@@ -155,7 +157,8 @@ async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_add
     store.revoke_key(account, revoked, START).await.unwrap();
     spend_one_each(&store, account, key, 3).await;
     let day = Day::of(START);
-    for name in [format!("spend:{day}"), "keys:active".into(), "keys:revoked".into()] {
+    for name in [format!("spend:{day}"), "keys:active".into(), "keys:revoked".into(), "keys:by-spend".into()]
+    {
         server.ask(&format!("DEL {}:{{{account}}}:{name}", settings.prefix)).unwrap();
     }
     let page =
@@ -164,12 +167,50 @@ async fn what_a_version_without_statuses_and_spend_has_written_is_listed_and_add
     assert_eq!(listed, [revoked]);
     let page = Page { status: Some((Status::Active, START)), ..page };
     assert_eq!(store.keys(account, page).await.unwrap().len(), 1);
+    let top = store.top_spending(account, None, 9).await.unwrap();
+    assert_eq!(top.iter().map(|key| key.id).collect::<Vec<_>>(), [key]);
     for _ in 0..2 {
         let of_key = store.usage(account, day..=day, Some(key)).await.unwrap();
         assert_eq!(of_key[0].counts.charged, NanoUsd::from_nanos(3));
         let spend = store.spend(account, day..=day).await.unwrap();
         assert_eq!((spend.len(), spend[0].charged), (1, NanoUsd::from_nanos(3)));
     }
+}
+
+#[tokio::test]
+async fn a_session_of_an_earlier_version_goes_on() {
+    let server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    let store = open(&settings).await.unwrap();
+    let account = open_account_with(&store, 1, 1).await;
+    let ann = Member {
+        id: MemberId::new(START, [1; 10]),
+        name: "Ann".into(),
+        role: Role::Owner,
+        password: None,
+        created_at: START,
+        last_link: None,
+    };
+    store.create_member(account, ann.clone(), 9).await.unwrap();
+    let (name, id) = (Digest::of(b"session"), SessionId::new(START, [1; 10]));
+    let (key, now) = (store.key_space.record(account, RecordKind::Session, &name), START.millis());
+    for written in [
+        format!(
+            "HSET {key} id {id} member {} agent Firefox created_at {now} seen_at {now} expires_at {}",
+            ann.id,
+            now + 9
+        ),
+        format!("PEXPIRE {key} 60000"),
+    ] {
+        server.ask(&written).unwrap();
+    }
+    for _ in 0..2 {
+        let (record, of) = store.record(account, RecordKind::Session, name, START).await.unwrap().unwrap();
+        let session = Session::try_from(record).unwrap();
+        assert_eq!((of, session.id, session.agent.as_str()), (ann.clone(), id, "Firefox"));
+        assert_eq!((session.created_at, session.way), (START, SignInWay::Password));
+    }
+    assert_ne!(server.ask(&format!("PTTL {key}")).unwrap(), ":-1", "it still expires");
 }
 
 #[tokio::test]

@@ -278,7 +278,7 @@ pub(super) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     let search = EntrySearch::default();
     let numbers = async |search: &EntrySearch, before, limit| {
         let found = store.find_entries(account, search.clone(), before, limit).await.unwrap();
-        (found.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), found.next)
+        (found.found.iter().map(|entry| entry.number).collect::<Vec<_>>(), found.next)
     };
     assert_eq!(numbers(&search, None, 2).await, (vec![180, 179], Some(179)));
     assert_eq!(numbers(&search, Some(3), 9).await, (vec![2, 1], None));

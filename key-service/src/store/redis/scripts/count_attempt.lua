@@ -1,7 +1,9 @@
--- Counts an attempt. The count is forgotten some time after the first attempt.
+-- Counts an attempt, or takes one back. The count is forgotten some time after the first attempt.
 --
 -- KEYS  the count
--- ARGV  that time in milliseconds
-local count = redis.call('INCR', KEYS[1])
-if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+-- ARGV  1 or -1, that time in milliseconds
+local count = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
+if count < 0 then return 0 end
+redis.call('INCRBY', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2], 'NX')
 return count

@@ -1,7 +1,7 @@
 -- Moves at most 1,000 active keys past expiry to the expired keys. Returns the number of moved keys, and whether all keys of the
 -- account are listed by status: keys of an earlier version are not.
 --
--- KEYS  the account's list of keys, the keys by status: active, expired, revoked; the keys with an expiry
+-- KEYS  the account, the keys by status: active, expired, revoked; the keys with an expiry, the account's list of keys
 -- ARGV  now
 local due = redis.call('ZRANGE', KEYS[5], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', '0', '1000')
 for _, id in ipairs(due) do
@@ -10,4 +10,4 @@ for _, id in ipairs(due) do
   redis.call('ZADD', KEYS[3], '0', id)
 end
 local listed = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4])
-return { #due, listed >= redis.call('ZCARD', KEYS[1]) and 1 or 0 }
+return { #due, listed >= redis.call('ZCARD', KEYS[6]) and 1 or 0 }

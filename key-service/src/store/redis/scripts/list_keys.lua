@@ -1,18 +1,13 @@
--- Lists keys by status. Expired keys count as active until `expire_keys.lua` moves them.
+-- Lists keys by status, and by what was spent.
 --
--- KEYS  the account, the keys by status: active, expired, revoked; the keys with an expiry
+-- KEYS  the account, the keys by status: active, expired, revoked; the keys with an expiry; the keys by spend
 -- ARGV  ids of keys, as bytes and as text in turn
 for n = 1, #ARGV, 2 do
-  local record, id = redis.call('HGET', KEYS[1], ARGV[n]), ARGV[n + 1]
+  local record = redis.call('HGET', KEYS[1], ARGV[n])
   if record then
-    local _, _, _, _, expires_at, revoked_at = struct.unpack('>dddddd', record)
-    redis.call('ZREM', KEYS[3], id)
-    redis.call('ZREM', KEYS[5], id)
-    redis.call('ZREM', revoked_at < math.huge and KEYS[2] or KEYS[4], id)
-    redis.call('ZADD', revoked_at < math.huge and KEYS[4] or KEYS[2], '0', id)
-    if revoked_at == math.huge and expires_at < math.huge then
-      redis.call('ZADD', KEYS[5], string.format('%.0f', expires_at), id)
-    end
+    local key = read_key(ARGV[n], record)
+    list_key(KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[n + 1], key)
+    if key.used > 0 then redis.call('ZADD', KEYS[6], key.used, ARGV[n]) end
   end
 end
 return redis.status_reply('OK')

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::ids::{AccountId, GenerationId, KeyId};
 
 use super::{damaged, id as column_id, money, time, usage_from};
-use crate::store::{FoundEntries, JournalEntry};
+use crate::store::{Found, JournalEntry};
 use domain::{
     audit::Auditor,
     ledger::{Ending, Entry, Payer, Settlement},
@@ -58,7 +58,7 @@ pub(crate) fn find(
     search: &EntrySearch,
     (floor, before): (u64, u64),
     limit: usize,
-) -> rusqlite::Result<FoundEntries> {
+) -> rusqlite::Result<Found<JournalEntry, u64>> {
     let of_index = match (search.key, search.outcome) {
         (Some(_), _) => "INDEXED BY journal_by_key WHERE key = ?4",
         (None, None | Some(Outcome::Captured)) => "WHERE ?4 IS NULL",
@@ -96,13 +96,13 @@ pub(crate) fn find(
     if entries.len() > limit {
         entries.truncate(limit);
         let next = entries.last().map(|entry| entry.number);
-        return Ok(FoundEntries { entries, next });
+        return Ok(Found { found: entries, next });
     }
     let sql = format!("SELECT min(number) FROM ({read}) HAVING count(*) = {MAX_READ}");
     let params = params![account.as_bytes(), floor, before, key];
     let last: Option<i64> =
         connection.prepare_cached(&sql)?.query_row(params, |row| row.get(0)).optional()?;
-    Ok(FoundEntries { entries, next: last.map(i64::unsigned_abs) })
+    Ok(Found { found: entries, next: last.map(i64::unsigned_abs) })
 }
 
 /// Passes every entry to an audit, in ascending order of numbers.

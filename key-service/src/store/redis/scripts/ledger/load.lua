@@ -2,16 +2,14 @@
 
 local funds = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
 if not funds[1] then return false end
-local account, keys = { changed = false }, {}
-account.credit, account.held, account.tick, account.entries, account.last_expiry, account.settled_hour =
-  read(FUNDS, funds[1])
+local credit, held, tick, entries_before, last_expiry, settled_hour = read(FUNDS, funds[1])
+local account = {
+  credit = credit, held = held, tick = tick, entries = entries_before, last_expiry = last_expiry,
+  settled_hour = settled_hour, changed = false,
+}
+local keys = {}
 for n = 1, named do
-  if funds[n + 1] then
-    local key = { id = ARGV[BEFORE_KEYS + n], changed = false }
-    key.limit, key.high, key.low, key.held, key.expires_at, key.revoked_at, key.last_used_at = read(KEY, funds[n + 1])
-    key.used = key.high * CARRY + key.low
-    keys[n] = key
-  end
+  if funds[n + 1] then keys[n] = read_key(ARGV[BEFORE_KEYS + n], funds[n + 1]) end
 end
 
 -- Open holds before the commands and now, settlements, and endings within these commands, by generation.

@@ -1,7 +1,7 @@
 -- Writes all changes. The journal comes first: Redis refuses an entry whose number is not larger than all others.
 
 if #entries > 0 then
-  call('XADD', JOURNAL, 'MINID', '~', written(left_after(account.entries + 1, most_entries)),
+  call('XADD', JOURNAL, 'MINID', '~', left_after(account.entries + 1, most_entries),
        written(account.entries - #entries / 2 + 1) .. '-0', 'entries', table.concat(entries))
 end
 
@@ -36,7 +36,7 @@ if #settled > 0 then
   end
 end
 
-local changed = {}
+local changed, spenders = {}, {}
 if account.changed then
   changed = { 'funds', pack(FUNDS, account.credit, account.held, account.tick, account.entries,
                             account.last_expiry, account.settled_hour) }
@@ -44,8 +44,8 @@ end
 for n = 1, named do
   local key = keys[n]
   if key and key.changed then
-    changed[#changed + 1], changed[#changed + 2] = key.id,
-      pack(KEY, key.limit, key.high, key.low, key.held, key.expires_at, key.revoked_at, key.last_used_at)
+    changed[#changed + 1], changed[#changed + 2] = key.id, write_key(key)
+    if key.used ~= key.used_before then spenders[#spenders + 1], spenders[#spenders + 2] = key.used, key.id end
   end
 end
 if #changed > 0 then call('HSET', ACCOUNT, unpack(changed)) end
@@ -65,8 +65,9 @@ for n = 1, #counters do
   local model = sub(counters[n], 19)
   spent[model] = (spent[model] or 0) + sums[5]
 end
+if #spenders > 0 then call('ZADD', KEYS[#KEYS - 1], unpack(spenders)) end
 local SPEND, new = KEYS[#KEYS], call('HSET', COUNTERS, unpack(after))
-for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, written(charged)) end
+for model, charged in pairs(spent) do call('HINCRBY', SPEND, model, charged) end
 -- New counters may be the first of the day: then the spend is that of the whole day.
 if new > 0 then
   if call('HLEN', COUNTERS) == new then call('HSET', SPEND, '', '1') end

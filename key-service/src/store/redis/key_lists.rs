@@ -1,0 +1,84 @@
+//! Lists of API keys by status and by spend: sorted sets beside the set of all keys, so that some keys are found without
+//! reading all.
+//!
+//! The lists follow from the keys. An expired key stays listed as active until keys of a status are read after its
+//! expiry. Keys of a version without these lists are listed at that time as well.
+
+use redis::cmd;
+use shared::{ids::AccountId, time::Timestamp};
+
+use super::{Redis, script::Arguments};
+use crate::store::{Order, Page, StoreError};
+use domain::key::Status;
+
+/// Most keys that a run of `expire_keys.lua` moves.
+const MOVED_AT_ONCE: usize = 1000;
+/// Member of the keys by spend that marks a complete list.
+const COMPLETE: &str = "";
+/// Keys listed in a run of a script: a millisecond of Redis.
+const LISTED_AT_ONCE: usize = 500;
+
+impl Redis {
+    /// Names for the scripts about keys: the account, the lists of active, expired and revoked keys, and of the keys
+    /// with an expiry.
+    pub(super) fn key_arguments(&self, account: AccountId) -> Arguments {
+        let [active, expired, revoked] = [Status::Active, Status::Expired, Status::Revoked]
+            .map(|status| self.key_space.keys_of(account, status));
+        Arguments::keys([
+            self.key_space.account(account),
+            active,
+            expired,
+            revoked,
+            self.key_space.expiring(account),
+        ])
+    }
+
+    /// Brings the lists up to date.
+    pub(super) async fn list_statuses(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
+        let mut arguments = self.key_arguments(account).with(now.millis().to_string());
+        arguments.key(self.key_space.keys(account));
+        let mut is_first = true;
+        loop {
+            let (moved, is_complete): (usize, bool) =
+                self.client.run(&self.scripts.expire_keys, &arguments).await?;
+            if !is_complete && is_first {
+                self.list_all(account).await?;
+            } else if moved < MOVED_AT_ONCE {
+                return Ok(());
+            }
+            is_first = false;
+        }
+    }
+
+    /// Lists all keys by spend that a version without this list left.
+    pub(super) async fn list_spenders(&self, account: AccountId) -> Result<(), StoreError> {
+        let spenders = self.key_space.spenders(account);
+        let mut question = cmd("ZSCORE");
+        let mark: Option<String> = self.client.ask(question.arg(&spenders).arg(COMPLETE)).await?;
+        if mark.is_none() {
+            self.list_all(account).await?;
+            self.client.ask::<()>(cmd("ZADD").arg(&spenders).arg("+inf").arg(COMPLETE)).await?;
+        }
+        Ok(())
+    }
+
+    /// Lists every key, once after a version without a list: some hundred milliseconds for a hundred thousand keys.
+    async fn list_all(&self, account: AccountId) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let page = Page { after, order: Order::Ascending, status: None, limit: LISTED_AT_ONCE };
+            let ids = self.key_ids(account, page).await?;
+            let mut arguments = self.key_arguments(account);
+            arguments.key(self.key_space.spenders(account));
+            for id in &ids {
+                arguments.value(*id.as_bytes());
+                arguments.value(id.to_string());
+            }
+            self.client.run::<()>(&self.scripts.list_keys, &arguments).await?;
+            after = ids.last().copied();
+            if ids.len() < LISTED_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Money, lease time, and length of the journal of an account.
+
+use shared::money::NanoUsd;
+
+use super::{Reader, damaged};
+use crate::store::StoreError;
+use domain::ledger;
+
+/// Field of an account's hash with the funds.
+pub(in crate::store::redis) const FUNDS: &str = "funds";
+
+/// Money, lease time, and length of the journal of an account.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::store::redis) struct FundsRecord {
+    pub(in crate::store::redis) credit: NanoUsd,
+    pub(in crate::store::redis) held: NanoUsd,
+    pub(in crate::store::redis) tick: u64,
+}
+
+impl FundsRecord {
+    /// The funds of a new account: credit, held, tick, entries, last expiry, hour of the last settlement.
+    pub(in crate::store::redis) const NEW: [u8; 48] = [0; 48];
+
+    pub(in crate::store::redis) fn read(record: &[u8]) -> Result<Self, StoreError> {
+        let mut reader = Reader(record);
+        let mut read =
+            || Some(Self { credit: reader.money()?, held: reader.money()?, tick: reader.count()? });
+        read().ok_or_else(|| damaged("the funds of an account"))
+    }
+
+    pub(in crate::store::redis) fn account(self) -> ledger::Account {
+        ledger::Account { credit: self.credit, held: self.held, tick: self.tick }
+    }
+}
