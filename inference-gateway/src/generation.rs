@@ -17,21 +17,18 @@ use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
     error::{ApiError, Code},
-    ids::{AccountId, GenerationId, RequestId},
-    process::{
-        http::ClientRequestId,
-        serve::{Caller, ConnectionTrust, Network},
-    },
+    ids::{GenerationId, RequestId},
+    process::http::ClientRequestId,
     refusal::Refusal,
     text::shown,
-    tokens::Usage,
+    tokens::{Usage, UsageDetails},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    byte_budget::{ByteBudget, BytePermit},
+    admission::{Admission, Admitted},
     client::{Client, StreamBody},
-    hold::{HoldStatus, Holds, OpenHold, Slot},
+    hold::{HoldStatus, Holds, OpenHold},
     keys::Keys,
     upstream::{Failure, Pools, Running, UpstreamClient},
 };
@@ -66,10 +63,8 @@ pub(crate) struct Generator {
     pub(crate) metrics: Arc<Metrics>,
     /// Time without reads after which a stream's client counts as gone.
     pub(crate) client_stall: Duration,
-    /// The memory for prompts.
-    pub(crate) prompts: ByteBudget,
-    /// The memory for answers.
-    pub(crate) answers: ByteBudget,
+    /// The gateway's quotas.
+    pub(crate) admission: Admission,
     /// Timeout for an upstream to begin its answer.
     pub(crate) answer_deadline: Duration,
     /// The time for which an upstream may send nothing of an answer that has begun.
@@ -90,14 +85,12 @@ pub(crate) struct Job {
     pub(crate) credential: String,
     /// The model's id.
     pub(crate) model: String,
+    /// Alias by which the request named the model.
+    pub(crate) alias: Option<String>,
     /// Request in the form for upstreams.
     pub(crate) forward: Forward,
-    /// Permit for the prompt's memory.
-    pub(crate) permit: BytePermit,
-    /// Trust in the client's connection.
-    pub(crate) trust: ConnectionTrust,
-    /// Account that pays, once known.
-    pub(crate) payer: Option<AccountId>,
+    /// Room of the request in the gateway.
+    pub(crate) admitted: Admitted,
 }
 
 /// A generation whose answer begins.
@@ -122,21 +115,16 @@ impl Job {
         self.forward.max_tokens.saturating_mul(self.forward.n)
     }
 
-    /// Records the paying account, and grants the connection this account's trust.
-    fn is_paid_by(&mut self, account: AccountId) {
-        self.payer = Some(account);
-        self.trust.grant(Caller::Account(account));
-    }
-
     /// Frees the prompt once an upstream has read it and no count is needed.
     fn forget_prompt(&mut self) {
         self.forward.forget_prompt();
-        self.permit.shrink_to(0);
+        self.admitted.forget_prompt();
     }
 
     /// The members that every object of the answer begins with.
     fn generation(&self) -> answer::Generation<'_> {
-        answer::Generation { id: self.id, created: self.created, model: &self.model }
+        let model = self.alias.as_ref().unwrap_or(&self.model);
+        answer::Generation { id: self.id, created: self.created, model }
     }
 
     /// Returns `max_tokens` if lowered.
@@ -146,8 +134,8 @@ impl Job {
 
     /// A counter of the tokens that this upstream generates, limited to `max_tokens` of each choice.
     fn usage_counter(&self, max_tokens: u64, running: &Running) -> UsageCounter {
-        let Forward { prompt_estimate, n, bounds, .. } = self.forward;
-        let bounds = UsageBounds { prompt_estimate, max_tokens, choices: n, catalogue: bounds };
+        let Forward { prompt_estimate, images, n, bounds, .. } = self.forward;
+        let bounds = UsageBounds { prompt_estimate, images, max_tokens, choices: n, catalogue: bounds };
         UsageCounter::new(bounds, running.upstream().usage_scope())
     }
 
@@ -167,6 +155,10 @@ impl Job {
             metrics::counter!("gateway_usage_false_reports_total").increment(1);
             tracing::warn!(generation = %self.id, ?false_counts, ?bounds, "the upstream reported impossible usage; it is not billed");
         }
+        if counter.has_part_beyond_whole() {
+            metrics::counter!("faregate_usage_contradictions_total").increment(1);
+            tracing::warn!(generation = %self.id, ?reported, "the upstream reported a part that is larger than its whole; the whole is billed");
+        }
         if let Some(reason) = unknown_finish {
             let reason = shown(reason, MAX_SHOWN_REASON);
             tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client reads \"stop\"");
@@ -175,23 +167,16 @@ impl Job {
 }
 
 impl Generator {
-    /// Reserves a slot for a generation, if any is free; `stranger` is the network of a caller without an accepted
-    /// credential.
-    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
-        self.holds.reserve(stranger).await
-    }
-
     /// Runs a generation until the answer begins, or to the end of a whole answer. The returned id is that of the
     /// paying hold.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut job: Job,
-        slot: Slot,
         client: Client,
     ) -> Result<(GenerationId, Started), ApiError> {
         let mut log = GenerationLog::begin(&job);
         let deadline = whole::Deadline::new(&client, self.answer_deadline);
-        let started = match self.begin(&mut job, slot, &deadline, &mut log).await {
+        let started = match self.begin(&mut job, &deadline, &mut log).await {
             Ok((hold, reached)) if job.forward.stream => {
                 return Ok((job.id, streamed::start(&self, job, hold, reached, client, log)));
             }
@@ -215,17 +200,15 @@ impl Generator {
     async fn begin(
         &self,
         job: &mut Job,
-        slot: Slot,
         deadline: &whole::Deadline,
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let pool = self.pools.get(&job.model).ok_or_else(ApiError::internal)?;
-        let Authorized { mut hold, asked, counted_by } = self.authorize(job, pool, slot).await?;
+        let Authorized { hold, asked, counted_by } = self.authorize(job, pool).await?;
         let mut route = Route { counted_by, asked: None };
         log.generation = hold.generation();
         log.key = Some(hold.key());
-        job.is_paid_by(hold.account());
-        if let Err(overloaded) = self.count_against(job, &mut hold) {
+        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
             hold.release().await;
             return Err(overloaded);
         }
@@ -255,16 +238,6 @@ impl Generator {
         }
     }
 
-    /// Counts a request against the shares of the account, known from here on.
-    fn count_against(&self, job: &mut Job, hold: &mut OpenHold) -> Result<(), ApiError> {
-        if !hold.take_share() {
-            metrics::counter!("gateway_account_share_used_up_total").increment(1);
-            let message = "Too many requests of this account are in flight; try again shortly.";
-            return Err(ApiError::new(Code::Overloaded, message));
-        }
-        job.permit.move_to(&self.prompts, hold.account())
-    }
-
     /// Settles a stream whose client left before the upstream answered: free, or charged for the prompt, according to
     /// `left_before_head` of the asked upstream. Without an asked upstream the stream is free.
     async fn settle_left_before_head(
@@ -280,7 +253,8 @@ impl Generator {
         let Some(running) = charged else { return hold.release().await };
         let exact = self.count_exactly(&running, job).await;
         let prompt = exact.unwrap_or(job.forward.prompt_estimate);
-        log.usage = Usage::of(prompt, 0, 0);
+        let details = UsageDetails { images: job.forward.images, ..UsageDetails::default() };
+        log.usage = Usage { details, ..Usage::of(prompt, 0, 0) };
         log.charge = hold.capture(log.usage, exact.is_none()).await;
     }
 }

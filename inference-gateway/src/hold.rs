@@ -3,29 +3,32 @@
 
 mod heartbeat;
 mod settlement;
-mod slots;
 mod spool;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
-    process::serve::Network,
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
     tokens::Usage,
 };
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use crate::keys::{Keys, Unavailable};
+use crate::{
+    admission::Slot,
+    keys::{Keys, Unavailable},
+};
 pub(crate) use settlement::Ending;
 use settlement::{Attempt, Settlement};
-pub(crate) use slots::{Slot, Slots};
 pub(crate) use spool::Spool;
 
 /// The open holds of a worker. Cheap to clone.
@@ -34,7 +37,6 @@ pub(crate) struct Holds(Arc<HoldsInner>);
 
 struct HoldsInner {
     keys: Keys,
-    slots: Arc<Slots>,
     /// Holds that are open or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
@@ -43,7 +45,10 @@ struct HoldsInner {
 
 /// State shared by a hold's request and the heartbeat.
 struct HoldState {
+    /// The hold as it was granted.
     hold: HoldRef,
+    /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
+    upstream: AtomicU32,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
@@ -96,14 +101,9 @@ impl HeartbeatWatch {
 }
 
 impl Holds {
-    /// No holds, and these slots.
-    pub(crate) fn new(keys: Keys, slots: Arc<Slots>, spool: Option<Spool>, settling: TaskTracker) -> Self {
-        Self(Arc::new(HoldsInner { keys, slots, unresolved: Mutex::default(), spool, settling }))
-    }
-
-    /// A slot, if any is free. An unauthenticated caller, known by network, waits for a turn.
-    pub(crate) async fn reserve(&self, stranger: Option<Network>) -> Option<Slot> {
-        self.0.slots.reserve(stranger).await
+    /// No holds yet.
+    pub(crate) fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
+        Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }
 
     /// Adds a hold that was granted to a call sent at `asked_at`.
@@ -119,9 +119,13 @@ impl Holds {
             output_tokens,
         };
         let generation = hold.generation;
-        let state =
-            HoldState { hold, lease: Mutex::new(lease), changed: Notify::new(), watch: OnceLock::new() };
-        let state = Arc::new(state);
+        let state = Arc::new(HoldState {
+            upstream: AtomicU32::new(hold.upstream),
+            hold,
+            lease: Mutex::new(lease),
+            changed: Notify::new(),
+            watch: OnceLock::new(),
+        });
         self.unresolved().insert(generation, state.clone());
         OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
     }
@@ -154,12 +158,6 @@ impl OpenHold {
         self.state.hold.account
     }
 
-    /// Counts the request against the account's share of the slots, and returns true if the account had a slot left.
-    pub(crate) fn take_share(&mut self) -> bool {
-        let account = self.account();
-        self.slot.as_mut().is_none_or(|slot| slot.charge_to(account))
-    }
-
     /// The key that pays.
     pub(crate) fn key(&self) -> KeyId {
         self.state.hold.key
@@ -173,6 +171,11 @@ impl OpenHold {
     /// Output tokens that the hold covers, over all choices.
     pub(crate) fn output_tokens(&self) -> u64 {
         self.state.lease().output_tokens
+    }
+
+    /// Records the place among the model's upstreams, from 1, of the upstream that is sent the request.
+    pub(crate) fn sent_to(&self, place: u32) {
+        self.state.upstream.store(place, Ordering::Relaxed);
     }
 
     /// Records the usage to bill from now on, also if the hold is dropped or expires.
@@ -203,14 +206,15 @@ impl OpenHold {
         HeartbeatWatch(self.state.clone())
     }
 
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
     pub(crate) fn extend(
         &self,
         prompt_tokens: u64,
+        images: u64,
         output_tokens: u64,
     ) -> impl Future<Output = Result<Extended, Unavailable>> + Send + use<> {
         let (keys, state) = (self.holds.0.keys.clone(), self.state.clone());
-        async move { state.extend(&keys, prompt_tokens, output_tokens).await }
+        async move { state.extend(&keys, (prompt_tokens, images), output_tokens).await }
     }
 
     /// Bills the recorded usage and waits for the charge, within a bound. `None` means an unconfirmed charge, to be
@@ -236,7 +240,7 @@ impl OpenHold {
                 charge
             }
             Attempt::Unsettled => {
-                // The slot goes along, so that there are never more pending settlements than slots.
+                // The slot goes along, so that pending settlements are as bounded as requests.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;
@@ -246,7 +250,7 @@ impl OpenHold {
     }
 
     fn settlement(&self, slot: Option<Slot>) -> Settlement {
-        Settlement::new(self.state.hold.clone(), self.ending, slot)
+        Settlement::new(self.state.named(), self.ending, slot)
     }
 }
 
@@ -264,15 +268,20 @@ impl HoldState {
         self.lease.lock()
     }
 
+    /// Reference to the hold for a call: with the upstream that has the request by now.
+    fn named(&self) -> HoldRef {
+        HoldRef { upstream: self.upstream.load(Ordering::Relaxed), ..self.hold.clone() }
+    }
+
     async fn extend(
         &self,
         keys: &Keys,
-        prompt_tokens: u64,
+        (prompt_tokens, images): (u64, u64),
         output_tokens: u64,
     ) -> Result<Extended, Unavailable> {
         let (asked_at, usage) = (Instant::now(), self.lease().usage);
-        let hold = self.hold.clone();
-        let extended = keys.extend(Extend { hold, usage, prompt_tokens, images: 0, output_tokens }).await?;
+        let hold = self.named();
+        let extended = keys.extend(Extend { hold, usage, prompt_tokens, images, output_tokens }).await?;
         self.extended(extended, prompt_tokens, asked_at);
         Ok(extended)
     }

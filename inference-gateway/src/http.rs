@@ -24,13 +24,16 @@ use shared::{
     key::{Class, Prefix},
     process::{
         http::{bearer, catch_panics, method_not_allowed, unknown_url},
-        serve::{Caller, ConnectionTrust, Handler},
+        serve::Handler,
     },
     refusal::Refusal,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{byte_budget::ByteBudget, generation::Generator, turns::Turns};
+use crate::{
+    admission::{Admission, Caller},
+    generation::Generator,
+};
 
 /// Dependencies of the routes, an instance per worker.
 pub(crate) struct App {
@@ -44,12 +47,8 @@ pub(crate) struct App {
     pub(crate) prefix: Prefix,
     /// The largest body of a chat request, in bytes.
     pub(crate) max_body: usize,
-    /// Memory budget for prompts.
-    pub(crate) prompts: ByteBudget,
-    /// The memory for small bodies that are read before the sender is authenticated.
-    pub(crate) unauthenticated: ByteBudget,
-    /// The turns of unauthenticated callers at the check of credentials.
-    pub(crate) strangers: Turns,
+    /// The gateway's quotas.
+    pub(crate) admission: Admission,
     /// The management API and the dashboard of the key-services.
     pub(crate) management: Arc<Management>,
     /// True if the proxy in front of the gateway is trusted to name the client.
@@ -100,22 +99,22 @@ pub(crate) use passthrough::Management;
 async fn credential(
     app: &App,
     request_headers: &http::HeaderMap,
-    trust: &ConnectionTrust,
+    caller: &Caller,
 ) -> Result<String, ApiError> {
     let presented = bearer(request_headers)?;
     match app.prefix.classify(presented) {
         None => Err(Refusal::InvalidApiKey.into()),
         Some(Class::Api) => Ok(presented.to_owned()),
         Some(Class::Management) => {
-            authenticate(app, presented, trust).await?;
+            authenticate(app, presented, caller).await?;
             Err(Refusal::InvalidApiKey.into())
         }
     }
 }
 
 /// The account of a key that may make model calls right now.
-async fn authenticate(app: &App, credential: &str, trust: &ConnectionTrust) -> Result<AccountId, ApiError> {
-    Ok(account(app, credential, Class::Api, trust).await??)
+async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<AccountId, ApiError> {
+    Ok(account(app, credential, Class::Api, caller).await??)
 }
 
 /// The account of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
@@ -124,15 +123,12 @@ async fn account(
     app: &App,
     credential: &str,
     required: Class,
-    trust: &ConnectionTrust,
+    caller: &Caller,
 ) -> Result<Result<AccountId, Refusal>, ApiError> {
-    let _turn = match trust.stranger() {
-        Some(network) => Some(app.strangers.wait(network).await?),
-        None => None,
-    };
+    let _turn = app.admission.check(caller).await?;
     let authenticated = app.generator.keys.authenticate(credential, required).await?;
     if let Ok(account) = &authenticated {
-        trust.grant(Caller::Account(*account));
+        caller.accepted(*account);
     }
     Ok(authenticated)
 }

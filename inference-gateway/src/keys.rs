@@ -141,6 +141,8 @@ pub(crate) struct HoldRequest {
     pub(crate) model: String,
     /// Bound on the prompt's tokens that cannot be too low.
     pub(crate) prompt_tokens: u64,
+    /// Images in the prompt.
+    pub(crate) images: u64,
     /// Output tokens wanted, over all choices.
     pub(crate) output_tokens: u64,
     /// Smallest useful grant: if other holds leave less than this, the request is refused with `spend_reserved`.
@@ -156,7 +158,7 @@ impl HoldRequest {
             generation: self.generation,
             model: self.model,
             prompt_tokens: self.prompt_tokens,
-            images: 0,
+            images: self.images,
             output_tokens: self.output_tokens,
             enough_output_tokens: self.enough_output_tokens,
             least_output_tokens: self.least_output_tokens,

@@ -1,7 +1,7 @@
 //! Carries requests to a model and answers back, and meters both on the way. Counts in tokens, never in money; stores
 //! nothing but a spool of undelivered captures.
 
-mod byte_budget;
+mod admission;
 mod client;
 pub mod config;
 mod generation;
@@ -10,8 +10,6 @@ mod http;
 mod http_client;
 mod keys;
 pub mod server;
-mod shares;
 pub mod sizes;
-mod turns;
 mod upstream;
 mod workers;

@@ -22,7 +22,7 @@ use shared::{
         telemetry::Readiness,
         tls::Tls,
     },
-    rpc::{KeyService, MAX_FRAME_CALLS, PresentToken},
+    rpc::{KeyService, PresentToken},
     secret::SecretString,
 };
 use tokio::{task::JoinHandle, time::timeout};
@@ -30,14 +30,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
 
 use crate::{
-    byte_budget::ByteBudget,
+    admission::Admission,
     config::Options,
     generation::{Generator, Metrics},
-    hold::{Holds, Slots, Spool},
+    hold::{Holds, Spool},
     http::{App, Management, routes},
     keys::{KeyServiceHealth, Keys, Peers, connect},
     sizes::Sizes,
-    turns::Turns,
     upstream::{Pool, upstream_client},
     workers::WorkerThread,
 };
@@ -110,9 +109,7 @@ impl RunningGateway {
         let management = Arc::new(management(parts.key_service_http, &health, parts.tls.as_ref(), token)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock)?;
         let pools = Arc::new(Pool::all(&parts.catalog, parts.builtin.as_ref())?);
-        let [prompts, answers, unauthenticated] = budgets(&parts.sizes);
-        let strangers = Turns::new(MAX_FRAME_CALLS);
-        let slots = Slots::new(parts.sizes.in_flight, parts.sizes.in_flight_per_account);
+        let admission = Admission::new(&parts.sizes);
         let metrics = Arc::new(Metrics::of(parts.catalog.ids()));
         let (running, settling) = (TaskTracker::new(), TaskTracker::new());
         let [draining, cut, close] = [(); 3].map(|()| CancellationToken::new());
@@ -122,7 +119,7 @@ impl RunningGateway {
             // Tasks spawned here run on the worker.
             let _entered = worker.runtime.enter();
             let keys = connect(peers.clone(), &health, parts.clock.clone());
-            let holds = Holds::new(keys.clone(), slots.clone(), spool.clone(), settling.clone());
+            let holds = Holds::new(keys.clone(), spool.clone(), settling.clone());
             tokio::spawn(holds.clone().heartbeat(close.clone()));
             if generators.is_empty() {
                 holds.settle_spooled();
@@ -136,8 +133,7 @@ impl RunningGateway {
                 cut: cut.clone(),
                 metrics: metrics.clone(),
                 client_stall: options.client_stall(),
-                prompts: prompts.clone(),
-                answers: answers.clone(),
+                admission: admission.clone(),
                 answer_deadline: options.answer_deadline(),
                 upstream_silence: options.upstream_silence(),
             });
@@ -148,9 +144,7 @@ impl RunningGateway {
                 catalog: parts.catalog.clone(),
                 prefix: parts.prefix.clone(),
                 max_body: options.max_body_bytes(),
-                prompts: prompts.clone(),
-                unauthenticated: unauthenticated.clone(),
-                strangers: strangers.clone(),
+                admission: admission.clone(),
                 management: management.clone(),
                 proxy_trusted: options.trust_proxy,
                 draining: draining.clone(),
@@ -204,15 +198,6 @@ impl RunningGateway {
         }
         Ok(())
     }
-}
-
-/// The memory for prompts, for answers, and for bodies of callers without a credential.
-fn budgets(sizes: &Sizes) -> [ByteBudget; 3] {
-    [
-        ByteBudget::new(sizes.prompts_bytes, sizes.prompts_bytes_per_account),
-        ByteBudget::new(sizes.answers_bytes, sizes.answers_bytes_per_account),
-        ByteBudget::new(sizes.unauthenticated_bytes, sizes.unauthenticated_bytes),
-    ]
 }
 
 fn peers(key_services: KeyServices, token: &SecretString, tls: Option<&Tls>) -> anyhow::Result<Peers> {

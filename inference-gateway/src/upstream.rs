@@ -12,16 +12,13 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use shared::{
+    admission::{Owner, Quota},
     catalog::{self, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam},
-    ids::AccountId,
     process::config::ConfigError,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::{
-    http_client::{ClientSettings, HttpClient, http_client},
-    turns::Turns,
-};
+use crate::http_client::{ClientSettings, HttpClient, http_client};
 use dialect::{Counter, Dialect};
 use domain::{
     affinity,
@@ -81,7 +78,7 @@ pub(crate) struct Upstream {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     /// Turns of accounts at counting prompts.
-    counting: Turns<Option<AccountId>>,
+    counting: Quota,
     /// Every generated token is visible in a stream.
     streams_every_token: bool,
     /// Tokens that the server's template adds to a prompt beyond the usual, as configured.
@@ -135,7 +132,7 @@ impl Upstream {
             left_before_head: upstream.left_before_head,
             left_mid_stream: upstream.left_mid_stream,
             image_urls: upstream.image_urls,
-            counting: Turns::shared(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
+            counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
             streams_every_token: upstream.streams_every_token,
             prompt_overhead: upstream.prompt_overhead,
         })
@@ -178,16 +175,17 @@ impl Upstream {
     }
 
     /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at once; further
-    /// requests wait for the turn of the paying account.
+    /// requests wait for the turn of the account that pays.
     pub(crate) async fn count(
         &self,
         client: &UpstreamClient,
         forward: &Forward,
-        payer: Option<AccountId>,
+        owner: Owner,
     ) -> Result<Counted, NotCounted> {
         let counter =
             self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
-        let _turn = self.counting.wait_within(COUNT_DEADLINE, payer).await.ok_or(NotCounted::InTime)?;
+        let deadline = Instant::now() + COUNT_DEADLINE;
+        let _turn = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::InTime)?;
         let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
         let tokens = answer.map_err(|_| NotCounted::InTime)??;
         Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })

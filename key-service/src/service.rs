@@ -18,6 +18,7 @@ use shared::{
     key::Class,
     refusal::Refusal,
     rpc::{Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, KeyService, Principal, Release},
+    tokens::Usage,
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -75,7 +76,7 @@ impl Service {
             }
             Call::Authorize(authorize) => self.plan_authorize(authorize).await,
             Call::Extend(extend) => Ok(self.plan_extend(extend)),
-            Call::Capture(capture) => Ok(plan_capture(capture)),
+            Call::Capture(capture) => Ok(self.plan_capture(capture)),
             Call::Release(release) => self.plan_release(release).await,
         };
         planned.unwrap_or_else(|unavailable| Plan::Done(Err(failure(&unavailable))))
@@ -109,39 +110,59 @@ impl Service {
             let message = "the time until which the call may take effect is over".into();
             return Ok(Plan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
-        let (price, prompt, least) = (&model.price, a.prompt_tokens, a.least_output_tokens.max(1));
+        let (price, prompt, images, least) =
+            (&model.price, a.prompt_tokens, a.images, a.least_output_tokens.max(1));
+        let worst_case = |output| pricing::worst_case(price, prompt, output, images);
         let output = a.output_tokens.max(least);
         let command = Command::Hold {
             key,
             generation: a.generation,
-            model: a.model.clone(),
-            least: pricing::worst_case(price, prompt, least),
-            enough: pricing::worst_case(price, prompt, a.enough_output_tokens.clamp(least, output)),
-            most: pricing::worst_case(price, prompt, output),
+            model: model.id.clone(),
+            least: worst_case(least),
+            enough: worst_case(a.enough_output_tokens.clamp(least, output)),
+            most: worst_case(output),
             prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
         let price = price.clone();
-        let hold = HoldRef { generation: a.generation, account, key, model: a.model, price, upstream: 0 };
+        let hold =
+            HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
         Ok(Plan::Run {
             account,
             command,
-            meaning: Meaning::Grant { hold, prompt, output, lease: self.lease },
+            meaning: Meaning::Grant { hold, prompt, images, output, lease: self.lease },
         })
     }
 
     /// The prices of the hold apply, whatever the catalogue contains by now.
-    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images: _, output_tokens }: Extend) -> Plan {
+    fn plan_extend(&self, Extend { hold, usage, prompt_tokens, images, output_tokens }: Extend) -> Plan {
         let command = Command::Extend {
             key: hold.key,
             generation: hold.generation,
-            most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens),
-            progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
+            most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens, images),
+            progress: self.progress(&hold, usage),
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
-        let meaning = Meaning::Extension { price, prompt, output, lease };
+        let meaning = Meaning::Extension { price, prompt, images, output, lease };
         Plan::Run { account: hold.account, command, meaning }
+    }
+
+    fn plan_capture(&self, Capture { hold, usage, estimated }: Capture) -> Plan {
+        let total = self.progress(&hold, usage);
+        let HoldRef { account, key, generation, model, .. } = hold;
+        let command = Command::Capture { key, generation, model, total, estimated };
+        Plan::Run { account, command, meaning: Meaning::Charge }
+    }
+
+    /// The usage with its price, by the hold's prices, and its cost, by the catalogue's costs of the upstream.
+    fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
+        let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
+        let model = self.catalog.model(&hold.model);
+        let upstream = model.zip(place).and_then(|(model, place)| model.upstreams.get(place));
+        let upstream_cost =
+            upstream.and_then(|upstream| upstream.cost.as_ref()).map(|cost| pricing::cost(cost, usage));
+        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
     }
 
     async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {
@@ -156,13 +177,6 @@ impl Service {
         let command = Command::Release { key, generation };
         Ok(Plan::Run { account, command, meaning: Meaning::Release })
     }
-}
-
-fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
-    let total = Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None };
-    let HoldRef { account, key, generation, model, .. } = hold;
-    let command = Command::Capture { key, generation, model, total, estimated };
-    Plan::Run { account, command, meaning: Meaning::Charge }
 }
 
 #[async_trait]

@@ -2,14 +2,15 @@
 
 mod file;
 mod price;
+mod table;
 
-use std::{collections::HashSet, ops::Range};
+use std::ops::Range;
 
 use http::Uri;
 use serde::Deserialize;
 
-use file::CatalogFile;
-pub use price::{Price, RATES, Rates, Tier, WrittenRates};
+use file::{CatalogFile, RawModel};
+pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]
@@ -37,22 +38,40 @@ pub struct Service {
 pub struct Model {
     /// Name by which clients request the model, exactly.
     pub id: String,
+    /// Further names by which clients may request the model.
+    pub aliases: Vec<String>,
     /// `owned_by` in listings.
     pub owned_by: String,
     /// Time of the model's addition, in seconds since 1970, for listings.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Limit of tokens per choice.
+    /// Limit of tokens per choice; 0 where a model without chat names none.
     pub max_output_tokens: u64,
     /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,
     /// Request fields that are forwarded to the upstream beyond the allow-list.
     pub extra_params: Vec<String>,
-    /// Prices of tokens.
+    /// APIs that the model is served through.
+    pub serves: Serves,
+    /// Price of a request.
     pub price: Price,
     /// Servers of the model; never empty.
     pub upstreams: Vec<Upstream>,
+}
+
+/// APIs that a model is served through; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serves {
+    /// Chat completions, in each of their dialects.
+    pub chat: bool,
+    /// Embeddings.
+    pub embeddings: bool,
+}
+
+impl Serves {
+    /// Chat alone.
+    pub const CHAT: Self = Self { chat: true, embeddings: false };
 }
 
 /// A server of a model.
@@ -80,6 +99,8 @@ pub struct Upstream {
     pub image_urls: ImageUrls,
     /// Every generated token is visible in a stream: no hidden reasoning.
     pub streams_every_token: bool,
+    /// Prices that the upstream charges the operator; `None` where unknown.
+    pub cost: Option<Price>,
 }
 
 /// Kinds of image URLs that an upstream may be handed. Each kind includes the kinds before.
@@ -191,23 +212,18 @@ impl Catalog {
         if raw.model.is_empty() {
             return Err(error(None, "no [[model]] is offered".into()));
         }
-        let mut ids = HashSet::new();
-        let mut models = Vec::new();
-        for raw in raw.model {
-            let span = raw.id.span();
-            let model =
-                raw.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span.clone())), reason))?;
-            if !ids.insert(model.id.clone()) {
-                return Err(error(Some(span), format!("there are two models with the id \"{}\"", model.id)));
-            }
-            models.push(model);
-        }
+        file::check_names(&raw.model).map_err(|(at, reason)| error(at, reason))?;
+        let check = |model: RawModel| {
+            let span = model.id.span();
+            model.check().map_err(|(at, reason)| error(Some(at.unwrap_or(span)), reason))
+        };
+        let models = raw.model.into_iter().map(check).collect::<Result<_, _>>()?;
         Ok(Self { service: raw.service, models })
     }
 
-    /// The model with exactly this id.
-    pub fn model(&self, id: &str) -> Option<&Model> {
-        self.models.iter().find(|model| model.id == id)
+    /// The model with exactly this id or alias.
+    pub fn model(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
     }
 
     /// Returns all ids, for errors.

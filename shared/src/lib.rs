@@ -3,6 +3,8 @@
 //! Types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a
 //! checksum, an error has one code and one status. Decisions about spending are made elsewhere.
 
+#[cfg(feature = "process")]
+pub mod admission;
 pub mod backoff;
 pub mod calendar;
 pub mod catalog;
@@ -20,8 +22,6 @@ pub mod refusal;
 #[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod secret;
-#[cfg(feature = "process")]
-pub mod shares;
 #[cfg(feature = "rpc")]
 pub mod spool;
 pub mod text;

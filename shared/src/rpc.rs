@@ -17,10 +17,8 @@ pub use messages::Malformed;
 pub use session_clock::SessionClock;
 
 use crate::{
-    process::{
-        http::INTERNAL_TOKEN,
-        serve::{Caller, ConnectionTrust},
-    },
+    admission::Owner,
+    process::{http::INTERNAL_TOKEN, serve::ConnectionTrust},
     secret::{self, ExposeSecret, SecretString},
 };
 
@@ -66,7 +64,7 @@ impl Interceptor for RequireToken {
         let presented = request.metadata().get(INTERNAL_TOKEN).and_then(|value| value.to_str().ok());
         // A missing token is never correct, whatever the configured token is.
         if presented.is_some_and(|presented| secret::same(presented, self.0.expose_secret())) {
-            ConnectionTrust::of(request.extensions()).grant(Caller::Service);
+            ConnectionTrust::of(request.extensions()).grant(Owner::Service);
             Ok(request)
         } else {
             Err(Status::unauthenticated("the internal token is missing or wrong"))

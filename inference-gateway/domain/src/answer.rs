@@ -20,7 +20,7 @@ use shared::ids::GenerationId;
 pub use finish::FinishReason;
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
-pub use usage::{AnswerUsage, MOST_TOKENS, Reported};
+pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 
 /// Members that all objects of an answer share.

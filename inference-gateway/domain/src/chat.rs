@@ -96,6 +96,11 @@ impl Chat {
 
     /// Checks the limits of the model, and completes the request for upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
+        if !model.serves.chat {
+            let message =
+                format!("Invalid 'model': the model '{}' serves embeddings, and no chat.", model.id);
+            return Err(ApiError::at(Code::UnsupportedValue, "model", message));
+        }
         if let Some(Limit { tokens, name }) = self.limit
             && tokens > model.max_output_tokens
         {
@@ -122,6 +127,7 @@ impl Chat {
             max_tokens: self.max_tokens.unwrap_or(model.max_output_tokens),
             n: self.n,
             image_urls,
+            images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
             limited: self.max_tokens.is_some(),
             opening: draft.opening.clone(),

@@ -33,11 +33,11 @@ pub struct StreamMeter {
     granted: GrantedTokens,
     /// Number of choices that were asked for.
     choices: u64,
-    /// An event that the granted tokens do not cover, and the total of tokens that would.
-    blocked: Option<(Bytes, u64)>,
+    /// An event that is counted, and that the granted tokens do not cover.
+    blocked: Option<Blocked>,
     /// Tokens that were counted before the first event that was not delivered.
     delivered: Option<u64>,
-    /// Some output was delivered.
+    /// Some output was received.
     begun: bool,
     /// The first finish reason that no known server uses.
     unknown_finish: Option<String>,
@@ -58,6 +58,13 @@ pub enum StreamEnd {
     Complained(UpstreamError),
     /// The upstream broke off, or sent an invalid answer; the reason is for the log.
     Broken(String),
+}
+
+/// An event that waits for tokens to be granted.
+struct Blocked {
+    data: Bytes,
+    /// Tokens that were counted before the event.
+    before: u64,
 }
 
 /// The outcome of one event.
@@ -95,8 +102,8 @@ impl StreamMeter {
     /// Counts the tokens of events that were received and not delivered, which the grant may not cover: the stream ends. Returns
     /// whether more bytes can be counted.
     pub fn count_received(&mut self) -> bool {
-        if let Some((data, _)) = self.blocked.take() {
-            self.count_event(&data);
+        if let Some(Blocked { before, .. }) = self.blocked.take() {
+            self.delivered.get_or_insert(before);
         }
         loop {
             match self.decoder.next_data() {
@@ -117,10 +124,10 @@ impl StreamMeter {
     fn count_event(&mut self, data: &[u8]) {
         match Event::read(data) {
             Ok(Event::Chunk(chunk)) => {
-                self.delivered.get_or_insert(self.counter.completion());
-                self.counted(&chunk, self.counter.clone().with_chunk(&chunk));
+                let before = self.count(&chunk);
+                self.delivered.get_or_insert(before);
             }
-            Ok(Event::Failed(_, chunk)) => self.counter = self.counter.clone().with_report_of(&chunk),
+            Ok(Event::Failed(_, chunk)) => self.counter.count_report_of(&chunk),
             Ok(Event::Done) | Err(_) => {}
         }
     }
@@ -136,8 +143,8 @@ impl StreamMeter {
     /// stream if a partial extension does not suffice.
     pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
         self.granted.extended(granted, asked);
-        let (data, _) = self.blocked.take()?;
-        match self.event(data, self.granted.is_short()) {
+        let Blocked { data, before } = self.blocked.take()?;
+        match self.event(data, Some(before), self.granted.is_short()) {
             Step::Delivered => self.rewrite(),
             Step::Blocked => None,
             Step::Ended(end) => Some(end),
@@ -146,7 +153,11 @@ impl StreamMeter {
 
     /// Total of output tokens to request, if an extension is due.
     pub fn ask(&self) -> Option<u64> {
-        self.granted.ask(self.counter.completion(), self.blocked.as_ref().map(|(_, needed)| *needed))
+        let counted = self.counter.completion();
+        match &self.blocked {
+            Some(Blocked { before, .. }) => self.granted.ask(*before, Some(counted)),
+            None => self.granted.ask(counted, None),
+        }
     }
 
     /// Returns whether an event waits for more tokens to be granted.
@@ -187,7 +198,7 @@ impl StreamMeter {
 
     /// Replaces the estimate of the prompt by an exact count.
     pub fn set_prompt(&mut self, exact: u64) {
-        self.counter = self.counter.clone().with_prompt(exact);
+        self.counter.set_prompt(exact);
     }
 
     /// Returns the count of the stream's tokens.
@@ -212,7 +223,7 @@ impl StreamMeter {
 
     /// Bytes in memory of events that are incomplete, that wait for tokens, or that wait for the client.
     pub fn held_bytes(&self) -> usize {
-        let blocked = self.blocked.as_ref().map_or(0, |(data, _)| data.len());
+        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
         self.decoder.held_bytes() + blocked + self.out.len()
     }
 
@@ -271,10 +282,13 @@ impl StreamMeter {
     /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if known. The written
     /// usage leaves out undelivered tokens beyond the grant.
     pub fn finish(&mut self, cost: Option<NanoUsd>) {
-        let mut usage = self.counter.answer_usage();
+        let mut usage = self.counter.usage();
         if let Some(delivered) = self.delivered {
-            let completion = usage.tokens.completion.min(delivered.max(self.granted.granted()));
-            (usage.tokens.completion, usage.reasoning) = (completion, usage.reasoning.min(completion));
+            let completion = usage.completion.min(delivered.max(self.granted.granted()));
+            usage.completion = completion;
+            for part in [&mut usage.details.reasoning, &mut usage.details.audio_output] {
+                *part = completion.min(*part);
+            }
         }
         self.rewriter.done(usage, cost, &mut self.out);
     }
@@ -292,7 +306,7 @@ impl StreamMeter {
                 Err(e) => return Some(StreamEnd::Broken(e.to_string())),
             };
             self.events += 1;
-            match self.event(data, false) {
+            match self.event(data, None, false) {
                 Step::Delivered => {}
                 Step::Blocked => return None,
                 Step::Ended(end) => return Some(end),
@@ -300,34 +314,32 @@ impl StreamMeter {
         }
     }
 
-    /// Rewrites one event. `exhausted` means that no more tokens can be granted.
-    fn event(&mut self, data: Bytes, exhausted: bool) -> Step {
+    /// Rewrites one event, and counts its tokens, unless the event was blocked: then `before` is the count before it.
+    /// `exhausted` means that no more tokens can be granted.
+    fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> Step {
         let chunk = match Event::read(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return Step::Ended(self.ended("it was done without a finish reason")),
             Ok(Event::Failed(error, chunk)) => {
-                self.counter = self.counter.clone().with_report_of(&chunk);
+                self.counter.count_report_of(&chunk);
                 return Step::Ended(StreamEnd::Complained(error));
             }
             Err(nonsense) => return Step::Ended(StreamEnd::Broken(nonsense.to_string())),
         };
-        let counter = self.counter.clone().with_chunk(&chunk);
-        if self.covers(&counter) || self.ends_generation(&chunk) {
-            self.deliver(&chunk, counter);
+        let before = before.unwrap_or_else(|| self.count(&chunk));
+        if self.is_covered() || self.ends_generation(&chunk) {
+            self.deliver(&chunk);
             return Step::Delivered;
         }
-        if !chunk.has_output() && (exhausted || self.granted.is_complete()) {
+        let exhausted = exhausted || self.granted.is_complete();
+        if exhausted && !chunk.has_output() {
             // Tokens without visible text were generated all the same.
-            self.deliver(&chunk, counter);
+            self.deliver(&chunk);
             return Step::Ended(StreamEnd::GrantUsedUp);
         }
-        let needed = counter.completion();
         drop(chunk);
-        self.blocked = Some((data, needed));
-        if exhausted || self.granted.is_complete() {
-            return Step::Ended(StreamEnd::GrantUsedUp);
-        }
-        Step::Blocked
+        self.blocked = Some(Blocked { data, before });
+        if exhausted { Step::Ended(StreamEnd::GrantUsedUp) } else { Step::Blocked }
     }
 
     /// Returns whether generation ends with this chunk, which has the finish reason or follows it.
@@ -335,27 +347,30 @@ impl StreamMeter {
         !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
     }
 
-    fn deliver(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
+    fn deliver(&mut self, chunk: &Chunk<'_>) {
         self.rewriter.chunk(chunk, &mut self.out);
         if chunk.finish_reasons().next().is_some() {
             self.goes_on = false;
         } else if chunk.has_output() {
             self.goes_on = true;
         }
-        self.counted(chunk, counter);
     }
 
-    fn counted(&mut self, chunk: &Chunk<'_>, counter: UsageCounter) {
-        self.counter = counter;
+    /// Counts the tokens of a chunk, and returns the count before it.
+    fn count(&mut self, chunk: &Chunk<'_>) -> u64 {
+        let before = self.counter.completion();
+        self.counter.count_chunk(chunk);
         self.begun |= chunk.has_output();
         if let Some(unknown) = chunk.unknown_finish {
             self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
         }
+        before
     }
 
-    /// Returns whether the granted tokens cover this count. An estimate alone ends no stream whose upstream was
-    /// limited to the granted tokens, unless the output shows beyond doubt that the upstream ignores its limit.
-    fn covers(&self, counter: &UsageCounter) -> bool {
+    /// Returns whether the granted tokens cover the count. An estimate alone ends no stream whose upstream was limited to
+    /// the granted tokens, unless the output shows beyond doubt that the upstream ignores its limit.
+    fn is_covered(&self) -> bool {
+        let counter = &self.counter;
         self.granted.covers(counter.completion())
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Generator, Job};
 use crate::{
-    hold::{OpenHold, Slot},
+    hold::OpenHold,
     keys::HoldRequest,
     upstream::{NotCounted, Pool, Running},
 };
@@ -34,12 +34,7 @@ pub(super) struct Authorized {
 
 impl Generator {
     /// Opens the hold.
-    pub(super) async fn authorize(
-        &self,
-        job: &mut Job,
-        pool: &Pool,
-        slot: Slot,
-    ) -> Result<Authorized, ApiError> {
+    pub(super) async fn authorize(&self, job: &mut Job, pool: &Pool) -> Result<Authorized, ApiError> {
         // Only a stream whose upstream shows the generated tokens can be stopped at a grant.
         let by_grants = job.forward.stream && pool.shows_progress();
         let (asked, enough) = if by_grants {
@@ -53,6 +48,7 @@ impl Generator {
             generation: job.id,
             model: job.model.clone(),
             prompt_tokens: bound,
+            images: job.forward.images,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.n,
@@ -60,7 +56,7 @@ impl Generator {
         let asked_at = Instant::now();
         let refusal = match self.keys.authorize(request.clone()).await? {
             Ok(grant) => {
-                let hold = self.holds.open(grant, bound, asked_at, slot);
+                let hold = self.holds.open(grant, bound, asked_at, job.admitted.slot());
                 return Ok(Authorized { hold, asked, counted_by: None });
             }
             Err(refusal) => refusal,
@@ -68,7 +64,7 @@ impl Generator {
         if !may_be_affordable(refusal) {
             return Err(refusal.into());
         }
-        self.authorize_counted(job, pool, slot, request, refusal).await
+        self.authorize_counted(job, pool, request, refusal).await
     }
 
     /// Opens the hold on an exact count, where the bound was refused. The least that the prompt can cost is held meanwhile: the
@@ -77,7 +73,6 @@ impl Generator {
         &self,
         job: &mut Job,
         pool: &Pool,
-        slot: Slot,
         request: HoldRequest,
         refusal: Refusal,
     ) -> Result<Authorized, ApiError> {
@@ -95,12 +90,11 @@ impl Generator {
             ..request.clone()
         };
         let (grant, asked_at) = self.authorize_anew(job, probe).await?;
-        let mut hold = self.holds.open(grant, least, asked_at, slot);
+        let hold = self.holds.open(grant, least, asked_at, job.admitted.slot());
         // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
-        job.is_paid_by(hold.account());
-        if !hold.take_share() {
+        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
             hold.release().await;
-            return Err(overloaded());
+            return Err(overloaded);
         }
         let exact = match self.try_count(&running, job).await {
             Ok(exact) if exact < bound => exact,
@@ -115,7 +109,7 @@ impl Generator {
                 return Err(ApiError::new(Code::Overloaded, message));
             }
         };
-        let extended = hold.extend(exact, asked).await;
+        let extended = hold.extend(exact, request.images, asked).await;
         let covered = match extended {
             Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
             Ok(Extended::Gone) | Err(_) => 0,
@@ -125,10 +119,9 @@ impl Generator {
         }
         // Too little: the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let slot = self.reserve(None).await.ok_or_else(overloaded)?;
         let (grant, asked_at) =
             self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.holds.open(grant, exact, asked_at, slot);
+        let hold = self.holds.open(grant, exact, asked_at, job.admitted.slot());
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
@@ -152,21 +145,16 @@ impl Generator {
     }
 
     async fn try_count(&self, running: &Running, job: &Job) -> Result<u64, NotCounted> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await?;
+        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await?;
         let images = if counted.with_images { 0 } else { job.forward.image_tokens };
         Ok(counted.tokens.saturating_add(images))
     }
 
     /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
-        let counted = running.upstream().count(&self.http, &job.forward, job.payer).await.ok()?;
+        let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
-}
-
-/// The slot was given to another request meanwhile.
-fn overloaded() -> ApiError {
-    ApiError::new(Code::Overloaded, "Too many requests are in flight; try again shortly.")
 }
 
 /// Returns whether an exact count of the prompt may turn this refusal into a hold. Money that other requests hold comes free again:

@@ -1,10 +1,7 @@
 //! Sends a generation to an upstream, and to another if the first could not take the request.
 
 use hyper::body::Incoming;
-use shared::{
-    ids::AccountId,
-    rpc::{Extended, Extension},
-};
+use shared::rpc::{Extended, Extension};
 
 use super::{Generator, Job, whole::WHOLE_ANSWER};
 use crate::{
@@ -57,7 +54,7 @@ impl Generator {
         // A grant still below the request is final, so the upstream is limited to the grant, and stops by itself.
         let granted = hold.output_tokens();
         let max_tokens = if granted < asked { granted / job.forward.n } else { job.forward.max_tokens };
-        let (running, body) = self.send(pool, job, hold.account(), max_tokens, route).await?;
+        let (running, body) = self.send(pool, job, hold, max_tokens, route).await?;
         Ok(Reached { max_tokens, running, body })
     }
 
@@ -78,7 +75,7 @@ impl Generator {
         else {
             return;
         };
-        match hold.extend(exact, asked).await {
+        match hold.extend(exact, job.forward.images, asked).await {
             Ok(Extended::Open(Extension { .. })) => *counted_by = Some(running),
             // The grant stays unchanged.
             Ok(Extended::Gone) | Err(_) => {}
@@ -91,15 +88,15 @@ impl Generator {
         &self,
         pool: &Pool,
         job: &Job,
-        account: AccountId,
+        hold: &OpenHold,
         max_tokens: u64,
         route: &mut Route,
     ) -> Result<(Running, Incoming), Failure> {
         let images = job.forward.image_urls;
-        let affinity = job.forward.prompt_prefix().map(|prefix| affinity(account, prefix));
+        let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
         let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
         let first = first.ok_or_else(|| Failure::Unreachable("no upstream".into()))?;
-        let failure = match self.attempt(route.asked.insert(first), job, account, max_tokens).await {
+        let failure = match self.attempt(route.asked.insert(first), job, hold, max_tokens).await {
             Ok(body) => return route.answered(body),
             Err(failure) => failure,
         };
@@ -107,7 +104,7 @@ impl Generator {
         let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
         drop(first);
         let Some(other) = other else { return Err(failure) };
-        let body = self.attempt(route.asked.insert(other), job, account, max_tokens).await?;
+        let body = self.attempt(route.asked.insert(other), job, hold, max_tokens).await?;
         route.answered(body)
     }
 
@@ -115,10 +112,11 @@ impl Generator {
         &self,
         running: &Running,
         job: &Job,
-        account: AccountId,
+        hold: &OpenHold,
         max_tokens: u64,
     ) -> Result<Incoming, Failure> {
-        let upstream = running.upstream();
+        let (upstream, account) = (running.upstream(), hold.account());
+        hold.sent_to(running.place());
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
         let salt = move || cache_salt(account);

@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::ids::AccountId;
-use tokio::time::{Instant, sleep};
-
-use crate::byte_budget::{ByteBudget, BytePermit};
+use shared::{
+    admission::{Owner, Permit, Quota},
+    ids::AccountId,
+};
+use tokio::time::Instant;
 
 /// Bytes of an answer that are not counted: an ordinary whole answer and its copy, or the event that a stream waits
 /// for.
@@ -18,20 +19,18 @@ const STEP_BYTES: usize = 256 << 10;
 /// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so waiting for
 /// others to leave is worth while; the upstream waits meanwhile.
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
-/// Pause between two looks for room.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Part of the budget that an answer holds, given back by the drop.
 pub(super) struct AnswerRoom {
-    permit: BytePermit,
+    permit: Permit,
     /// Rest of the time that the answer may wait for more.
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Bytes of an answer on the way to the client, with a part of the budget.
 struct BytesInRoom {
     bytes: Bytes,
-    _room: BytePermit,
+    _room: Permit,
 }
 
 impl AsRef<[u8]> for BytesInRoom {
@@ -42,19 +41,18 @@ impl AsRef<[u8]> for BytesInRoom {
 
 impl AnswerRoom {
     /// Nothing yet of an account's answer.
-    pub(super) fn new(budget: &ByteBudget, account: AccountId) -> Self {
-        Self { permit: budget.permit_of(account), patience: WAIT_FOR_ROOM }
+    pub(super) fn new(budget: &Quota, account: AccountId) -> Self {
+        Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_ROOM }
     }
 
     /// Holds memory for exactly `bytes`, and returns true if the budget had as much. On failure, the answer keeps the
     /// part that it had.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
-        let wanted = if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
-        match wanted.checked_sub(self.permit.taken()) {
+        match counted(bytes).checked_sub(self.permit.amount()) {
             Some(0) => true,
             Some(more) => self.permit.try_grow(more),
             None => {
-                self.permit.shrink_to(wanted);
+                self.permit.shrink_to(counted(bytes));
                 true
             }
         }
@@ -66,12 +64,9 @@ impl AnswerRoom {
             return true;
         }
         let began = Instant::now();
-        let mut found = false;
-        while !found && began.elapsed() < self.patience {
-            sleep(LOOK_EVERY).await;
-            found = self.hold(bytes);
-        }
-        self.patience = self.patience.saturating_sub(began.elapsed());
+        let more = counted(bytes).saturating_sub(self.permit.amount());
+        let found = self.permit.grow_until(more, began + self.timeout).await;
+        self.timeout = self.timeout.saturating_sub(began.elapsed());
         found
     }
 
@@ -85,9 +80,15 @@ impl AnswerRoom {
     }
 }
 
+/// Bytes of the budget that an answer of `bytes` takes.
+fn counted(bytes: usize) -> usize {
+    if bytes <= UNCOUNTED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) }
+}
+
 #[cfg(test)]
 mod tests {
     use shared::clock::System;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn small_answers_take_nothing_and_large_ones_give_all_back() {
-        let budget = ByteBudget::new(4 * STEP_BYTES, 4 * STEP_BYTES);
+        let budget = Quota::new(4 * STEP_BYTES, 4 * STEP_BYTES);
         let (mut small, mut large) =
             (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
         assert!(large.hold(3 * STEP_BYTES + 1) && small.hold(UNCOUNTED_BYTES));
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn bytes_on_their_way_keep_their_room_until_they_are_sent() {
-        let budget = ByteBudget::new(4 * STEP_BYTES, 4 * STEP_BYTES);
+        let budget = Quota::new(4 * STEP_BYTES, 4 * STEP_BYTES);
         let (mut sender, mut other) =
             (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
         assert!(sender.hold(3 * STEP_BYTES));
@@ -125,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_waits_for_room_and_not_for_ever() {
-        let budget = ByteBudget::new(2 * STEP_BYTES, 2 * STEP_BYTES);
+        let budget = Quota::new(2 * STEP_BYTES, 2 * STEP_BYTES);
         let (mut first, mut second) =
             (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
         assert!(first.wait_for(2 * STEP_BYTES).await);
@@ -136,6 +137,9 @@ mod tests {
         let (found, ()) = tokio::join!(second.wait_for(STEP_BYTES), leaves);
         assert!(found && !second.wait_for(3 * STEP_BYTES).await);
         let began = Instant::now();
-        assert!(!second.wait_for(3 * STEP_BYTES).await && began.elapsed() < LOOK_EVERY, "it waited enough");
+        assert!(
+            !second.wait_for(3 * STEP_BYTES).await && began.elapsed() < WAIT_FOR_ROOM / 10,
+            "it waited enough"
+        );
     }
 }

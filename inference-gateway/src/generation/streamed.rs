@@ -78,7 +78,7 @@ pub(super) fn start(
     );
     let lowered = job.lowered(max_tokens);
     let watch = hold.heartbeat_watch();
-    let room = AnswerRoom::new(&generator.answers, hold.account());
+    let room = AnswerRoom::new(generator.admission.answers(), hold.account());
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {

@@ -116,8 +116,8 @@ pub(super) async fn run(
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
     let Reached { max_tokens, running, body } = reached;
-    let mut room = AnswerRoom::new(&generator.answers, hold.account());
-    let largest = MAX_ANSWER_BYTES.min(generator.answers.largest() as u64 / COPIES);
+    let mut room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let largest = MAX_ANSWER_BYTES.min(generator.admission.largest_answer() as u64 / COPIES);
     let read = tokio::select! {
         read = read(body, largest, &mut room, generator.upstream_silence) => read,
         () = deadline.passed() => Read::Failed(Failure::Timeout),
@@ -145,7 +145,7 @@ pub(super) async fn run(
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), counter.answer_usage(), cost);
+    let written = completion.write(job.generation(), log.usage, cost);
     drop(answer);
     let body = AnswerBody::Whole(room.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), body })

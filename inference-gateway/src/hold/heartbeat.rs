@@ -74,7 +74,7 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
     // The call requests no tokens; granted tokens stay.
-    let renewed = hold.extend(keys, 0, 0).await;
+    let renewed = hold.extend(keys, (0, 0), 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }

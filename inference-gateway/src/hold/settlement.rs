@@ -9,8 +9,11 @@ use shared::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Holds, Slot};
-use crate::keys::{Keys, Unavailable};
+use super::Holds;
+use crate::{
+    admission::Slot,
+    keys::{Keys, Unavailable},
+};
 
 /// Time that a response waits for the charge. Afterwards, the response completes without a charge, and the capture is
 /// delivered later.
@@ -36,7 +39,7 @@ pub(crate) enum Ending {
 pub(super) struct Settlement {
     hold: HoldRef,
     ending: Ending,
-    /// Kept until delivery, so that there are never more pending settlements than slots.
+    /// Kept until delivery, so that pending settlements are as bounded as requests.
     slot: Option<Slot>,
     spooled: bool,
 }

@@ -10,18 +10,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use shared::{
+    admission::Permit,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
     process::{
         http::{ClientRequestId, content_length, read_body_within, require_json},
-        serve::{ConnectionTrust, UnreadBound},
+        serve::{ConnectionTrust, Unread},
     },
 };
 use tokio::time::timeout;
 
 use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
 use crate::{
-    byte_budget::BytePermit,
+    admission::{Caller, take_bytes},
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
@@ -46,33 +47,32 @@ pub(super) async fn create(
 /// `POST /v1/chat/completions`
 pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> Result<Response, ApiError> {
     let (parts, body) = http.into_parts();
-    let trust = ConnectionTrust::of(&parts.extensions);
-    let credential = credential(&app, &parts.headers, &trust).await?;
-    let mut permit = app.unauthenticated.permit();
+    let caller = Caller(ConnectionTrust::of(&parts.extensions));
+    let credential = credential(&app, &parts.headers, &caller).await?;
+    let mut permit = app.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
-        permit = match authenticate(&app, &credential, &trust).await {
-            Ok(account) => app.prompts.permit_of(account),
+        permit = match authenticate(&app, &credential, &caller).await {
+            Ok(account) => app.admission.prompt(account),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
-    let (model, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
+    let (model, alias, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
         Err(fault) => {
-            authenticate(&app, &credential, &trust).await?;
+            authenticate(&app, &credential, &caller).await?;
             return Err(fault);
         }
     };
-    let slot = app.generator.reserve(trust.stranger()).await.ok_or_else(overloaded)?;
+    let admitted = app.admission.admit(caller, permit).await?;
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
-    let payer = None;
-    let job = Job { id, request, client_request, created, credential, model, forward, permit, trust, payer };
+    let job = Job { id, request, client_request, created, credential, model, alias, forward, admitted };
     let client = Client::default();
-    let running = app.generator.clone().run(job, slot, client.clone());
+    let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
     // The upstream's own deadline bounds the head of a stream. Past the deadline a whole answer goes on in the
     // background, and is billed at the end.
@@ -86,7 +86,7 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
     };
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends, and is billed, when the client takes nothing for this long.
-    response.extensions_mut().insert(UnreadBound(app.generator.client_stall));
+    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream: None });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
@@ -96,26 +96,27 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
     usize::try_from(content_length(headers).filter(|length| *length <= SMALL_BODY)?).ok()
 }
 
-/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
+/// Reads and checks the request. Returns the model's id, and the alias if the request names one. Body bytes count
+/// against the permit, unless already permitted.
 async fn check(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     permitted: bool,
-    permit: &mut BytePermit,
-) -> Result<(String, Forward), ApiError> {
+    permit: &mut Permit,
+) -> Result<(String, Option<String>, Forward), ApiError> {
     require_json(headers, None)?;
-    let mut room = |bytes| if permitted { Ok(()) } else { permit.grow(bytes) };
+    let mut room = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
     let chat = Chat::parse(&body)?;
-    let id = chat.model.clone();
-    let model = app.catalog.model(&id).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let alias = (chat.model != model.id).then(|| chat.model.clone());
     let forward = chat.forward(model)?;
     drop(body);
     permit.shrink_to(forward.prompt_bytes());
-    Ok((id, forward))
+    Ok((model.id.clone(), alias, forward))
 }
 
 /// The response to a generation whose answer begins.
@@ -145,10 +146,6 @@ fn unread(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-fn overloaded() -> ApiError {
-    ApiError::new(Code::Overloaded, "Too many requests are in flight; try again shortly.")
 }
 
 /// A client that tried again would pay twice.

@@ -11,12 +11,13 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{
-    catalog,
+    catalog::{Catalog, Model, Service},
     error::ApiError,
     process::{http::ok, serve::ConnectionTrust},
 };
 
 use super::{App, authenticate, credential};
+use crate::admission::Caller;
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
@@ -27,6 +28,9 @@ pub(super) struct ModelObject<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'a str,
+    /// The model's id, if `id` is an alias of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias_of: Option<&'a str>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -57,9 +61,9 @@ pub(super) async fn models(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
-    Ok(ok(&Models { object: "list", data: app.catalog.models.iter().map(describe).collect() }))
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+    Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
 }
 
 /// `GET /v1/models/{id}`
@@ -69,20 +73,36 @@ pub(super) async fn model(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let trust = ConnectionTrust::of(&extensions);
-    authenticate(&app, &credential(&app, &headers, &trust).await?, &trust).await?;
+    let caller = Caller(ConnectionTrust::of(&extensions));
+    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     // A path that is no UTF-8 names no model.
-    let model = id.ok().and_then(|Path(id)| app.catalog.model(&id));
-    Ok(ok(&describe(model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?)))
+    let Path(name) = id.map_err(|_| not_found(&app.catalog))?;
+    let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
+    Ok(ok(&describe(model, &name)))
 }
 
-fn describe(model: &catalog::Model) -> ModelObject<'_> {
-    ModelObject { id: &model.id, object: "model", created: model.created, owned_by: &model.owned_by }
+fn not_found(catalog: &Catalog) -> ApiError {
+    ApiError::model_not_found(catalog.ids())
+}
+
+/// Describes all models, and after them their aliases.
+fn listed(catalog: &Catalog) -> Vec<ModelObject<'_>> {
+    let models = catalog.models.iter().map(|model| describe(model, &model.id));
+    let aliases =
+        catalog.models.iter().flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+    models.chain(aliases).collect()
+}
+
+/// Describes a model under its id or an alias.
+fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
+    let Model { id, created, owned_by, .. } = model;
+    let alias_of = (name != id).then_some(id.as_str());
+    ModelObject { id: name, object: "model", created: *created, owned_by, alias_of }
 }
 
 /// `GET /v1`, `GET /`
 pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
-    let catalog::Service { name, provider, docs } = &app.catalog.service;
+    let Service { name, provider, docs } = &app.catalog.service;
     ok(&About {
         service: name,
         provider,

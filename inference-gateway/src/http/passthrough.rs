@@ -16,6 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy;
 use rustls::{ClientConfig, RootCertStore};
 use shared::{
+    admission::Permit,
     error::ApiError,
     ids::{AccountId, RequestId},
     key::Class,
@@ -30,18 +31,19 @@ use tracing::{Instrument, Span};
 
 use super::App;
 use crate::{
+    admission::{Caller, take_bytes},
     http_client::{ClientSettings, HttpClient, http_client},
     keys::{KeyServiceHealth, KeyServicePort},
     sizes::MANAGEMENT_IN_FLIGHT,
 };
 use forwarded::Forwarded;
-use permits::{ManagementPermits, PageRoom, StrangersTurn};
+use permits::ManagementPermits;
 use replayable::{ReplayableRequest, RetrySafety};
 
 /// The time that the answer to a request may take to begin, all attempts together.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Timeout for a key-service to begin its answer where another can be asked: a list or a write takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for a key-service to show that it is awake.
 const PROBE: Duration = Duration::from_millis(500);
 /// The time that a connection may take to come about.
@@ -87,13 +89,13 @@ pub(crate) struct Management {
     token: HeaderValue,
 }
 
-/// Page in memory that keeps its room until sent.
-struct RoomyPage {
+/// Page in memory that keeps its permit until sent.
+struct CountedPage {
     page: Bytes,
-    _room: PageRoom,
+    _memory: Permit,
 }
 
-impl AsRef<[u8]> for RoomyPage {
+impl AsRef<[u8]> for CountedPage {
     fn as_ref(&self) -> &[u8] {
         &self.page
     }
@@ -118,10 +120,10 @@ pub(super) async fn forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, ApiError> {
     let span = app.management.identified(&mut request, id);
-    let trust = ConnectionTrust::of(request.extensions());
-    let permit = match account(&app, request.headers(), &trust).await? {
+    let caller = Caller(ConnectionTrust::of(request.extensions()));
+    let permit = match account(&app, request.headers(), &caller).await? {
         Some(account) => app.management.permits.of_account(account)?,
-        None => return refused(&app, request, &trust).instrument(span).await,
+        None => return refused(&app, request, &caller).instrument(span).await,
     };
     let request = ReplayableRequest::read(request).await?;
     let mut response = app.management.carry(request).instrument(span).await?;
@@ -130,22 +132,14 @@ pub(super) async fn forward(
 }
 
 /// Finds the account of the management key of a request, if any, before anything of the body is read.
-async fn account(
-    app: &App,
-    headers: &HeaderMap,
-    trust: &ConnectionTrust,
-) -> Result<Option<AccountId>, ApiError> {
+async fn account(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    Ok(super::account(app, presented, Class::Management, trust).await?.ok())
+    Ok(super::account(app, presented, Class::Management, caller).await?.ok())
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
-async fn refused(
-    app: &App,
-    request: Request<Body>,
-    trust: &ConnectionTrust,
-) -> Result<Response<Body>, ApiError> {
-    let turn = app.management.permits.unauthenticated(trust).await?;
+async fn refused(app: &App, request: Request<Body>, caller: &Caller) -> Result<Response<Body>, ApiError> {
+    let turn = app.management.permits.unauthenticated(caller.0.network()).await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
@@ -180,13 +174,13 @@ pub(super) async fn forward_page(
     let span = app.management.identified(&mut request, id);
     forwarded.write(request.headers_mut());
     // Only the key-service can check a session. Until then a form counts against the budget of unauthenticated callers.
-    let mut memory = app.unauthenticated.permit();
+    let mut memory = app.admission.small_body();
     let (head, body) = request.into_parts();
     let mut free = SMALL_FORM;
     let mut room = |bytes: usize| {
         let beyond = bytes.saturating_sub(free);
         free = free.saturating_sub(bytes);
-        memory.grow(beyond)
+        take_bytes(&mut memory, beyond)
     };
     let form = read_body_within(&head.headers, body, MAX_FORM, &mut room).await?;
     let turn = app.management.permits.page(forwarded.network()).await?;
@@ -238,18 +232,18 @@ impl Management {
     async fn taken(
         &self,
         mut response: Response<Incoming>,
-        turn: StrangersTurn,
+        turn: Permit,
     ) -> Result<Response<Body>, ApiError> {
         strip(response.headers_mut());
         let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes <= MAX_PAGE) else {
             return Ok(kept_until_taken(response, self.permits.export()?));
         };
-        let room = self.permits.room(&turn, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let memory = self.permits.memory(&turn, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let (head, body) = response.into_parts();
         let page = timeout(DEADLINE, body.collect()).await.map_err(|_| ApiError::service_unavailable())?;
         let page = page.map_err(|_| ApiError::service_unavailable())?.to_bytes();
-        let page = match room {
-            Some(room) => Bytes::from_owner(RoomyPage { page, _room: room }),
+        let page = match memory {
+            Some(memory) => Bytes::from_owner(CountedPage { page, _memory: memory }),
             None => page,
         };
         Ok(Response::from_parts(head, Body::from(page)))
@@ -266,10 +260,13 @@ impl Management {
                 continue;
             }
             let rest = deadline.saturating_duration_since(Instant::now());
-            let patience =
-                if others && request.repeat() == RetrySafety::Always { PATIENCE.min(rest) } else { rest };
+            let limit = if others && request.repeat() == RetrySafety::Always {
+                REPEATABLE_TIMEOUT.min(rest)
+            } else {
+                rest
+            };
             let Some(copy) = request.copy(&self.addresses[service]) else { break };
-            let again = match self.send(service, copy, patience).await {
+            let again = match self.send(service, copy, limit).await {
                 Ok(response) => return Ok(response),
                 Err(SendFailure::CutShort) => return Err(incomplete_body()),
                 Err(SendFailure::Unsent) => true,
@@ -288,11 +285,11 @@ impl Management {
         &self,
         service: usize,
         request: Request<Body>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<Response<Incoming>, SendFailure> {
         let chain =
             |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
-        let (failure, error) = match timeout(patience, self.client.request(request)).await {
+        let (failure, error) = match timeout(limit, self.client.request(request)).await {
             Ok(Ok(response)) => {
                 self.health.answered(service, KeyServicePort::Http);
                 return Ok(response);

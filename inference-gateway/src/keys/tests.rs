@@ -11,6 +11,7 @@ use std::{
 
 use futures_util::{Stream, StreamExt, future::join_all, stream};
 use shared::{
+    admission::{Owner, Quota},
     clock::System,
     ids::{AccountId, GenerationId, KeyId},
     rpc::v1::{
@@ -25,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use super::*;
-use crate::hold::{Holds, Slots};
+use crate::hold::Holds;
 
 /// The open holds, which all key-services of a test share.
 #[derive(Clone, Default)]
@@ -203,8 +204,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
         &Arc::new(KeyServiceHealth::new(fakes.len())),
         Arc::new(System),
     );
-    let slots = Slots::new(1, 1);
-    let holds = Holds::new(keys.clone(), slots, None, TaskTracker::new());
+    let holds = Holds::new(keys.clone(), None, TaskTracker::new());
     tokio::spawn(holds.clone().heartbeat(CancellationToken::new()));
     // All sessions are open by then.
     while keys.0.queue.idle() < fakes.len() {
@@ -215,6 +215,7 @@ async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
 
 fn ask() -> HoldRequest {
     HoldRequest {
+        images: 0,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),
         model: "Model Flash".into(),
@@ -280,7 +281,7 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     let (silent, other) = (Fake::new(&ledger), Fake::new(&ledger));
     let (keys, holds, _serving) = keys_and_holds(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
-    let slot = holds.reserve(None).await.unwrap();
+    let slot = Arc::new(Quota::new(1, 1).empty_permit(Owner::Service));
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
     let _running = holds.open(grant, 10, Instant::now(), slot);
     silent.hangs.send_replace(false);

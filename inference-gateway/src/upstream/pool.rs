@@ -36,6 +36,8 @@ pub(crate) struct Pool {
 
 struct Member {
     upstream: Upstream,
+    /// Place among the model's upstreams in the catalogue, from 1.
+    place: u32,
     weight: u32,
     in_flight: AtomicU64,
     health: Mutex<Health>,
@@ -58,13 +60,13 @@ impl Pool {
     }
 
     fn new(model: &Model, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
-        let member = |upstream: &shared::catalog::Upstream| {
+        let member = |(place, upstream): (u32, &shared::catalog::Upstream)| {
             let weight = upstream.weight;
             let upstream = Upstream::new(upstream, builtin)?;
             let (in_flight, health, template) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-            Ok(Arc::new(Member { upstream, weight, in_flight, health, template }))
+            Ok(Arc::new(Member { upstream, place, weight, in_flight, health, template }))
         };
-        let members = model.upstreams.iter().map(member).collect::<Result<_, _>>()?;
+        let members = (1..).zip(&model.upstreams).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members, turns: AtomicU64::new(0), began: Instant::now() })
     }
 
@@ -104,6 +106,11 @@ impl Running {
     /// The upstream.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.member.upstream
+    }
+
+    /// Place of the upstream among the model's upstreams in the catalogue, from 1.
+    pub(crate) fn place(&self) -> u32 {
+        self.member.place
     }
 
     /// Learns from the tokens that the upstream reports of a plain prompt, without images and tools, whose bound was assumed.

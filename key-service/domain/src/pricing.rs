@@ -1,46 +1,126 @@
-//! The cost of tokens, rounded up once, and the tokens that an amount pays for.
+//! The cost of a usage, rounded up once, and the tokens that an amount pays for.
 
-use shared::{catalog::Price, money::NanoUsd, tokens::Usage};
+use std::cmp::Reverse;
 
-/// Prices are per this many tokens.
+use shared::{
+    catalog::{Price, Rates},
+    money::NanoUsd,
+    tokens::Usage,
+};
+
+/// Prices of tokens are per this many tokens.
 const TOKENS_PER_PRICE: i128 = 1_000_000;
 
-/// Price of this usage: `ceil(((prompt − cached)·input + cached·cached_input + completion·output) / 10⁶)`, bounded by
-/// [`NanoUsd::MAX`], since nothing costs more than an account can own.
+/// Price of a usage, bounded by [`NanoUsd::MAX`], since nothing costs more than an account can own.
+///
+/// The tier of the prompt's size bills all of the request. Parts of the prompt (cached, written, audio) and of the
+/// completion (reasoning, audio) are disjoint. Parts that add up to more than their whole fill it, the dearest first.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
-    let cached = usage.cached.min(usage.prompt);
-    let scaled = times(usage.prompt - cached, price.base.input)
-        .saturating_add(times(cached, price.base.cached_input))
-        .saturating_add(times(usage.completion, price.base.output));
+    let rates = price.rates(usage.prompt);
+    let Usage { prompt, cached, completion, details } = usage;
+    let prompt_parts = [
+        (cached, rates.cached_input),
+        (details.cache_write, rates.cache_write),
+        (details.cache_write_long, rates.cache_write_long),
+        (details.audio_input, rates.audio_input),
+    ];
+    let completion_parts = [(details.reasoning, rates.reasoning), (details.audio_output, rates.audio_output)];
+    let scaled = whole(prompt, rates.input, prompt_parts)
+        .saturating_add(whole(completion, rates.output, completion_parts))
+        .saturating_add(fees(rates.request, rates.image, details.images));
     round_up(scaled)
 }
 
-/// Largest cost of a prompt and this much output, regardless of the cached part of the prompt.
-pub fn worst_case(price: &Price, prompt: u64, output: u64) -> NanoUsd {
-    round_up(times(prompt, dearer_input(price)).saturating_add(times(output, price.base.output)))
+/// Returns whether a usage has parts that add up to more than their whole.
+pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool {
+    let beyond =
+        |whole: u64, parts: &[u64]| parts.iter().map(|part| u128::from(*part)).sum::<u128>() > whole.into();
+    beyond(prompt, &[cached, details.cache_write, details.cache_write_long, details.audio_input])
+        || beyond(completion, &[details.reasoning, details.audio_output])
+}
+
+/// Largest cost of a usage within these bounds, whatever its tokens turn out to be.
+pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoUsd {
+    let dearest = Dearest::of(price, prompt);
+    round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))
 }
 
 /// Largest number of output tokens whose [`worst_case`], together with the prompt's, is covered by `amount`; at most
 /// `wanted`.
-pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, wanted: u64) -> u64 {
-    let rest = i128::from(amount.nanos()) * TOKENS_PER_PRICE - times(prompt, dearer_input(price));
+pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, wanted: u64) -> u64 {
+    let dearest = Dearest::of(price, prompt);
+    let amount = i128::from(amount.nanos()) * TOKENS_PER_PRICE;
+    let rest = amount.saturating_sub(dearest.input(prompt, images));
     if rest < 0 {
         return 0;
     }
-    match i128::from(price.base.output.nanos()) {
+    match i128::from(dearest.output.nanos()) {
         0 => wanted,
         output => u64::try_from(rest / output).unwrap_or(u64::MAX).min(wanted),
     }
 }
 
-fn dearer_input(price: &Price) -> NanoUsd {
-    price.base.input.max(price.base.cached_input)
+/// The dearest rates that a request may be billed by.
+struct Dearest {
+    prompt: NanoUsd,
+    output: NanoUsd,
+    image: NanoUsd,
+    request: NanoUsd,
+}
+
+impl Dearest {
+    /// The dearest rates over the tiers that a prompt of at most this many tokens can reach.
+    fn of(price: &Price, prompt: u64) -> Self {
+        let reached = price.tiers.iter().filter(|tier| prompt > tier.above).map(|tier| &tier.rates);
+        reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(Self::in_table(rates)))
+    }
+
+    fn in_table(rates: &Rates) -> Self {
+        let written = rates.cache_write.max(rates.cache_write_long);
+        Self {
+            prompt: rates.input.max(rates.cached_input).max(written).max(rates.audio_input),
+            output: rates.output.max(rates.reasoning).max(rates.audio_output),
+            image: rates.image,
+            request: rates.request,
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            prompt: self.prompt.max(other.prompt),
+            output: self.output.max(other.output),
+            image: self.image.max(other.image),
+            request: self.request.max(other.request),
+        }
+    }
+
+    /// Scaled cost of everything but the output.
+    fn input(&self, prompt: u64, images: u64) -> i128 {
+        times(prompt, self.prompt).saturating_add(fees(self.request, self.image, images))
+    }
+}
+
+/// Scaled cost of tokens whose parts have rates of their own; the rest is billed at `plain`.
+fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd); N]) -> i128 {
+    parts.sort_unstable_by_key(|(_, rate)| Reverse(*rate));
+    let (mut rest, mut scaled) = (tokens, 0_i128);
+    for (part, rate) in parts {
+        let part = part.min(rest);
+        rest -= part;
+        scaled = scaled.saturating_add(times(part, rate));
+    }
+    scaled.saturating_add(times(rest, plain))
+}
+
+/// Scaled cost of a request and its images, on top of their tokens.
+fn fees(request: NanoUsd, image: NanoUsd, images: u64) -> i128 {
+    times(images, image).saturating_add(request.nanos().into()).saturating_mul(TOKENS_PER_PRICE)
 }
 
 /// Product in 128 bits. Exact: 2^64 tokens at 2^63 nano-USD fit. Sums of these products saturate, far above every
 /// amount.
-fn times(tokens: u64, price: NanoUsd) -> i128 {
-    i128::from(tokens) * i128::from(price.nanos())
+fn times(count: u64, price: NanoUsd) -> i128 {
+    i128::from(count) * i128::from(price.nanos())
 }
 
 fn round_up(scaled: i128) -> NanoUsd {
@@ -49,51 +129,6 @@ fn round_up(scaled: i128) -> NanoUsd {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use shared::catalog::Rates;
-
-    fn price(input: i64, cached_input: i64, output: i64) -> Price {
-        let nanos = NanoUsd::from_nanos;
-        Price::flat(Rates::of_three(nanos(input), nanos(cached_input), nanos(output)))
-    }
-
-    #[test]
-    fn a_request_is_rounded_up_once() {
-        let flash = price(100_000_000, 25_000_000, 400_000_000);
-        let usage = Usage::of(12, 0, 5);
-        assert_eq!(cost(&flash, usage).nanos(), 3_200);
-        // Three thirds of a nano-USD make one, not three.
-        let thirds = price(333_333, 333_333, 333_334);
-        assert_eq!(cost(&thirds, Usage::of(2, 1, 1)).nanos(), 1);
-        assert_eq!(cost(&thirds, Usage::of(3, 1, 1)).nanos(), 2);
-    }
-
-    #[test]
-    fn a_lying_upstream_cannot_overflow_the_price() {
-        let dear = price(i64::MAX, i64::MAX, i64::MAX);
-        let usage = Usage::of(u64::MAX, u64::MAX, u64::MAX);
-        assert_eq!(cost(&dear, usage), NanoUsd::MAX);
-        let more_cached_than_prompt = Usage::of(1, 5, 0);
-        assert_eq!(cost(&price(1_000_000, 0, 0), more_cached_than_prompt).nanos(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_covered_is_the_most_that_can_be_paid(
-            input in 0..5_000_000_000_i64, output in 1..5_000_000_000_i64,
-            amount in 0..10_000_000_000_i64, prompt in 0..100_000_u64, wanted in 0..1_000_000_u64,
-        ) {
-            let price = price(input, input / 4, output);
-            let amount = NanoUsd::from_nanos(amount);
-            let covered = covered_output(&price, amount, prompt, wanted);
-            if worst_case(&price, prompt, 0) <= amount {
-                prop_assert!(worst_case(&price, prompt, covered) <= amount);
-                prop_assert!(covered == wanted || worst_case(&price, prompt, covered + 1) > amount);
-            } else {
-                prop_assert_eq!(covered, 0);
-            }
-        }
-    }
-}
+mod examples;
+#[cfg(test)]
+mod tests;

@@ -12,10 +12,9 @@ use futures_util::stream::try_unfold;
 use http::header;
 use maud::{Markup, html};
 use shared::{
+    admission::{Owner, Permit, Quota},
     ids::{AccountId, KeyId},
-    shares::{Shares, Unit},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Desk,
@@ -52,6 +51,7 @@ fn search(query: &Fields) -> Result<EntrySearch, Failure> {
         model: query.filled("model").map(str::to_owned),
         day: query.filled("day").and_then(Day::parse),
         outcome: Outcome::parse(query.get("outcome")),
+        ..EntrySearch::default()
     })
 }
 
@@ -208,34 +208,23 @@ const EXPORTS_AT_ONCE: usize = 16;
 /// Simultaneous exports of an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
-/// The places of exports. Cheap to clone.
+/// The quota of exports. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Exports {
-    free: Arc<Semaphore>,
-    accounts: Shares<AccountId>,
-}
-
-/// Place of an export, given back when dropped.
-struct ExportPlace {
-    _share: Unit<AccountId>,
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) struct Exports(Quota);
 
 impl Exports {
     pub(super) fn new() -> Self {
-        Self { free: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)), accounts: Shares::new(EXPORTS_PER_ACCOUNT) }
+        Self(Quota::new(EXPORTS_AT_ONCE, EXPORTS_PER_ACCOUNT))
     }
 
-    fn begin(&self, account: AccountId) -> Result<ExportPlace, Failure> {
-        let share = self.accounts.unit(account).ok_or(Failure::TooManyExports)?;
-        let permit = self.free.clone().try_acquire_owned().map_err(|_| Failure::TooManyExports)?;
-        Ok(ExportPlace { _share: share, _permit: permit })
+    fn begin(&self, account: AccountId) -> Result<Permit, Failure> {
+        self.0.try_take(Owner::Account(account), 1).ok_or(Failure::TooManyExports)
     }
 }
 
 /// The rest of a file, still to be sent.
 struct Rest {
-    _place: ExportPlace,
+    _permit: Permit,
     management: Arc<Management>,
     account: AccountId,
     search: EntrySearch,
@@ -252,7 +241,7 @@ fn file(
     format: Format,
 ) -> Result<Response, Failure> {
     let rest = Rest {
-        _place: desk.exports.begin(viewer.signed_in.account)?,
+        _permit: desk.exports.begin(viewer.signed_in.account)?,
         management: desk.management,
         account: viewer.signed_in.account,
         search: search(&query(request))?,

@@ -19,8 +19,8 @@ use domain::{
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    Grant { hold: HoldRef, prompt: u64, output: u64, lease: Duration },
-    Extension { price: Price, prompt: u64, output: u64, lease: Duration },
+    Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
+    Extension { price: Price, prompt: u64, images: u64, output: u64, lease: Duration },
     Charge,
     Release,
 }
@@ -32,14 +32,17 @@ impl Meaning {
             (_, Err(Refused::Damaged)) => Err(damaged()),
             (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
-            (Self::Grant { hold, prompt, output, lease }, Ok(Outcome::Held { amount, .. })) => {
-                let output_tokens = pricing::covered_output(&hold.price, amount, prompt, output);
+            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, .. })) => {
+                let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),
             (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(refusal(e)?))),
-            (Self::Extension { price, prompt, output, lease }, Ok(Outcome::Extended { amount, revoked })) => {
-                let output_tokens = pricing::covered_output(&price, amount, prompt, output);
+            (
+                Self::Extension { price, prompt, images, output, lease },
+                Ok(Outcome::Extended { amount, revoked }),
+            ) => {
+                let output_tokens = pricing::covered_output(&price, amount, prompt, images, output);
                 Ok(Answer::Extended(Extended::Open(Extension { output_tokens, lease, revoked })))
             }
             (Self::Extension { .. }, Ok(Outcome::Gone) | Err(Refused::UnknownKey)) => {
@@ -47,6 +50,9 @@ impl Meaning {
             }
             (Self::Charge, Ok(Outcome::Captured(settlement))) => {
                 count_billed(&settlement);
+                if pricing::contradicts(settlement.usage) {
+                    metrics::counter!("faregate_usage_contradictions_total").increment(1);
+                }
                 let (charged, shortfall) = (settlement.charged, settlement.shortfall());
                 Ok(Answer::Captured(Captured::Billed(Charge { charged, shortfall })))
             }

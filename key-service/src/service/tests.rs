@@ -7,22 +7,30 @@ use shared::{
     rpc::{Captured, Charge, Extended, Grant},
     secret::ExposeSecret,
     time::Timestamp,
-    tokens::Usage,
+    tokens::{Usage, UsageDetails},
 };
 
 use super::*;
 use crate::{
     management::{Created, testing::Office},
-    store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
+    store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
-use domain::{key::KeyPatch, ledger::Refused};
+use domain::{
+    key::KeyPatch,
+    ledger::{BoundsPatch, Refused},
+};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
+    priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
+}
+
+/// A catalogue with this model, at these prices and those of the tables that follow them.
+fn priced(model: &str, price: &str) -> Arc<Catalog> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
-         [[model]]\nid = \"{model}\"\nowned_by = \"f\"\ncontext_window = 9000\nmax_output_tokens = 9000\n\
-         [model.price]\ninput = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n\
+         [[model]]\nid = \"{model}\"\nowned_by = \"f\"\naliases = [\"{model} Latest\"]\n\
+         context_window = 9000\nmax_output_tokens = 9000\n[model.price]\n{price}\
          [[model.upstream]]\nkind = \"vllm\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"f\"\n"
     );
     Arc::new(Catalog::parse(&text, "test").unwrap())
@@ -40,7 +48,7 @@ impl Trial {
     async fn begin(limit: Option<NanoUsd>) -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
-        let settings = KeyPatch { limit: Some(limit), ..KeyPatch::default() };
+        let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made = office.management.create(account, settings, None).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }
@@ -249,4 +257,75 @@ impl Ledger for Answering {
     async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
+}
+
+#[tokio::test]
+async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_can_reach() {
+    let trial = Trial::begin(None).await;
+    let price = "input = \"1\"\ncached_input = \"0.1\"\ncache_write = \"1.25\"\noutput = \"2\"\nimage = \"0.01\"\n\
+                 request = \"0.001\"\n[[model.price.above]]\nprompt_tokens = 1000\ninput = \"3\"\n";
+    let service = trial.service(priced("Model Flash", price));
+    let asked = Authorize { prompt_tokens: 1_000, images: 2, ..trial.authorize(1, 100) };
+    // 1,000·1.25 + 100·2 = 1,450 micro-USD, two images and the request.
+    let (fees, images) = (1_000_000, 2 * 10_000_000);
+    let grant = granted(&service, asked.clone()).await;
+    assert_eq!((grant.output_tokens, trial.held().await), (100, 1_450_000 + fees + images));
+    // One token more may be billed by the tier: 1,001·3 + 100·2 = 3,203.
+    let longer = Authorize { prompt_tokens: 1_001, generation: trial.generation(2), ..asked };
+    let second = granted(&service, longer).await;
+    assert_eq!(trial.held().await, 1_450_000 + 3_203_000 + 2 * (fees + images));
+    let hold = second.hold.clone();
+    let (usage, images) = (Usage::default(), 2);
+    let extend = Extend { hold, usage, prompt_tokens: 1_001, images, output_tokens: 200 };
+    let extended = one(&service, Call::Extend(extend)).await;
+    assert!(
+        matches!(extended, Ok(Answer::Extended(Extended::Open(e))) if e.output_tokens == 200),
+        "{extended:?}"
+    );
+    // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier's write price is that of the table before it.
+    let details = UsageDetails { cache_write: 501, images: 1, ..UsageDetails::default() };
+    let usage = Usage { details, ..Usage::of(1_001, 0, 100) };
+    let capture = Capture { hold: second.hold, usage, estimated: false };
+    let Ok(Answer::Captured(captured)) = one(&service, Call::Capture(capture)).await else { panic!() };
+    assert_eq!(captured, billed(1_500_000 + 626_250 + 200_000 + 10_000_000 + 1_000_000, 0));
+}
+
+#[tokio::test]
+async fn a_hold_by_an_alias_is_one_of_the_model() {
+    let trial = Trial::begin(None).await;
+    let service = trial.service(catalogue("Model Flash", 1));
+    let asked = Authorize { model: "Model Flash Latest".into(), ..trial.authorize(1, 1) };
+    assert_eq!(granted(&service, asked).await.hold.model, "Model Flash");
+}
+
+#[tokio::test]
+async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
+    let trial = Trial::begin(None).await;
+    let (url, cost) = (
+        "url = \"http://127.0.0.1:1/v1\"",
+        "[model.upstream.cost]\ninput = \"1\"\ncached_input = \"0\"\noutput = \"2\"",
+    );
+    let price = "input = \"1\"\ncached_input = \"1\"\noutput = \"4\"\nrequest = \"0.5\"\n";
+    let first =
+        format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\nmodel = \"f\"\n{cost}\nrequest = \"0.1\"\n");
+    let service = trial.service(priced("Model Flash", &format!("{price}{first}")));
+    let usage = Usage::of(1_000, 0, 500);
+    // The second upstream's cost is unknown; there is no third; 0 is none. A model that left the catalogue has no costs.
+    for (n, upstream, model) in [
+        (1, 1, "Model Flash"),
+        (2, 2, "Model Flash"),
+        (3, 3, "Model Flash"),
+        (4, 0, "Model Flash"),
+        (5, 1, "gone"),
+    ] {
+        let grant = granted(&service, Authorize { prompt_tokens: 1_000, ..trial.authorize(n, 500) }).await;
+        let hold = HoldRef { upstream, model: model.into(), ..grant.hold };
+        let call = Call::Capture(Capture { hold, usage, estimated: false });
+        one(&service, call).await.unwrap();
+    }
+    let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
+    let costs = journal.entries.iter().map(|entry| entry.entry.settlement.upstream_cost);
+    // 1,000·1 + 500·2, and the request.
+    let known = Some(NanoUsd::from_nanos(1_000_000 + 1_000_000 + 100_000_000));
+    assert_eq!(costs.collect::<Vec<_>>(), [known, None, None, None, None]);
 }

@@ -203,8 +203,9 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        now: Timestamp,
     ) -> Result<Updated, StoreError> {
-        self.writer.write(move |connection| keys::update(connection, account, id, &patch)).await
+        self.writer.write(move |connection| keys::update(connection, account, id, &patch, now)).await
     }
 
     async fn revoke_key(
@@ -216,6 +217,8 @@ impl Keys for Sqlite {
         self.writer.write(move |connection| keys::revoke(connection, account, id, now)).await
     }
 }
+
+impl crate::store::Groups for Sqlite {}
 
 #[async_trait]
 impl Accounts for Sqlite {

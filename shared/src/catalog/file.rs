@@ -1,16 +1,17 @@
 //! The catalogue's file format, and its checks.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use http::Uri;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, Rates, Service, Upstream,
+    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
     UpstreamKind,
+    table::{Markup, RawTable},
 };
-use crate::{money::NanoUsd, text::is_control};
+use crate::text::is_control;
 
 /// A fault and its place (the model's id for want of a better place).
 pub(super) type Fault = (Option<Range<usize>>, String);
@@ -31,23 +32,20 @@ pub(super) struct RawModel {
     #[serde(default = "default_created")]
     created: i64,
     context_window: Spanned<u64>,
-    max_output_tokens: Spanned<u64>,
+    max_output_tokens: Option<Spanned<u64>>,
     #[serde(default = "default_tokens_per_image")]
     max_tokens_per_image: u64,
     #[serde(default)]
     extra_params: Vec<String>,
-    price: Option<Spanned<RawPrice>>,
+    #[serde(default)]
+    pub(super) aliases: Vec<Spanned<String>>,
+    serves: Option<Spanned<Vec<Api>>>,
+    price: Option<Spanned<RawTable>>,
+    markup: Option<Spanned<Markup>>,
+    #[serde(default)]
+    sell_below_cost: bool,
     #[serde(default)]
     upstream: Vec<RawUpstream>,
-}
-
-/// Prices as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPrice {
-    input: NanoUsd,
-    cached_input: NanoUsd,
-    output: NanoUsd,
 }
 
 /// 2026-01-01, for models without a date.
@@ -59,53 +57,136 @@ const fn default_tokens_per_image() -> u64 {
     16_384
 }
 
+/// An API that a model is served through.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Api {
+    Chat,
+    Embeddings,
+}
+
 impl RawModel {
     pub(super) fn check(self) -> Result<Model, Fault> {
         let id = self.id.into_inner();
-        let at_id = |reason: String| (None, format!("model \"{id}\" {reason}"));
+        let at_id = |reason: &str| (None, format!("model \"{id}\" {reason}"));
         if id.is_empty() || id.chars().any(is_control) {
             return Err((None, "a model's id is empty or has control characters".into()));
         }
-        let price = self
-            .price
-            .ok_or_else(|| at_id("has no [model.price]; what has no price cannot be sold".into()))?;
-        let (at, RawPrice { input, cached_input, output }) = (price.span(), price.into_inner());
-        let price = Price::flat(Rates::of_three(input, cached_input, output));
-        if let Some(fault) = price.fault() {
-            return Err((Some(at), fault.into()));
-        }
-        let (at, max_output_tokens) = (self.max_output_tokens.span(), self.max_output_tokens.into_inner());
-        if max_output_tokens == 0 {
+        let serves = self.serves.map_or(Ok(Serves::CHAT), serves)?;
+        let (at, max_output_tokens) = match self.max_output_tokens {
+            Some(most) => (most.span(), most.into_inner()),
+            None if serves.chat => return Err(at_id("has no max_output_tokens")),
+            None => (self.context_window.span(), 0),
+        };
+        if max_output_tokens == 0 && serves.chat {
             return Err((Some(at), "max_output_tokens must be at least 1".into()));
         }
         let (at, context_window) = (self.context_window.span(), self.context_window.into_inner());
         if context_window < max_output_tokens {
             return Err((Some(at), "context_window is smaller than max_output_tokens".into()));
         }
-        if let Some(twice) = self
-            .extra_params
-            .iter()
-            .enumerate()
-            .find_map(|(i, p)| self.extra_params[..i].contains(p).then_some(p))
-        {
-            return Err(at_id(format!("lists the extra parameter \"{twice}\" twice")));
+        let mut params = self.extra_params.iter().enumerate();
+        if let Some((_, twice)) = params.find(|(i, param)| self.extra_params[..*i].contains(param)) {
+            return Err(at_id(&format!("lists the extra parameter \"{twice}\" twice")));
         }
         if self.upstream.is_empty() {
-            return Err(at_id("has no [[model.upstream]]".into()));
+            return Err(at_id("has no [[model.upstream]]"));
         }
-        let upstreams = self.upstream.into_iter().map(RawUpstream::check).collect::<Result<_, _>>()?;
+        let upstreams =
+            self.upstream.into_iter().map(|upstream| upstream.check(&id)).collect::<Result<Vec<_>, _>>()?;
+        let sale = Sale { price: self.price, markup: self.markup, below_cost: self.sell_below_cost };
+        let price = sale.price(&upstreams).map_err(|(at, reason)| (at, at_id(&reason).1))?;
         Ok(Model {
             id,
+            aliases: self.aliases.into_iter().map(Spanned::into_inner).collect(),
             owned_by: self.owned_by,
             created: self.created,
             context_window,
             max_output_tokens,
             max_tokens_per_image: self.max_tokens_per_image,
             extra_params: self.extra_params,
+            serves,
             price,
             upstreams,
         })
     }
+}
+
+fn serves(apis: Spanned<Vec<Api>>) -> Result<Serves, Fault> {
+    let (at, apis) = (apis.span(), apis.into_inner());
+    let [chat, embeddings] = [Api::Chat, Api::Embeddings].map(|api| apis.contains(&api));
+    if usize::from(chat) + usize::from(embeddings) != apis.len() || apis.is_empty() {
+        return Err((Some(at), "`serves` lists \"chat\", \"embeddings\" or both, each once".into()));
+    }
+    Ok(Serves { chat, embeddings })
+}
+
+/// Terms by which a model is sold.
+struct Sale {
+    price: Option<Spanned<RawTable>>,
+    markup: Option<Spanned<Markup>>,
+    below_cost: bool,
+}
+
+impl Sale {
+    /// The price, checked against the costs of the upstreams.
+    fn price(self, upstreams: &[Upstream]) -> Result<Price, Fault> {
+        let (at, price) = match (self.price, self.markup) {
+            (Some(_), Some(markup)) => {
+                return Err((
+                    Some(markup.span()),
+                    "has both a price and a markup; one makes the other".into(),
+                ));
+            }
+            (None, None) => {
+                return Err((None, "has no [model.price]; what has no price cannot be sold".into()));
+            }
+            (Some(price), None) => (price.span(), RawTable::check(price)?),
+            (None, Some(markup)) => {
+                let (at, markup) = (markup.span(), markup.into_inner());
+                let costs: Option<Vec<_>> = upstreams.iter().map(|upstream| upstream.cost.as_ref()).collect();
+                let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
+                let costs = costs
+                    .ok_or_else(|| fault("has a markup, but an upstream without [model.upstream.cost]"))?;
+                let price =
+                    markup.on(&costs).ok_or_else(|| fault("has a markup that makes a price too high"))?;
+                (at, price)
+            }
+        };
+        let costs = upstreams.iter().filter_map(|upstream| upstream.cost.as_ref());
+        let below = costs.flat_map(|cost| price.beside(cost)).find(|pair| pair.first < pair.second);
+        match below {
+            Some(pair) if !self.below_cost => {
+                let RatePair { first: price, second: cost, .. } = pair;
+                let reason = format!(
+                    "sells {pair} for {price}, which costs {cost}; `sell_below_cost = true` allows it"
+                );
+                Err((Some(at), reason))
+            }
+            Some(_) | None => Ok(price),
+        }
+    }
+}
+
+/// Checks that each id and each alias names one model.
+pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
+    let mut names = HashSet::new();
+    for model in models {
+        let (at, id) = (model.id.span(), model.id.get_ref());
+        if !names.insert(id) {
+            return Err((Some(at), format!("there are two models with the id \"{id}\"")));
+        }
+    }
+    for alias in models.iter().flat_map(|model| &model.aliases) {
+        let (at, name) = (alias.span(), alias.get_ref());
+        if name.is_empty() || name.chars().any(is_control) {
+            return Err((Some(at), "an alias is empty or has control characters".into()));
+        }
+        if !names.insert(name) {
+            return Err((Some(at), format!("\"{name}\" is the id or an alias of a model already")));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]
@@ -130,6 +211,7 @@ struct RawUpstream {
     image_urls: Option<ImageUrls>,
     #[serde(default)]
     streams_every_token: bool,
+    cost: Option<Spanned<RawTable>>,
 }
 
 const fn default_weight() -> u32 {
@@ -137,7 +219,7 @@ const fn default_weight() -> u32 {
 }
 
 impl RawUpstream {
-    fn check(self) -> Result<Upstream, Fault> {
+    fn check(self, id: &str) -> Result<Upstream, Fault> {
         let (at, kind) = (self.kind.span(), self.kind.into_inner());
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
         let url = match (kind, self.url) {
@@ -159,6 +241,8 @@ impl RawUpstream {
         if self.weight == 0 {
             return Err(fault("an upstream's weight is at least 1"));
         }
+        let of_cost = |(at, reason)| (at, format!("the cost of model \"{id}\" {reason}"));
+        let cost = self.cost.map(RawTable::check).transpose().map_err(of_cost)?;
         let Self { api_key_env, limit_param, weight, prompt_overhead, .. } = self;
         let Self { left_before_head, left_mid_stream, streams_every_token, .. } = self;
         Ok(Upstream {
@@ -173,6 +257,7 @@ impl RawUpstream {
             left_mid_stream,
             image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
             streams_every_token,
+            cost,
         })
     }
 }

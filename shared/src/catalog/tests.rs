@@ -1,6 +1,7 @@
 //! Catalogues that are read, and those that are refused.
 
 use super::*;
+use crate::money::NanoUsd;
 
 const GOOD: &str = r#"
 [service]
@@ -60,7 +61,9 @@ fn a_fault_is_reported_with_file_line_and_reason() {
     );
     assert!(fault("owned_by", "owned_bi").starts_with("models.toml:9: unknown field `owned_bi`"));
     assert!(fault("0.40", "0.4.0").starts_with("models.toml:16: `0.4.0` is not a number"));
-    assert!(fault("0.10", "-1").contains("models.toml:13: a price is negative"));
+    assert!(
+        fault("0.10", "-1").contains("models.toml:13: model \"Model Flash\" has a price that is negative")
+    );
     assert!(fault("131072", "0").contains("models.toml:11: max_output_tokens must be"));
     assert!(fault("http://", "ftp://").starts_with("models.toml:20: \"ftp://"));
     assert!(fault("vllm", "vlm").contains("models.toml:19: unknown variant `vlm`"));
@@ -78,4 +81,252 @@ fn a_fault_is_reported_with_file_line_and_reason() {
     let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();
     assert!(twice.contains("two models with the id \"Model Flash\""), "{twice}");
     assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
+}
+
+/// The catalogue with these tables instead of its price, and this at the end of its upstream.
+fn sold(price: &str, upstream: &str) -> Result<Model, String> {
+    let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";
+    let text = GOOD.replacen(table, price, 1) + upstream;
+    Catalog::parse(&text, "m").map(|mut catalog| catalog.models.remove(0)).map_err(|e| e.to_string())
+}
+
+fn usd(text: &str) -> NanoUsd {
+    NanoUsd::parse(text).unwrap()
+}
+
+const HOSTED: &str = r#"[model.price]
+input = "3"
+cached_input = "0.30"
+output = "15"
+cache_write = "3.75"
+cache_write_long = "6"
+request = "0.001"
+[[model.price.above]]
+prompt_tokens = 200000
+input = "6"
+cache_write_long = "12"
+[[model.price.above]]
+prompt_tokens = 500000
+cache_write = "9"
+image = "0.002"
+"#;
+
+#[test]
+fn prices_have_their_defaults_and_tiers_continue_the_table_before() {
+    let price =
+        sold("[model.price]\ninput = \"1\"\ncached_input = \"2\"\noutput = \"3\"\n", "").unwrap().price;
+    assert_eq!(price, Price::flat(Rates::of_three(usd("1"), usd("2"), usd("3"))));
+    let rates =
+        |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
+    let price = sold(HOSTED, "").unwrap().price;
+    assert_eq!(price.base, rates("3 0.3 15 3.75 6 15 3 15 0 0.001"));
+    // The default of audio input is the tier's own input; a cache write that was written stays.
+    let first = Tier { above: 200_000, rates: rates("6 0.3 15 3.75 12 15 6 15 0 0.001") };
+    let second = Tier { above: 500_000, rates: rates("6 0.3 15 9 12 15 6 15 0.002 0.001") };
+    assert_eq!(price.tiers, [first, second]);
+    // A cache write for an hour is by default what one of minutes costs, in each tier anew.
+    let price = sold(&HOSTED.replace("cache_write_long", "audio_output"), "").unwrap().price;
+    assert_eq!(price.base, rates("3 0.3 15 3.75 3.75 15 3 6 0 0.001"));
+    assert_eq!(price.tiers[1].rates, rates("6 0.3 15 9 9 15 6 12 0.002 0.001"));
+}
+
+#[test]
+fn a_wrong_table_of_prices_is_refused_by_name() {
+    for (from, to, expected) in [
+        (
+            "cached_input = \"0.30\"\n",
+            "",
+            "m:13: model \"Model Flash\" has no `cached_input` among its prices",
+        ),
+        (
+            "500000",
+            "200000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
+        ("200000", "0", "m:21: model \"Model Flash\" has a tier whose `prompt_tokens` are 0"),
+        (
+            "500000",
+            "100000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
+        ("prompt_tokens = 500000\n", "", "m:24: model \"Model Flash\" has a tier without `prompt_tokens`"),
+        (
+            "cache_write = \"9\"\nimage = \"0.002\"\n",
+            "",
+            "m:24: model \"Model Flash\" has a tier without rates",
+        ),
+        (
+            "input = \"3\"",
+            "input = \"3\"\nprompt_tokens = 1",
+            "m:15: model \"Model Flash\" has `prompt_tokens` outside a tier",
+        ),
+        ("image", "images", "m:27: unknown field `images`"),
+        ("cache_write_long = \"12\"", "cache_write_1h = \"12\"", "m:23: unknown field `cache_write_1h`"),
+        ("\"9\"", "\"-9\"", "m:24: model \"Model Flash\" has a price that is negative"),
+        (
+            "\"9\"",
+            "\"9000001\"",
+            "m:24: model \"Model Flash\" has a price that is negative or beyond 9000000",
+        ),
+        ("\"9\"", "\"nine\"", "m:26: `nine` is not a number"),
+    ] {
+        let fault = sold(&HOSTED.replacen(from, to, 1), "").unwrap_err();
+        assert!(fault.starts_with(expected), "{fault}, not {expected}");
+    }
+    let cost = "[model.upstream.cost]\ninput = \"1\"\noutput = \"1\"\n";
+    let fault = sold(HOSTED, cost).unwrap_err();
+    assert!(fault.contains("the cost of model \"Model Flash\" has no `cached_input`"), "{fault}");
+}
+
+/// What an upstream charges that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
+const COST: &str = r#"
+[model.upstream.cost]
+input = "2.5"
+cached_input = "0.25"
+output = "10"
+cache_write = "3.125"
+[[model.upstream.cost.above]]
+prompt_tokens = 200000
+input = "5"
+"#;
+
+#[test]
+fn a_price_below_cost_is_refused_in_any_rate_and_tier_unless_it_is_meant() {
+    let upstreams = sold(HOSTED, COST).unwrap().upstreams;
+    let cost = upstreams[0].cost.as_ref().unwrap();
+    assert_eq!((cost.base.cache_write, cost.tiers[0].rates.input), (usd("3.125"), usd("5")));
+    for (from, to, expected) in [
+        ("cache_write = \"3.75\"\n", "", "sells `cache_write` for 3, which costs 3.125"),
+        ("\"0.30\"", "\"0.20\"", "sells `cached_input` for 0.2, which costs 0.25"),
+        ("\"15\"", "\"9.999999999\"", "sells `output` for 9.999999999, which costs 10"),
+        ("input = \"6\"\n", "", "sells `input` above 200000 prompt tokens for 3, which costs 5"),
+        ("200000", "200001", "sells `input` above 200000 prompt tokens for 3, which costs 5"),
+        (
+            "image = \"0.002\"",
+            "cached_input = \"0.1\"",
+            "sells `cached_input` above 500000 prompt tokens for 0.1, which costs 0.25",
+        ),
+    ] {
+        let price = HOSTED.replacen(from, to, 1);
+        let fault = sold(&price, COST).unwrap_err();
+        assert_eq!(
+            fault,
+            format!("m:13: model \"Model Flash\" {expected}; `sell_below_cost = true` allows it")
+        );
+        assert!(sold(&format!("sell_below_cost = true\n{price}"), COST).is_ok());
+    }
+    // A cost that the price has no rate for.
+    let fault = sold(HOSTED, &COST.replacen("output", "image = \"0.01\"\noutput", 1)).unwrap_err();
+    assert!(fault.contains("sells `image` for 0, which costs 0.01"), "{fault}");
+}
+
+#[test]
+fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
+    let model = sold("markup = \"1.2\"\n", COST).unwrap();
+    let rates =
+        |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
+    assert_eq!(model.price.base, rates("3 0.3 12 3.75 3.75 12 3 12 0 0"));
+    assert_eq!(model.price.tiers, [Tier { above: 200_000, rates: rates("6 0.3 12 3.75 3.75 12 6 12 0 0") }]);
+    let smallest = COST.replace("0.25", "0.000000001");
+    assert_eq!(
+        sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
+        usd("0.000000002")
+    );
+    // A second upstream, dearer in output alone, and above another border.
+    let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
+    let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
+    let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;
+    assert_eq!(price.base, rates("2.5 0.25 11 3.125 3.125 11 2.5 11 0 0"));
+    let tiers =
+        [(100_000, "4 0.25 11 3.125 3.125 11 4 11 0 0"), (200_000, "5 0.25 11 3.125 3.125 11 5 11 0 0")];
+    assert_eq!(price.tiers, tiers.map(|(above, text)| Tier { above, rates: rates(text) }));
+    for (price, upstreams, expected) in [
+        (
+            format!("markup = \"1.2\"\n{HOSTED}"),
+            COST.to_owned(),
+            "m:13: model \"Model Flash\" has both a price and a markup",
+        ),
+        ("markup = \"0.999\"\n".into(), COST.into(), "m:13: a markup is a number of at least 1, not `0.999`"),
+        ("markup = \"much\"\n".into(), COST.into(), "m:13: a markup is a number of at least 1, not `much`"),
+        (
+            "markup = \"1.2\"\n".into(),
+            String::new(),
+            "m:13: model \"Model Flash\" has a markup, but an upstream without",
+        ),
+        (
+            "markup = \"1.2\"\n".into(),
+            format!("{COST}{second}"),
+            "m:13: model \"Model Flash\" has a markup, but an upstream without",
+        ),
+        (
+            "markup = \"1000001\"\n".into(),
+            COST.into(),
+            "m:13: model \"Model Flash\" has a markup that makes a price too high",
+        ),
+        (String::new(), COST.into(), "m:8: model \"Model Flash\" has no [model.price]; what has no price"),
+    ] {
+        let fault = sold(&price, &upstreams).unwrap_err();
+        assert!(fault.starts_with(expected), "{fault}, not {expected}");
+    }
+}
+
+#[test]
+fn a_model_is_found_by_its_aliases_and_no_name_names_two() {
+    let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
+    let named = |id: &str, aliases: &str| {
+        model.replace("id = \"Model Flash\"", &format!("id = \"{id}\"\naliases = [{aliases}]"))
+    };
+    let two = |first: &str, second: &str| {
+        let text = format!("{head}{}{}", named("one", first), named("two", second));
+        Catalog::parse(&text, "m").map_err(|e| e.to_string())
+    };
+    let catalog = two("\"uno\", \"eins\"", "\"due\"").unwrap();
+    for (name, id) in [("one", "one"), ("eins", "one"), ("uno", "one"), ("due", "two")] {
+        assert_eq!(catalog.model(name).unwrap().id, id);
+    }
+    assert!(catalog.model("Uno").is_none());
+    assert_eq!(catalog.ids(), ["one", "two"]);
+    for (first, second, expected) in [
+        ("\"x\"", "\"x\"", "m:25: \"x\" is the id or an alias of a model already"),
+        ("\"x\", \"x\"", "", "m:9: \"x\" is the id or an alias"),
+        ("\"two\"", "", "m:9: \"two\" is the id or an alias"),
+        ("\"one\"", "", "m:9: \"one\" is the id or an alias"),
+        ("\"\"", "", "m:9: an alias is empty"),
+    ] {
+        let fault = two(first, second).unwrap_err();
+        assert!(fault.starts_with(expected), "{fault}, not {expected}");
+    }
+}
+
+#[test]
+fn a_model_says_through_which_apis_it_is_served() {
+    let serves = |list: &str| sold(&format!("serves = [{list}]\n{HOSTED}"), "");
+    assert_eq!(sold(HOSTED, "").unwrap().serves, Serves::CHAT);
+    let both = Serves { chat: true, embeddings: true };
+    assert_eq!(serves("\"embeddings\", \"chat\"").unwrap().serves, both);
+    assert!(!serves("\"embeddings\"").unwrap().serves.chat);
+    assert!(serves("\"speech\"").unwrap_err().starts_with("m:13: unknown variant `speech`"));
+    for wrong in ["", "\"chat\", \"chat\""] {
+        assert!(serves(wrong).unwrap_err().starts_with("m:13: `serves` lists"), "{wrong}");
+    }
+    // Vectors have no output to limit.
+    let unlimited = |serves: &str| {
+        let text = GOOD.replace("max_output_tokens = 131072\n", serves);
+        Catalog::parse(&text, "m")
+            .map(|catalog| catalog.models[0].max_output_tokens)
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(unlimited("serves = [\"embeddings\"]\n"), Ok(0));
+    assert_eq!(unlimited("").unwrap_err(), "m:8: model \"Model Flash\" has no max_output_tokens");
+}
+
+#[test]
+fn the_examples_of_the_manual_are_catalogues() {
+    let manual = include_str!("../../../docs/catalogue.md");
+    let blocks = manual.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let service = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
+    let catalog =
+        Catalog::parse(&blocks.fold(service.to_owned(), |text, block| text + block), "manual").unwrap();
+    assert_eq!(catalog.ids(), ["Lark 2", "House 8B"]);
+    assert_eq!(catalog.models[0].price.tiers[0].rates.cache_write_long, usd("14.4"));
 }

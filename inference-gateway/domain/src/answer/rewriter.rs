@@ -1,15 +1,16 @@
 //! Writes the stream that the client reads.
 
 use bytes::{Bytes, BytesMut};
-use shared::{error::ApiError, ids::GenerationId, money::NanoUsd};
+use shared::{error::ApiError, ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 use super::{
-    AnswerUsage, Chunk, FinishReason, Generation,
+    Chunk, FinishReason, Generation,
     calls::{Calls, MadeIds},
     logprobs::put_logprobs,
     parts::{Delta, RawString},
     put, put_number,
     stream::ChunkChoice,
+    usage::put_usage,
 };
 
 /// The delta that opens a choice of which nothing was generated.
@@ -112,11 +113,11 @@ impl Rewriter {
     }
 
     /// Ends the stream with `[DONE]`, after usage if requested. `cost` is the billed amount; `None` while unknown.
-    pub fn done(&self, usage: AnswerUsage, cost: Option<NanoUsd>, out: &mut BytesMut) {
+    pub fn done(&self, usage: Usage, cost: Option<NanoUsd>, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.head);
             put(out, r#"],"usage":"#);
-            usage.write(cost, out);
+            put_usage(usage, cost, out);
             put(out, "}\n\n");
         }
         put(out, "data: [DONE]\n\n");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::{ids::GenerationId, money::NanoUsd};
 
 use super::FinishReason;
@@ -134,7 +134,11 @@ fn logprobs() -> Value {
 
 fn usage(schemas: &mut SchemaGenerator) -> Value {
     let tokens = json!({"type": "integer", "minimum": 0});
-    let details = |name: &str| json!({"type": "object", "required": [name], "properties": {name: tokens}});
+    let details = |always: &str, where_any: &[&str]| {
+        let names = where_any.iter().copied().chain([always]);
+        let properties: Map<String, Value> = names.map(|name| (name.to_owned(), tokens.clone())).collect();
+        json!({"type": "object", "required": [always], "properties": properties})
+    };
     json!({
         "type": "object",
         "required": [
@@ -144,8 +148,8 @@ fn usage(schemas: &mut SchemaGenerator) -> Value {
             "prompt_tokens": tokens,
             "completion_tokens": tokens,
             "total_tokens": tokens,
-            "prompt_tokens_details": details("cached_tokens"),
-            "completion_tokens_details": details("reasoning_tokens"),
+            "prompt_tokens_details": details("cached_tokens", &["cache_write_tokens", "audio_tokens"]),
+            "completion_tokens_details": details("reasoning_tokens", &["audio_tokens"]),
             "cost": schemas.subschema_for::<NanoUsd>(),
         },
     })

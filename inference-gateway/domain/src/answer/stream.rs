@@ -7,6 +7,7 @@ use super::{
     FinishReason, Nonsense, Reported,
     finish::FinishWord,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
+    usage::ReportForm,
 };
 use crate::{chat::MAX_CHOICES, upstream_error::UpstreamError};
 
@@ -22,10 +23,8 @@ pub enum Event<'a> {
 
 /// A piece of the answer, borrowed from an event.
 pub struct Chunk<'a> {
-    /// Usage so far, or in all, as far as reported.
-    pub usage: Reported,
-    /// Usage of a single choice so far, as far as reported.
-    pub timings: Reported,
+    usage: Option<&'a RawValue>,
+    timings: Option<&'a RawValue>,
     /// Place of the only choice that the chunk adds to.
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
@@ -107,7 +106,11 @@ impl<'a> Event<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(choices: Vec<ChunkChoice<'a>>, usage: Option<&RawValue>, timings: Option<&RawValue>) -> Self {
+    fn new(
+        choices: Vec<ChunkChoice<'a>>,
+        usage: Option<&'a RawValue>,
+        timings: Option<&'a RawValue>,
+    ) -> Self {
         let (mut text_bytes, mut outputs) = (0, 0);
         for choice in &choices {
             let bytes = choice.delta.added_bytes();
@@ -116,14 +119,24 @@ impl<'a> Chunk<'a> {
         }
         let first = choices.first().map(|choice| choice.index);
         Self {
-            usage: usage.map(Reported::read).unwrap_or_default(),
-            timings: timings.map(Reported::read_timings).unwrap_or_default(),
+            usage,
+            timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
             unknown_finish: None,
             text_bytes,
             outputs,
             choices,
         }
+    }
+
+    /// Reads the usage so far, or in all, if the chunk reports any.
+    pub fn usage(&self) -> Option<Reported> {
+        self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
+    }
+
+    /// Reads the usage so far of a single choice, if the chunk reports any.
+    pub fn timings(&self) -> Option<Reported> {
+        self.timings.map(|timings| Reported::read(ReportForm::Timings, timings))
     }
 
     /// Returns whether something was generated.

@@ -7,13 +7,22 @@ use shared::{
     error::{ApiError, Code},
     money::NanoUsd,
     time::Timestamp,
-    tokens::Usage,
+    tokens::{Usage, UsageDetails},
 };
 
 use super::*;
 use crate::sse::Decoder;
 
-const USAGE: AnswerUsage = AnswerUsage { tokens: Usage::of(12, 4, 5), reasoning: 2 };
+const USAGE: Usage = Usage {
+    details: UsageDetails {
+        cache_write: 3,
+        audio_input: 1,
+        reasoning: 2,
+        audio_output: 1,
+        ..Usage::of(0, 0, 0).details
+    },
+    ..Usage::of(12, 4, 5)
+};
 const COST: Option<NanoUsd> = Some(NanoUsd::from_nanos(3200));
 
 fn generation() -> Generation<'static> {
@@ -23,8 +32,9 @@ fn generation() -> Generation<'static> {
 
 /// The usage that clients read.
 fn usage() -> Value {
-    json!({"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17, "prompt_tokens_details": {"cached_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 2}, "cost": 0.000_003_2})
+    json!({"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17, 
+        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3, "audio_tokens": 1},
+        "completion_tokens_details": {"reasoning_tokens": 2, "audio_tokens": 1}, "cost": 0.000_003_2})
 }
 
 /// A whole answer, rewritten.
@@ -349,7 +359,7 @@ fn timings_count_for_their_choice_alone() {
     let chunk = chunk.to_string();
     let Event::Chunk(chunk) = Event::read(chunk.as_bytes()).unwrap() else { panic!() };
     let timings = Reported { prompt: Some(12), cached: Some(8), completion: Some(2), ..Reported::default() };
-    assert_eq!((chunk.usage, chunk.timings, chunk.choice), (Reported::default(), timings, Some(1)));
+    assert_eq!((chunk.usage(), chunk.timings(), chunk.choice), (None, Some(timings), Some(1)));
 }
 
 #[test]
@@ -407,7 +417,7 @@ fn usage_is_read_from_chunks_and_never_passed_on_with_them() {
         let upstream = upstream.to_string();
         let Event::Chunk(chunk) = Event::read(upstream.as_bytes()).unwrap() else { panic!() };
         let usage = Reported { prompt: Some(12), completion: Some(1), ..Reported::default() };
-        assert_eq!(chunk.usage, usage);
+        assert_eq!(chunk.usage(), Some(usage));
         assert_eq!((chunk.outputs, chunk.text_bytes, chunk.has_output()), (outputs, text_bytes, outputs > 0));
         let mut out = BytesMut::new();
         Rewriter::new(generation(), false).chunk(&chunk, &mut out);
@@ -466,7 +476,8 @@ fn usage_of_the_chunk_that_fails_is_read() {
     for failed in [aborted, json!({"error": {"message": "m"}, "usage": usage})] {
         let failed = failed.to_string();
         let Ok(Event::Failed(_, chunk)) = Event::read(failed.as_bytes()) else { panic!("{failed}") };
-        assert_eq!((chunk.usage.prompt, chunk.usage.completion), (Some(12), Some(40)));
+        let usage = chunk.usage().unwrap_or_default();
+        assert_eq!((usage.prompt, usage.completion), (Some(12), Some(40)));
     }
 }
 

@@ -2,15 +2,16 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use shared::{ids::GenerationId, json::RawValue, money::NanoUsd};
+use shared::{ids::GenerationId, json::RawValue, money::NanoUsd, tokens::Usage};
 
 use super::{
-    AnswerUsage, FinishReason, Generation, Nonsense, Reported,
+    FinishReason, Generation, Nonsense, Reported,
     calls::MadeIds,
     finish::FinishWord,
     logprobs::put_logprobs,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     put, put_number,
+    usage::{ReportForm, put_usage},
 };
 use crate::chat::MAX_CHOICES;
 
@@ -68,7 +69,7 @@ impl<'a> Completion<'a> {
             reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
         };
         let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
-        let usage = raw.usage.map(Reported::read).unwrap_or_default();
+        let usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
         Ok(Self { usage, unknown_finish, choices, length: body.len() })
     }
 
@@ -79,7 +80,7 @@ impl<'a> Completion<'a> {
     }
 
     /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
-    pub fn write(&self, generation: Generation<'_>, usage: AnswerUsage, cost: Option<NanoUsd>) -> Bytes {
+    pub fn write(&self, generation: Generation<'_>, usage: Usage, cost: Option<NanoUsd>) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
         generation.write("chat.completion", &mut out);
         put(&mut out, r#","choices":["#);
@@ -90,7 +91,7 @@ impl<'a> Completion<'a> {
             choice.write(place, *reason, generation.id, &mut out);
         }
         put(&mut out, r#"],"usage":"#);
-        usage.write(cost, &mut out);
+        put_usage(usage, cost, &mut out);
         put(&mut out, "}");
         out.freeze()
     }

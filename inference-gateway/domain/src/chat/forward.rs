@@ -53,6 +53,8 @@ pub struct Forward {
     pub n: u64,
     /// Kind of image URLs that an upstream has to accept to be handed the images.
     pub image_urls: ImageUrls,
+    /// Images in the prompt.
+    pub images: u64,
     /// Tokens of the images in the prompt, at most.
     pub image_tokens: u64,
     /// True if the prompt explains tools to the model, which not every exact count includes.

@@ -3,7 +3,7 @@ mod refused;
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use shared::{
-    catalog::{Catalog, ImageUrls, LimitParam, Model, Upstream},
+    catalog::{Catalog, ImageUrls, LimitParam, Model, Serves, Upstream},
     error::{ApiError, Code},
 };
 
@@ -542,4 +542,14 @@ fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
         "words have more tokens than blanks, and are not left out"
     );
     assert!(least("user") < 100_000);
+}
+
+#[test]
+fn a_model_of_embeddings_takes_no_chat() {
+    let body = br#"{"model":"Model Flash","messages":[{"role":"user","content":"x"}]}"#;
+    let chat = || Chat::parse(&Bytes::from_static(body)).unwrap();
+    let serving = |chat, embeddings| Model { serves: Serves { chat, embeddings }, ..model() };
+    assert!(chat().forward(&serving(true, true)).is_ok());
+    let refused = chat().forward(&serving(false, true)).err().unwrap();
+    assert_eq!((refused.code, refused.param.as_deref()), (Code::UnsupportedValue, Some("model")));
 }

@@ -13,7 +13,8 @@ fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let rewriter = Rewriter::new(Generation { id, created: 1, model: "m" }, true);
     let catalogue = Usage::of(100_000, 100_000, 100_000);
-    let bounds = UsageBounds { prompt_estimate: 10, max_tokens: wanted / choices, choices, catalogue };
+    let bounds =
+        UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };
     let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
     StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted), choices)
 }
@@ -63,6 +64,18 @@ fn an_event_larger_than_a_grant_is_delivered_when_more_is_granted() {
     ));
     assert_eq!(texts(&mut meter), 1);
     assert_eq!(meter.usage(), (Usage::of(12, 0, 25_000), false));
+}
+
+#[test]
+fn an_event_that_waits_for_tokens_is_counted_once() {
+    let mut meter = meter(100, 10_000);
+    assert!(meter.push(chunk(&"x".repeat(4_000), 0, false).into()).is_none() && meter.is_blocked());
+    assert_eq!((meter.usage().0.completion, texts(&mut meter)), (1_000, 0));
+    for granted in [500, 2_000] {
+        assert!(meter.extended(granted, granted).is_none());
+        assert_eq!((meter.usage().0.completion, meter.is_blocked()), (1_000, granted < 1_000));
+    }
+    assert_eq!(texts(&mut meter), 1);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Tokens used by an answer so far: reported by the upstream, as far as believable, or else counted in passing.
 
-use shared::tokens::Usage;
+use shared::tokens::{Usage, UsageDetails};
 
 use crate::{
-    answer::{AnswerUsage, Chunk, Completion, MOST_TOKENS, Reported},
+    answer::{Chunk, Completion, MOST_TOKENS, Reported},
     chat::{BYTES_PER_TOKEN, MAX_CHOICES},
 };
 
@@ -32,6 +32,8 @@ const LONG_TOKEN_BYTES: u64 = 32;
 pub struct UsageBounds {
     /// Tokens assumed for the prompt until a report comes.
     pub prompt_estimate: u64,
+    /// Images in the prompt.
+    pub images: u64,
     /// Output tokens that the upstream was limited to, for each choice.
     pub max_tokens: u64,
     /// Choices requested.
@@ -54,15 +56,19 @@ impl UsageBounds {
         Reported {
             prompt: Some(prompt),
             cached: Some(prompt),
+            written: Some(prompt),
+            written_long: Some(prompt),
+            audio_input: Some(prompt),
             completion: Some(completion),
             reasoning: Some(completion),
+            audio_output: Some(completion),
             total: Some(prompt + completion),
         }
     }
 }
 
-/// Counter of an answer's tokens.
-#[derive(Clone, Debug)]
+/// Counter of an answer's tokens. Counts in place, as a copy for each chunk of a stream would cost more than the count.
+#[derive(Debug)]
 pub struct UsageCounter {
     bounds: UsageBounds,
     scope: UsageScope,
@@ -82,6 +88,8 @@ pub struct UsageCounter {
     prompt_is_estimate: bool,
     /// True if output came after the last report, or if the last report of output was false.
     completion_is_estimate: bool,
+    /// True if the last report of reasoning or audio in the output was false.
+    output_parts_are_false: bool,
 }
 
 impl UsageCounter {
@@ -98,27 +106,30 @@ impl UsageCounter {
             last_choice: None,
             prompt_is_estimate: true,
             completion_is_estimate: true,
+            output_parts_are_false: false,
         }
     }
 
-    /// The count after this chunk is delivered.
-    #[must_use]
-    pub fn with_chunk(self, chunk: &Chunk<'_>) -> Self {
-        self.with_text(chunk.text_bytes, chunk.outputs).with_report_of(chunk)
+    /// Counts the text of this chunk, and the usage that it reports.
+    pub fn count_chunk(&mut self, chunk: &Chunk<'_>) {
+        self.count_text(chunk.text_bytes, chunk.outputs);
+        self.count_report_of(chunk);
     }
 
     /// Counts the usage that this chunk reports, but not the chunk's text.
-    #[must_use]
-    pub fn with_report_of(mut self, chunk: &Chunk<'_>) -> Self {
+    pub fn count_report_of(&mut self, chunk: &Chunk<'_>) {
         self.last_choice = chunk.choice.or(self.last_choice);
         let counts = match self.scope {
             UsageScope::Answer => None,
             UsageScope::ChunkChoice => chunk.choice,
             UsageScope::Choice => self.last_choice,
         };
-        self.learn(chunk.usage, counts);
-        self.learn(chunk.timings, self.last_choice);
-        self
+        if let Some(usage) = chunk.usage() {
+            self.learn(usage, counts);
+        }
+        if let Some(timings) = chunk.timings() {
+            self.learn(timings, self.last_choice);
+        }
     }
 
     /// The count of a whole answer.
@@ -126,7 +137,7 @@ impl UsageCounter {
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
         if self.counts_all_choices() {
             let (bytes, outputs) = answer.text_bytes().fold((0, 0), |(sum, n), bytes| (sum + bytes, n + 1));
-            self = self.with_text(bytes, outputs);
+            self.count_text(bytes, outputs);
             self.learn(answer.usage, None);
             return self;
         }
@@ -143,38 +154,33 @@ impl UsageCounter {
 
     /// Counts a whole answer that was not kept, from its bytes and the usage found at the end.
     #[must_use]
-    pub fn with_end_of_answer(self, bytes: u64, mut usage: Reported) -> Self {
-        let mut counter = self.with_output(bytes, 1);
-        if !counter.counts_all_choices() {
+    pub fn with_end_of_answer(mut self, bytes: u64, mut usage: Reported) -> Self {
+        self.count_output(bytes, 1);
+        if !self.counts_all_choices() {
             usage = Reported { completion: None, total: None, ..usage };
         }
-        counter.learn(usage, None);
-        counter
+        self.learn(usage, None);
+        self
     }
 
-    /// The count after this many bytes of output, for this many choices: at least a token each.
-    #[must_use]
-    fn with_output(mut self, bytes: u64, outputs: u64) -> Self {
+    /// Counts this many bytes of output, for this many choices: at least a token each.
+    fn count_output(&mut self, bytes: u64, outputs: u64) {
         if outputs > 0 {
             self.counted += estimated(bytes, outputs);
             self.completion_is_estimate = true;
         }
-        self
     }
 
-    /// The count after a text of this many bytes, in this many pieces.
-    #[must_use]
-    fn with_text(mut self, bytes: u64, pieces: u64) -> Self {
+    /// Counts a text of this many bytes, in this many pieces.
+    fn count_text(&mut self, bytes: u64, pieces: u64) {
         self.passed = (self.passed.0 + bytes, self.passed.1 + pieces);
-        self.with_output(bytes, pieces)
+        self.count_output(bytes, pieces);
     }
 
-    /// The count with the exact tokens of the prompt.
-    #[must_use]
-    pub const fn with_prompt(mut self, exact: u64) -> Self {
+    /// Sets the exact tokens of the prompt.
+    pub const fn set_prompt(&mut self, exact: u64) {
         self.bounds.prompt_estimate = exact;
         self.prompt_is_estimate = false;
-        self
     }
 
     /// Output tokens so far, over all choices.
@@ -206,22 +212,37 @@ impl UsageCounter {
         &self.disbelieved
     }
 
-    /// The usage to bill if the answer ended now.
+    /// The usage to bill if the answer ended now. No part is larger than its whole.
     pub fn usage(&self) -> Usage {
-        let prompt = self.reported.prompt.unwrap_or(self.bounds.prompt_estimate);
-        let cached = self.reported.cached.unwrap_or(0).min(prompt);
-        Usage::of(prompt, cached, self.completion())
+        let part = |tokens: Option<u64>, whole: u64| tokens.unwrap_or(0).min(whole);
+        let reported = &self.reported;
+        let prompt = reported.prompt.unwrap_or(self.bounds.prompt_estimate);
+        let completion = self.completion();
+        let written = part(reported.written, prompt);
+        let written_long = part(reported.written_long, written);
+        let details = UsageDetails {
+            cache_write: written - written_long,
+            cache_write_long: written_long,
+            audio_input: part(reported.audio_input, prompt),
+            images: self.bounds.images,
+            reasoning: part(reported.reasoning, completion),
+            audio_output: part(reported.audio_output, completion),
+        };
+        Usage { prompt, cached: part(reported.cached, prompt), completion, details }
     }
 
-    /// Returns the usage to bill, in the form for clients.
-    pub fn answer_usage(&self) -> AnswerUsage {
-        let tokens = self.usage();
-        AnswerUsage { tokens, reasoning: self.reported.reasoning.unwrap_or(0).min(tokens.completion) }
+    /// Returns whether a part was reported larger than its whole, which the usage to bill does not show.
+    pub fn has_part_beyond_whole(&self) -> bool {
+        let Reported { cached, written, written_long, audio_input, reasoning, audio_output, .. } =
+            self.reported;
+        let usage = self.usage();
+        [cached, written, written_long, audio_input].into_iter().max().flatten() > Some(usage.prompt)
+            || reasoning.max(audio_output) > Some(usage.completion)
     }
 
     /// Returns whether the usage to bill is an estimate.
     pub const fn is_estimate(&self) -> bool {
-        self.prompt_is_estimate || self.completion_is_estimate
+        self.prompt_is_estimate || self.completion_is_estimate || self.output_parts_are_false
     }
 
     /// Returns whether the output to bill is an estimate.
@@ -243,10 +264,13 @@ impl UsageCounter {
         let mut beyond = report.beyond(believable);
         let mut report = self.resolve_total(report.within(believable));
         beyond.total = beyond.total.max(report.total.take());
-        if beyond.prompt.or(beyond.cached).is_some() {
+        if beyond.tells_prompt() {
             self.prompt_is_estimate = true;
         } else if report.prompt.is_some() {
             self.prompt_is_estimate = false;
+        }
+        if beyond.tells_parts_of_output() || report.tells_parts_of_output() {
+            self.output_parts_are_false = beyond.tells_parts_of_output();
         }
         if let Some(output) = report.completion.take() {
             let of_all = self.output_of_all(output, choice);

@@ -32,7 +32,7 @@ impl Stream {
     pub(super) fn ask(&mut self) {
         let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };
         let prompt = self.meter.reported_prompt().unwrap_or(self.hold.prompt_tokens());
-        let extending = self.hold.extend(prompt, total);
+        let extending = self.hold.extend(prompt, self.job.forward.images, total);
         self.extending = Some(Box::pin(async move { (total, extending.await) }));
     }
 

@@ -2,9 +2,12 @@
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
-use shared::process::{
-    http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
-    serve::{Network, PeerAddress},
+use shared::{
+    admission::Network,
+    process::{
+        http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
+        serve::PeerAddress,
+    },
 };
 
 /// Facts of the client's connection, or better facts from a trusted proxy. Of a list that the proxy passes on, the last
@@ -31,9 +34,10 @@ impl Forwarded {
         Self { proto, host, address, untrusted }
     }
 
-    /// Returns the network of a client with a known address.
-    pub(super) fn network(&self) -> Option<Network> {
-        Some(Network::of(self.address.as_ref()?.parse().ok()?))
+    /// Returns the network of the client, as far as its address is known.
+    pub(super) fn network(&self) -> Network {
+        let address = self.address.as_ref().and_then(|address| address.parse().ok());
+        address.map_or(Network::UNKNOWN, Network::of)
     }
 
     /// Writes the facts in place of the client's headers, after the headers named by `Connection` were stripped: a

@@ -1,4 +1,5 @@
-//! State of a connection for the server: requests, progress, and the deadline.
+//! State of a connection for the server: its owner, its requests, and the progress of its writes. What happens is
+//! reported to the register, which decides.
 
 use std::{
     sync::{
@@ -8,16 +9,11 @@ use std::{
     time::Duration,
 };
 
-use axum::body::Body;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    Bounds, Caller,
-    admission::Admission,
-    group::Network,
-    response::{ResponseState, WatchedBody, WatchedBodyOptions},
-};
+use super::bounds::Bounds;
+use crate::admission::{Network, Owner, Snapshot};
 
 /// Bytes of a request's head that weigh as much as another request: the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
@@ -43,19 +39,33 @@ impl Overdue {
     }
 }
 
-/// State shared by a connection's task, the requests and the admission.
+/// Receiver of what happens on the connections of a port.
+pub(super) trait Report: Send + Sync {
+    /// Load was added to the connections whose owners are trusted, or not.
+    fn loaded(&self, trusted: bool, weight: usize);
+
+    /// Load was taken off.
+    fn unloaded(&self, trusted: bool, weight: usize);
+
+    /// A credential of this owner was accepted on a connection.
+    fn trusted(&self, connection: &Arc<Connection>, owner: Owner);
+}
+
+/// State shared by a connection's task, the requests and the register.
 pub(super) struct Connection {
-    /// Place in the order of admission.
+    /// Place in the order of connections.
     pub(super) number: u64,
-    /// Network of the peer, which owns the connection until a credential is accepted.
+    /// Network of the peer.
     pub(super) network: Network,
-    admission: Arc<Admission>,
+    report: Arc<dyn Report>,
     opened: Instant,
     state: Mutex<ConnectionState>,
     /// Since when a write waits, in milliseconds after `opened` and never 0; 0 while none does.
     write_waits_since: AtomicU64,
     /// When a write that had waited went on, likewise.
     write_went_on_at: AtomicU64,
+    /// True once a write began to wait, until that is looked at.
+    began_to_wait: AtomicBool,
     /// True once a read found no bytes: everything sent by then was read.
     found_nothing: AtomicBool,
     /// Notified on eviction.
@@ -65,45 +75,53 @@ pub(super) struct Connection {
 struct ConnectionState {
     /// True once a whole head has arrived.
     spoke: bool,
-    /// First caller whose credential was accepted on the connection.
-    caller: Option<Caller>,
+    /// The network, or the first owner whose credential was accepted on the connection.
+    owner: Owner,
     /// False after eviction: requests are not counted any more.
     admitted: bool,
     /// Requests whose handlers run.
     handling: usize,
-    /// Weight of all requests, as the admission counts: 1 each, and more for large heads.
-    load: usize,
     /// Responses neither written to the end nor given up.
-    responding: Vec<Arc<ResponseState>>,
+    responding: usize,
+    /// Weight of all requests, as the register counts: 1 each, and more for large heads.
+    load: usize,
     /// The last time that a request began, or ended.
     quiet_since: Instant,
 }
 
 impl ConnectionState {
     const fn is_idle(&self) -> bool {
-        self.handling == 0 && self.responding.is_empty()
+        self.handling == 0 && self.responding == 0
+    }
+
+    const fn is_trusted(&self) -> bool {
+        match self.owner {
+            Owner::Network(_) => false,
+            Owner::Account(_) | Owner::Service => true,
+        }
     }
 }
 
 impl Connection {
-    pub(super) fn new(number: u64, network: Network, admission: Arc<Admission>, now: Instant) -> Self {
+    pub(super) fn new(number: u64, network: Network, report: Arc<dyn Report>, now: Instant) -> Self {
         let state = ConnectionState {
             spoke: false,
-            caller: None,
+            owner: Owner::Network(network),
             admitted: true,
             handling: 0,
+            responding: 0,
             load: 0,
-            responding: Vec::new(),
             quiet_since: now,
         };
         Self {
             number,
             network,
-            admission,
+            report,
             opened: now,
             state: Mutex::new(state),
             write_waits_since: AtomicU64::new(0),
             write_went_on_at: AtomicU64::new(0),
+            began_to_wait: AtomicBool::new(false),
             found_nothing: AtomicBool::new(false),
             evicted: Notify::new(),
         }
@@ -113,26 +131,17 @@ impl Connection {
         self.state.lock()
     }
 
-    /// Start of the idle time; `None` while the connection carries a request.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    /// The connection as it is now.
+    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
         let state = self.state();
-        state.is_idle().then_some(state.quiet_since)
-    }
-
-    /// Weight of the requests in flight.
-    pub(super) fn load(&self) -> usize {
-        self.state().load
+        let idle = state.is_idle().then(|| now.saturating_duration_since(state.quiet_since));
+        let read = self.found_nothing.load(Ordering::Relaxed);
+        Snapshot { number: self.number, idle, read, load: state.load }
     }
 
     /// Notes that a read finds nothing.
     pub(super) fn note_silence(&self) {
         self.found_nothing.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the connection has been idle for `time`, although everything sent was read.
-    pub(super) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
-        self.found_nothing.load(Ordering::Relaxed)
-            && self.idle_since().is_some_and(|since| now.saturating_duration_since(since) >= time)
     }
 
     /// Notes whether the last write waits for the peer.
@@ -145,7 +154,19 @@ impl Connection {
         self.write_waits_since.store(if waits { now } else { 0 }, Ordering::Relaxed);
         if waited {
             self.write_went_on_at.store(now, Ordering::Relaxed);
+        } else {
+            self.began_to_wait.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether a write began to wait since the last call.
+    pub(super) fn began_to_wait(&self) -> bool {
+        self.began_to_wait.load(Ordering::Relaxed) && self.began_to_wait.swap(false, Ordering::Relaxed)
+    }
+
+    /// Since when a write waits, if one does.
+    pub(super) fn write_waits_since(&self) -> Option<Instant> {
+        self.instant(&self.write_waits_since)
     }
 
     fn instant(&self, millis: &AtomicU64) -> Option<Instant> {
@@ -153,37 +174,15 @@ impl Connection {
         (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 
-    /// The next time to look at the connection, or the overdue step. Overdue answers are dropped on the way, so that
-    /// an abandoned answer frees its memory while others on the connection go on.
-    pub(super) fn look(&self, bounds: &Bounds, now: Instant) -> Result<Instant, Overdue> {
-        // Responses have separate locks, held while bodies are polled, and are checked outside the connection's lock.
-        let mut responding = self.state().responding.clone();
-        let longest =
-            responding.iter().map(|response| response.unread_bound).fold(bounds.unread, Duration::max);
-        let mut quiet_since = self.opened;
-        responding.retain(|response| {
-            let since = response.overdue_since(now);
-            quiet_since = quiet_since.max(since.unwrap_or(quiet_since));
-            since.is_some()
-        });
-        let overdue = responding;
-        let mut state = self.state();
-        // A dropped response counts until the written bytes have left the buffer.
-        state.responding.retain(|response| !overdue.iter().any(|other| Arc::ptr_eq(other, response)));
-        state.quiet_since = state.quiet_since.max(quiet_since);
+    /// The next time to look at the connection, or the overdue step. A write may wait for `unread`.
+    pub(super) fn look(&self, bounds: &Bounds, unread: Duration, now: Instant) -> Result<Instant, Overdue> {
+        let state = self.state();
         let (spoke, busy, quiet_since) = (state.spoke, !state.is_idle(), state.quiet_since);
         drop(state);
-        for response in &overdue {
-            tracing::info!("a client takes too little of its answer, which is dropped");
-            response.abandon();
-        }
-        if overdue.iter().any(|response| response.alone) {
-            return Err(Overdue::Unread);
-        }
         let (deadline, overdue) = if !spoke {
             (self.opened + bounds.head, Overdue::Head)
-        } else if let Some(since) = self.instant(&self.write_waits_since) {
-            (since + longest, Overdue::Unread)
+        } else if let Some(since) = self.write_waits_since() {
+            (since + unread, Overdue::Unread)
         } else if busy {
             return Ok(now + bounds.look_every());
         } else {
@@ -202,82 +201,73 @@ impl Connection {
         state.handling += 1;
         state.quiet_since = Instant::now();
         self.load_more(state, weight);
-        RequestGuard { connection: self.clone(), weight, handling: true }
+        RequestGuard { connection: self.clone(), weight, answered: false }
     }
 
-    /// Notes that a full piece of an answer waits for the client.
-    pub(super) fn begin_piece(&self) {
-        self.load_more(self.state(), 1);
+    /// Notes that a response ended, or was given up, its client having taken nothing since then.
+    pub(super) fn end_response(&self, since: Instant) {
+        let mut state = self.state();
+        state.responding = state.responding.saturating_sub(1);
+        state.quiet_since = state.quiet_since.max(since);
     }
 
-    /// Notes that a full piece was written, or given up.
-    pub(super) fn end_piece(&self) {
-        self.unload(&mut self.state(), 1);
-    }
-
-    /// Adds weight to the connection and to the total. Too much of it closes some connections.
-    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
-        state.load += weight;
-        let trusted = state.caller.is_some();
-        let too_much = state.admitted && self.admission.load(trusted, weight);
-        drop(state);
-        if too_much {
-            self.admission.relieve(trusted);
-        }
+    /// Adds weight to the connection and to the total.
+    pub(super) fn load(&self, weight: usize) {
+        self.load_more(self.state(), weight);
     }
 
     /// Removes weight from the connection and from the total.
-    fn unload(&self, state: &mut ConnectionState, weight: usize) {
+    pub(super) fn unload(&self, weight: usize) {
+        self.load_less(&mut self.state(), weight);
+    }
+
+    fn load_more(&self, mut state: MutexGuard<'_, ConnectionState>, weight: usize) {
+        state.load += weight;
+        let (admitted, trusted) = (state.admitted, state.is_trusted());
+        // The register looks at connections, this one included.
+        drop(state);
+        if admitted {
+            self.report.loaded(trusted, weight);
+        }
+    }
+
+    fn load_less(&self, state: &mut ConnectionState, weight: usize) {
         state.load = state.load.saturating_sub(weight);
         if state.admitted {
-            self.admission.unload(state.caller.is_some(), weight);
+            self.report.unloaded(state.is_trusted(), weight);
         }
     }
 
-    fn end_handling(&self, weight: usize) {
-        let mut state = self.state();
-        state.handling = state.handling.saturating_sub(1);
-        self.unload(&mut state, weight);
-        state.quiet_since = Instant::now();
+    /// The network of the connection, or the first owner whose credential was accepted.
+    pub(super) fn owner(&self) -> Owner {
+        self.state().owner
     }
 
-    /// Forgets a response that was written to the end, or given up with everything that waited.
-    pub(super) fn end_response(&self, response: &Arc<ResponseState>) {
-        let mut state = self.state();
-        let before = state.responding.len();
-        state.responding.retain(|other| !Arc::ptr_eq(other, response));
-        if state.responding.len() < before {
-            state.quiet_since = Instant::now();
-        }
-        self.unload(&mut state, 1);
-    }
-
-    /// First caller whose credential was accepted on the connection, if any.
-    pub(super) fn caller(&self) -> Option<Caller> {
-        self.state().caller
-    }
-
-    /// Notes that a credential of this caller was accepted.
-    pub(super) fn trust(self: &Arc<Self>, caller: Caller) {
-        // The state stays unlocked while the admission looks at connections.
-        if self.caller().is_none() {
-            self.admission.trust(self, caller);
+    /// Reports that a credential of this owner was accepted, the first on the connection.
+    pub(super) fn trust(self: &Arc<Self>, owner: Owner) {
+        if !self.is_trusted() {
+            self.report.trusted(self, owner);
         }
     }
 
-    /// Moves the connection among those of authenticated callers, and returns the connection's load.
-    pub(super) fn become_trusted(&self, caller: Caller) -> usize {
+    /// Returns whether a credential was accepted on the connection.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.state().is_trusted()
+    }
+
+    /// Gives the connection to an owner whose credential was accepted, and returns the connection's load.
+    pub(super) fn become_trusted(&self, owner: Owner) -> usize {
         let mut state = self.state();
-        state.caller = Some(caller);
+        state.owner = owner;
         state.load
     }
 
-    /// Asks the connection's task to end. Returns whether the connection was authenticated, and its load, which no
-    /// longer counts.
+    /// Asks the connection's task to end. Returns whether the connection was trusted, and its load, which no longer
+    /// counts.
     pub(super) fn evict(&self) -> (bool, usize) {
         let mut state = self.state();
         state.admitted = false;
-        let of = (state.caller.is_some(), state.load);
+        let of = (state.is_trusted(), state.load);
         drop(state);
         self.evicted.notify_one();
         of
@@ -288,28 +278,30 @@ impl Connection {
 pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     weight: usize,
-    handling: bool,
+    answered: bool,
 }
 
 impl RequestGuard {
-    /// Body of the response, watched until the client took everything.
-    pub(super) fn respond(mut self, body: Body, watch: WatchedBodyOptions) -> WatchedBody {
+    /// Turns the request into a response, which counts 1 until its caller takes that off the connection's load.
+    pub(super) fn respond(mut self) -> Arc<Connection> {
         let mut state = self.connection.state();
-        let response = Arc::new(ResponseState::new(body, watch, state.caller.is_some()));
         state.handling = state.handling.saturating_sub(1);
-        state.responding.push(response.clone());
+        state.responding += 1;
         // The head is gone with the handler.
-        self.connection.unload(&mut state, self.weight - 1);
+        self.connection.load_less(&mut state, self.weight - 1);
         drop(state);
-        self.handling = false;
-        WatchedBody::new(response, self.connection.clone())
+        self.answered = true;
+        self.connection.clone()
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        if self.handling {
-            self.connection.end_handling(self.weight);
+        if !self.answered {
+            let mut state = self.connection.state();
+            state.handling = state.handling.saturating_sub(1);
+            self.connection.load_less(&mut state, self.weight);
+            state.quiet_since = Instant::now();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP over a connection, ended when a step is overdue.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use ::http::{Request, Uri, Version, uri::PathAndQuery};
 use axum::{body::Body, response::Response};
@@ -18,10 +18,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bounds, CarriedBy, PeerAddress, UnreadBound, Workers,
+    CarriedBy, PeerAddress,
+    body::{BodyOptions, Responses, Unread, WatchedBody},
+    bounds::Bounds,
     connection::{Connection, Overdue},
     progress::Progress,
-    response::{WatchedBody, WatchedBodyOptions},
+    workers::Workers,
 };
 
 /// Time that an idle connection has to end by itself: a request already under way is still answered.
@@ -105,27 +107,32 @@ async fn serve_http<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let responses = Arc::new(Responses::default());
     let service = {
-        let (server, connection) = (server.clone(), connection.clone());
+        let (server, connection, responses) = (server.clone(), connection.clone(), responses.clone());
         service_fn(move |mut request: Request<Incoming>| {
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
             }
-            answer(server.clone(), connection.clone(), worker, request)
+            let carried = Carried { connection: connection.clone(), responses: responses.clone(), worker };
+            answer(server.clone(), carried, request)
         })
     };
     let serving = server.http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
+    // In this order, so that a write that begins to wait is noticed at once.
     let ended = tokio::select! {
+        biased;
         ended = serving.as_mut() => ended,
         () = server.shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
             tokio::select! {
+                biased;
                 ended = serving => ended,
-                _overdue = overdue(connection, &server.bounds) => return,
+                _overdue = overdue(connection, &responses, &server.bounds) => return,
             }
         }
-        overdue = overdue(connection, &server.bounds) => {
+        overdue = overdue(connection, &responses, &server.bounds) => {
             tracing::debug!(?overdue, "closing a connection");
             metrics::counter!("http_connections_overdue_total", "what" => overdue.label()).increment(1);
             if overdue != Overdue::Idle {
@@ -142,29 +149,56 @@ async fn serve_http<S>(
 }
 
 /// Returns when something is overdue on the connection.
-async fn overdue(connection: &Connection, bounds: &Bounds) -> Overdue {
-    loop {
-        match connection.look(bounds, Instant::now()) {
-            Ok(next) => sleep_until(next).await,
-            Err(overdue) => return overdue,
+async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
+    let mut alarm = pin!(sleep_until(Instant::now()));
+    poll_fn(|context| {
+        loop {
+            if !connection.began_to_wait() && alarm.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            match look(connection, responses, bounds, Instant::now()) {
+                Ok(next) => alarm.as_mut().reset(next),
+                Err(overdue) => return Poll::Ready(overdue),
+            }
         }
-    }
+    })
+    .await
+}
+
+/// The next time to look at a connection and its responses, or what is overdue.
+fn look(
+    connection: &Connection,
+    responses: &Responses,
+    bounds: &Bounds,
+    now: Instant,
+) -> Result<Instant, Overdue> {
+    let unread = responses.longest_wait(bounds.unread);
+    let of_responses = responses.look(now)?;
+    let next = connection.look(bounds, unread, now)?;
+    Ok(of_responses.map_or(next, |at| next.min(at)))
+}
+
+/// Connection of a request, with the number of its worker.
+struct Carried {
+    connection: Arc<Connection>,
+    responses: Arc<Responses>,
+    worker: usize,
 }
 
 async fn answer(
     server: Arc<Server>,
-    connection: Arc<Connection>,
-    worker: usize,
+    carried: Carried,
     request: Request<Incoming>,
 ) -> Result<Response<WatchedBody>, Infallible> {
+    let Carried { connection, responses, worker } = carried;
     let begun = connection.begin_request(head_bytes(&request));
     let http2 = request.version() == Version::HTTP_2;
     let mut request = normalized(request).map(Body::new);
     request.extensions_mut().insert(CarriedBy(connection));
-    let response = server.workers.answer(worker, request).await;
-    let bound = response.extensions().get::<UnreadBound>().map_or(server.bounds.unread, |bound| bound.0);
-    let options = WatchedBodyOptions { unread_bound: bound, http2 };
-    Ok(response.map(|body| begun.respond(body, options)))
+    let mut response = server.workers.answer(worker, request).await;
+    let unread = response.extensions_mut().remove::<Unread>();
+    let unread = unread.unwrap_or(Unread { bound: server.bounds.unread, stream: None });
+    Ok(response.map(|body| responses.respond(begun, body, BodyOptions { unread, http2 })))
 }
 
 /// Bytes of a request's head in memory.

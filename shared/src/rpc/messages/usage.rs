@@ -148,9 +148,12 @@ mod tests {
         let three = v1::Price { input: 1, cached_input: 1, output: 1, ..v1::Price::default() };
         let tier = |above| v1::PriceTier { above, rates: Some(three.clone()) };
         for (wrong, problem) in [
-            (v1::Price { input: -1, ..three.clone() }, "a price is negative or beyond"),
-            (v1::Price { request: Some(i64::MAX), ..three.clone() }, "a price is negative or beyond"),
-            (v1::Price { tiers: vec![tier(9), tier(9)], ..three.clone() }, "the tiers do not rise"),
+            (v1::Price { input: -1, ..three.clone() }, "has a price that is negative or beyond"),
+            (
+                v1::Price { request: Some(i64::MAX), ..three.clone() },
+                "has a price that is negative or beyond",
+            ),
+            (v1::Price { tiers: vec![tier(9), tier(9)], ..three.clone() }, "has tiers that do not rise"),
             (
                 v1::Price { tiers: vec![v1::PriceTier { above: 9, rates: None }], ..three.clone() },
                 "without rates",

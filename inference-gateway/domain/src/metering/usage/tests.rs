@@ -9,8 +9,16 @@ const CATALOGUE: Usage = Usage::of(300_000, 300_000, 1_000);
 const BELIEVED_PROMPT: u64 = 1_200_000;
 
 fn counter(scope: UsageScope, choices: u64) -> UsageCounter {
-    let bounds = UsageBounds { prompt_estimate: 100, max_tokens: 1_000, choices, catalogue: CATALOGUE };
+    let bounds =
+        UsageBounds { prompt_estimate: 100, images: 0, max_tokens: 1_000, choices, catalogue: CATALOGUE };
     UsageCounter::new(bounds, scope)
+}
+
+/// A counter of a choice after this many bytes of output.
+fn counter_after(bytes: u64) -> UsageCounter {
+    let mut counter = counter(UsageScope::Answer, 1);
+    counter.count_output(bytes, 1);
+    counter
 }
 
 fn reported(prompt: u64, completion: u64) -> Reported {
@@ -52,7 +60,7 @@ fn after(mut counter: UsageCounter, chunks: &[Value]) -> UsageCounter {
     for chunk in chunks {
         let chunk = chunk.to_string();
         let Ok(Event::Chunk(chunk)) = Event::read(chunk.as_bytes()) else { panic!("{chunk}") };
-        counter = counter.with_chunk(&chunk);
+        counter.count_chunk(&chunk);
     }
     counter
 }
@@ -211,7 +219,8 @@ fn a_member_that_is_missing_is_estimated_alone() {
     let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(json!({"completion_tokens": 9}))]);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 9), true));
     assert!(!counted.completion_is_estimate());
-    let counted = counted.with_prompt(40);
+    let mut counted = counted;
+    counted.set_prompt(40);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(40, 0, 9), false), "counted exactly");
     let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(json!({"prompt_tokens": 12}))]);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 2), true));
@@ -231,9 +240,9 @@ fn output_that_the_total_shows_alone_counts_as_far_as_the_request_allows() {
     let with_total = |completion: u64, total: u64| {
         let usage = json!({"prompt_tokens": 12, "completion_tokens": completion, "total_tokens": total});
         let counted = after(counter(UsageScope::Answer, 1), &[text(0), last(usage)]);
-        let AnswerUsage { tokens, reasoning } = counted.answer_usage();
-        assert_eq!((tokens.prompt, counted.is_estimate()), (12, false));
-        (tokens.completion, reasoning, counted.disbelieved().total)
+        let Usage { prompt, completion, details, .. } = counted.usage();
+        assert_eq!((prompt, counted.is_estimate()), (12, false));
+        (completion, details.reasoning, counted.disbelieved().total)
     };
     assert_eq!(with_total(1, 399), (387, 386, None), "reasoning beside the completion");
     assert_eq!(with_total(5, 17), (5, 0, None));
@@ -248,7 +257,7 @@ fn output_that_the_total_shows_alone_counts_as_far_as_the_request_allows() {
 fn a_false_report_is_ignored_until_a_true_one_comes() {
     for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX), 1_200_001] {
         let lie = Reported { cached: Some(tokens), total: Some(tokens), ..reported(tokens, tokens) };
-        let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+        let mut counted = counter_after(8);
         counted.learn(lie, None);
         assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 2), true), "{tokens}");
         assert_ne!(*counted.disbelieved(), Reported::default());
@@ -261,17 +270,17 @@ fn a_false_report_is_ignored_until_a_true_one_comes() {
 
 #[test]
 fn a_false_member_says_nothing_against_the_others() {
-    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    let mut counted = counter_after(8);
     counted.learn(reported(u64::MAX, 5), None);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 5), true));
-    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    let mut counted = counter_after(8);
     counted.learn(Reported { cached: Some(u64::MAX), ..reported(12, 5) }, None);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), true), "nothing is cached");
 }
 
 #[test]
 fn a_report_beyond_the_catalogue_and_within_belief_is_billed_as_reported() {
-    let mut counted = counter(UsageScope::Answer, 1).with_output(8, 1);
+    let mut counted = counter_after(8);
     counted.learn(reported(BELIEVED_PROMPT, 1_000_000), None);
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(BELIEVED_PROMPT, 0, 1_000_000), false));
     counted.learn(reported(BELIEVED_PROMPT + 1, 1_000_001), None);
@@ -290,16 +299,19 @@ fn choices_are_not_believed_together_what_is_not_believed_of_one() {
 
 #[test]
 fn an_estimate_never_exceeds_the_upstreams_limit() {
-    let counted = counter(UsageScope::Answer, 1).with_text(40_000, 1);
+    let mut counted = counter(UsageScope::Answer, 1);
+    counted.count_text(40_000, 1);
     assert_eq!((counted.completion(), counted.runs_away()), (1_000, false));
-    let mut counted = counted;
     counted.learn(reported(12, 1_070), None);
-    assert_eq!(counted.with_output(4, 1).completion(), 1_070);
+    counted.count_output(4, 1);
+    assert_eq!(counted.completion(), 1_070);
 }
 
 /// The count of a limit of 1,000 after this many pieces of this many bytes.
 fn counted(pieces: u64, bytes: u64) -> UsageCounter {
-    (0..pieces).fold(counter(UsageScope::Answer, 1), |counter, _| counter.with_text(bytes, 1))
+    let mut counted = counter(UsageScope::Answer, 1);
+    (0..pieces).for_each(|_| counted.count_text(bytes, 1));
+    counted
 }
 
 #[test]
@@ -347,6 +359,65 @@ fn an_answer_that_was_not_kept_counts_by_its_end_or_else_by_its_length() {
     assert_eq!((counted.usage(), counted.is_estimate()), (usage(100, 0, 2_000), true));
 }
 
+#[test]
+fn parts_are_counted_apart_and_each_within_its_whole() {
+    let bounds = UsageBounds { images: 3, ..counter(UsageScope::Answer, 1).bounds };
+    let mut counted = UsageCounter::new(bounds, UsageScope::Answer);
+    assert_eq!(counted.usage().details, UsageDetails { images: 3, ..UsageDetails::default() });
+    let parts = Reported {
+        written: Some(10),
+        written_long: Some(4),
+        audio_input: Some(2),
+        reasoning: Some(3),
+        audio_output: Some(5),
+        ..reported(12, 9)
+    };
+    counted.learn(parts, None);
+    let expected = UsageDetails {
+        cache_write: 6,
+        cache_write_long: 4,
+        audio_input: 2,
+        images: 3,
+        reasoning: 3,
+        audio_output: 5,
+    };
+    assert_eq!((counted.usage().details, counted.is_estimate()), (expected, false));
+    assert!(!counted.has_part_beyond_whole());
+    // In parts, in any order, and late.
+    counted.learn(Reported { written: Some(40), audio_output: Some(40), ..Reported::default() }, None);
+    let details = counted.usage().details;
+    assert_eq!((details.cache_write, details.cache_write_long, details.audio_output), (8, 4, 9));
+    assert!(counted.has_part_beyond_whole());
+    counted.learn(Reported { written_long: Some(40), ..Reported::default() }, None);
+    let details = counted.usage().details;
+    assert_eq!((details.cache_write, details.cache_write_long), (0, 12));
+}
+
+#[test]
+fn a_false_part_is_not_billed_and_makes_the_bill_an_estimate_until_a_true_one_comes() {
+    let part = |name: &str, tokens: u64| {
+        let (mut part, tokens) = (Reported::default(), Some(tokens));
+        match name {
+            "written" => part.written = tokens,
+            "written_long" => part.written_long = tokens,
+            "audio_input" => part.audio_input = tokens,
+            "reasoning" => part.reasoning = tokens,
+            _ => part.audio_output = tokens,
+        }
+        part
+    };
+    for name in ["written", "written_long", "audio_input", "reasoning", "audio_output"] {
+        let mut counted = counter_after(8);
+        counted.learn(reported(12, 5), None);
+        counted.learn(part(name, u64::MAX), None);
+        assert_eq!((counted.usage(), counted.is_estimate()), (usage(12, 0, 5), true), "{name}");
+        assert!(!counted.completion_is_estimate(), "{name}: the counted output is exact");
+        assert_ne!(*counted.disbelieved(), Reported::default(), "{name}");
+        counted.learn(part(name, 0).max(reported(12, 5)), None);
+        assert!(!counted.is_estimate(), "{name}");
+    }
+}
+
 /// Counts as servers report them, and as they never should.
 fn any_count() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![
@@ -358,15 +429,21 @@ fn any_count() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn any_report() -> impl Strategy<Value = Reported> {
-    [any_count(), any_count(), any_count(), any_count(), any_count()].prop_map(
-        |[prompt, cached, completion, reasoning, total]| Reported {
+    prop::array::uniform9(any_count()).prop_map(|counts| {
+        let [prompt, cached, written, written_long, audio_input, completion, reasoning, audio_output, total] =
+            counts;
+        Reported {
             prompt,
             cached,
+            written,
+            written_long,
+            audio_input,
             completion,
             reasoning,
+            audio_output,
             total,
-        },
-    )
+        }
+    })
 }
 
 fn any_scope() -> impl Strategy<Value = UsageScope> {
@@ -382,13 +459,16 @@ proptest! {
         let mut counted = counter(scope, 8);
         for (report, choice, outputs) in reports {
             let before = *counted.reported();
-            counted = counted.with_output(outputs * 8, outputs);
+            counted.count_output(outputs * 8, outputs);
             counted.learn(report, choice);
             prop_assert_eq!(counted.reported().max(before), *counted.reported());
-            let AnswerUsage { tokens, reasoning } = counted.answer_usage();
-            prop_assert!(tokens.prompt <= BELIEVED_PROMPT && tokens.completion <= BELIEVED_TOKENS, "{:?}", tokens);
-            prop_assert!(tokens.cached <= tokens.prompt && reasoning <= tokens.completion);
-            prop_assert!(tokens.completion >= counted.reported().completion.unwrap_or(0));
+            let Usage { prompt, cached, completion, details } = counted.usage();
+            prop_assert!(prompt <= BELIEVED_PROMPT && completion <= BELIEVED_TOKENS, "{} {}", prompt, completion);
+            for part in [cached, details.cache_write + details.cache_write_long, details.audio_input] {
+                prop_assert!(part <= prompt, "{:?}", details);
+            }
+            prop_assert!(details.reasoning <= completion && details.audio_output <= completion, "{:?}", details);
+            prop_assert!(completion >= counted.reported().completion.unwrap_or(0));
         }
     }
 
@@ -396,22 +476,26 @@ proptest! {
     fn members_that_come_one_by_one_count_as_those_that_come_together(
         report in any_report(),
         choice in prop::option::of(0..8_usize),
-        order in Just([0, 1, 2, 3]).prop_shuffle(),
+        order in Just([0, 1, 2, 3, 4, 5, 6, 7]).prop_shuffle(),
     ) {
         let report = Reported { total: None, ..report };
         let none = Reported::default();
         let members = [
             Reported { prompt: report.prompt, ..none },
             Reported { cached: report.cached, ..none },
+            Reported { written: report.written, ..none },
+            Reported { written_long: report.written_long, ..none },
+            Reported { audio_input: report.audio_input, ..none },
             Reported { completion: report.completion, ..none },
             Reported { reasoning: report.reasoning, ..none },
+            Reported { audio_output: report.audio_output, ..none },
         ];
         let (mut together, mut apart) = (counter(UsageScope::ChunkChoice, 8), counter(UsageScope::ChunkChoice, 8));
         together.learn(report, choice);
         for place in order {
             apart.learn(members[place], choice);
         }
-        prop_assert_eq!(apart.answer_usage(), together.answer_usage());
+        prop_assert_eq!(apart.usage(), together.usage());
         prop_assert_eq!(apart.disbelieved(), together.disbelieved());
     }
 }

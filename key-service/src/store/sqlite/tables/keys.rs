@@ -13,7 +13,7 @@ use super::{accounts, damaged, id as column_id, money, time, time_if_any};
 use crate::store::{Created, Idempotency, Order, Page, Updated};
 use domain::{
     digest::Digest,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
+    key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
 };
 
@@ -88,7 +88,7 @@ fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite
 
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
-    let ApiKey { id, label, hint, created_at, spend } = key;
+    let ApiKey { id, label, hint, created_at, metadata: _, spend } = key;
     let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = spend;
     let ledger::Budget { limit, used, held, bounds: _ } = budget;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
@@ -176,14 +176,15 @@ pub(crate) fn update(
     account: AccountId,
     id: KeyId,
     patch: &KeyPatch,
+    now: Timestamp,
 ) -> rusqlite::Result<Updated> {
     let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-    match key.updated(patch) {
+    match key.updated(patch, now) {
         Ok(key) => {
             put_terms(connection, account, &key)?;
             Ok(Updated::Key(key))
         }
-        Err(AlreadyRevoked) => Ok(Updated::Revoked),
+        Err(reason) => Ok(Updated::NotChanged(reason)),
     }
 }
 
@@ -299,6 +300,7 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
         label: row.get(1)?,
         hint: row.get(2)?,
         created_at: time(row, 3)?,
+        metadata: domain::settings::Metadata::new(),
         spend: spend_from(row, 4)?,
     })
 }

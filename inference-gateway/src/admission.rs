@@ -1,0 +1,247 @@
+//! Admission of requests: what a request takes of the gateway before money is held for it.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::{
+    admission::{Owner, Permit, Quota},
+    error::{ApiError, Code},
+    ids::AccountId,
+    process::serve::ConnectionTrust,
+    rpc::MAX_FRAME_CALLS,
+};
+use tokio::time::Instant;
+
+use crate::sizes::Sizes;
+
+/// Timeout of an unauthenticated caller for its turn: the work takes milliseconds.
+const TURN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Divisor for the part of all slots that requests on unauthenticated connections have, until they are authorized.
+const UNAUTHENTICATED_PART: usize = 4;
+
+/// The gateway's quotas, shared by all workers. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Admission(Arc<Quotas>);
+
+struct Quotas {
+    /// Chat requests in flight.
+    slots: Quota,
+    /// Chat requests on unauthenticated connections, until they are authorized.
+    unauthorized: Quota,
+    /// Credentials of unauthenticated callers that are checked.
+    checks: Quota,
+    /// Bytes of prompts.
+    prompts: Quota,
+    /// Bytes of small bodies that are read before their senders are authenticated.
+    small_bodies: Quota,
+    /// Bytes of answers.
+    answers: Quota,
+    answers_of_account: usize,
+}
+
+/// A permit of a chat request in flight, shared with the settlement of its hold, which may outlive the request.
+pub(crate) type Slot = Arc<Permit>;
+
+/// The connection that a request came over.
+#[derive(Clone)]
+pub(crate) struct Caller(pub(crate) ConnectionTrust);
+
+impl Caller {
+    /// Owner of the caller's permits until its credential was accepted; `None` on a connection with an accepted one.
+    fn unauthenticated(&self) -> Option<Owner> {
+        match self.0.owner() {
+            owner @ Owner::Network(_) => Some(owner),
+            Owner::Account(_) | Owner::Service => None,
+        }
+    }
+
+    /// Trusts the connection, on which a credential of this account was accepted. Trust is granted nowhere else.
+    pub(crate) fn accepted(&self, account: AccountId) {
+        self.0.grant(Owner::Account(account));
+    }
+}
+
+/// Room of a chat request: a slot, the bytes of its prompt, and the connection that its account will be trusted on.
+pub(crate) struct Admitted {
+    quotas: Arc<Quotas>,
+    slot: Slot,
+    /// Until the account is known.
+    unauthorized: Option<Permit>,
+    prompt: Permit,
+    caller: Caller,
+}
+
+impl Admission {
+    /// Quotas of these sizes.
+    pub(crate) fn new(sizes: &Sizes) -> Self {
+        let unauthorized = (sizes.in_flight / UNAUTHENTICATED_PART).max(1);
+        Self(Arc::new(Quotas {
+            slots: Quota::new(sizes.in_flight, sizes.in_flight_per_account),
+            unauthorized: Quota::new(unauthorized, unauthorized),
+            checks: Quota::new(MAX_FRAME_CALLS, MAX_FRAME_CALLS),
+            prompts: Quota::new(sizes.prompts_bytes, sizes.prompts_bytes_per_account),
+            small_bodies: Quota::new(sizes.unauthenticated_bytes, sizes.unauthenticated_bytes),
+            answers: Quota::new(sizes.answers_bytes, sizes.answers_bytes_per_account),
+            answers_of_account: sizes.answers_bytes_per_account.min(sizes.answers_bytes),
+        }))
+    }
+
+    /// A turn at having a credential checked. Only unauthenticated callers take turns, so that others do not wait behind
+    /// any number of them.
+    pub(crate) async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
+        let late = || overloaded("Too many requests wait for authentication; try again shortly.");
+        match caller.unauthenticated() {
+            Some(owner) => take_turn(&self.0.checks, owner).await.ok_or_else(late).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A permit for the bytes of a body whose sender is not authenticated yet; none of them are taken.
+    pub(crate) fn small_body(&self) -> Permit {
+        self.0.small_bodies.empty_permit(Owner::Service)
+    }
+
+    /// A permit for the bytes of an account's prompt; none of them are taken.
+    pub(crate) fn prompt(&self, account: AccountId) -> Permit {
+        self.0.prompts.empty_permit(Owner::Account(account))
+    }
+
+    /// Largest number of bytes that answers of an account may have in memory.
+    pub(crate) fn largest_answer(&self) -> usize {
+        self.0.answers_of_account
+    }
+
+    /// Bytes of answers, of all accounts.
+    pub(crate) fn answers(&self) -> &Quota {
+        &self.0.answers
+    }
+
+    /// Admits a chat request, if a slot is free; an unauthenticated caller waits for its turn.
+    pub(crate) async fn admit(&self, caller: Caller, prompt: Permit) -> Result<Admitted, ApiError> {
+        let full = || overloaded("Too many requests are in flight; try again shortly.");
+        let unauthorized = match caller.unauthenticated() {
+            Some(owner) => Some(take_turn(&self.0.unauthorized, owner).await.ok_or_else(full)?),
+            None => None,
+        };
+        let slot = Arc::new(self.0.slots.try_take(Owner::Service, 1).ok_or_else(full)?);
+        Ok(Admitted { quotas: self.0.clone(), slot, unauthorized, prompt, caller })
+    }
+}
+
+impl Admitted {
+    /// Counts the request against the account that pays, and trusts its connection. The first call alone counts.
+    pub(crate) fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
+        let owner = Owner::Account(account);
+        if self.slot.owner() == owner {
+            return Ok(());
+        }
+        self.caller.accepted(account);
+        self.unauthorized = None;
+        if !Arc::get_mut(&mut self.slot).is_some_and(|slot| slot.move_to(owner)) {
+            metrics::counter!("gateway_account_share_used_up_total").increment(1);
+            return Err(overloaded("Too many requests of this account are in flight; try again shortly."));
+        }
+        if self.prompt.owner() != owner {
+            let bytes = self.prompt.amount();
+            self.prompt = self.quotas.prompts.try_take(owner, bytes).ok_or_else(no_room)?;
+        }
+        Ok(())
+    }
+
+    /// Owner of the request: the account that pays, once known.
+    pub(crate) fn owner(&self) -> Owner {
+        self.slot.owner()
+    }
+
+    /// The slot, for a hold.
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot.clone()
+    }
+
+    /// Gives back the bytes of a prompt that was freed.
+    pub(crate) fn forget_prompt(&mut self) {
+        self.prompt.shrink_to(0);
+    }
+}
+
+/// Takes bytes of a body or prompt; without room for them, the client is to try again later.
+pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
+    if permit.try_grow(bytes) { Ok(()) } else { Err(no_room()) }
+}
+
+/// Waits for the turn of an owner.
+pub(crate) async fn take_turn(quota: &Quota, owner: Owner) -> Option<Permit> {
+    quota.wait(owner, 1, Instant::now() + TURN_TIMEOUT).await
+}
+
+fn no_room() -> ApiError {
+    metrics::counter!("gateway_prompts_without_room_total").increment(1);
+    overloaded("There is no room for a prompt of this size at the moment; try again shortly.")
+}
+
+fn overloaded(message: &'static str) -> ApiError {
+    ApiError::new(Code::Overloaded, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{clock::System, process::serve::Bounds};
+
+    use super::*;
+
+    /// Sizes of eight slots, three for an account, and ten bytes of prompts, six for an account.
+    fn admission() -> Admission {
+        Admission::new(&Sizes {
+            bounds: Bounds::default(),
+            in_flight: 8,
+            in_flight_per_account: 3,
+            prompts_bytes: 10,
+            prompts_bytes_per_account: 6,
+            answers_bytes: 0,
+            answers_bytes_per_account: 0,
+            unauthenticated_bytes: 8,
+        })
+    }
+
+    fn account() -> AccountId {
+        AccountId::generate(&System)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once() {
+        let (admission, one) = (admission(), account());
+        let admit = || {
+            let caller = Caller(ConnectionTrust::default());
+            admission.admit(caller, admission.small_body())
+        };
+        let mut taken = Vec::new();
+        for expected in [true, true, true, false] {
+            let mut request = admit().await.unwrap();
+            assert_eq!(request.charge_to(one).is_ok(), expected);
+            let hold = request.slot();
+            if expected {
+                request.charge_to(one).unwrap();
+                taken.push((request, hold));
+            }
+        }
+        admit().await.unwrap().charge_to(account()).unwrap();
+        // A slot is taken until the settlement of the last hold.
+        let (request, hold) = taken.pop().unwrap();
+        drop(request);
+        assert!(admit().await.unwrap().charge_to(one).is_err());
+        drop(hold);
+        admit().await.unwrap().charge_to(one).unwrap();
+    }
+
+    #[tokio::test]
+    async fn bytes_of_an_unauthenticated_body_move_to_the_share_of_the_account_that_pays() {
+        let (admission, one) = (admission(), account());
+        let mut greedy = admission.prompt(one);
+        assert!(take_bytes(&mut greedy, 6).is_ok() && take_bytes(&mut greedy, 1).is_err());
+        for (bytes, payer, fits) in [(4, account(), true), (5, account(), false), (1, one, false)] {
+            let mut body = admission.small_body();
+            take_bytes(&mut body, bytes).unwrap();
+            let mut request = admission.admit(Caller(ConnectionTrust::default()), body).await.unwrap();
+            assert_eq!(request.charge_to(payer).is_ok(), fits, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Division of a quota among owners: a total, a share for each owner, and turns for callers that wait.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::Owner;
+
+/// Units taken, and callers that wait for some. `W` stands for a waiting caller.
+pub(super) struct QuotaState<W> {
+    total: usize,
+    /// Largest number of units of an owner.
+    per_owner: usize,
+    taken: usize,
+    /// Units of each owner whose share is less than the total.
+    shares: HashMap<Owner, usize>,
+    waiting: HashMap<Owner, VecDeque<Waiting<W>>>,
+    /// The owners that wait, in the order of their next turns.
+    order: VecDeque<Owner>,
+}
+
+struct Waiting<W> {
+    amount: usize,
+    waiter: W,
+}
+
+/// Units that a waiting caller has been given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Granted<W> {
+    pub(super) owner: Owner,
+    pub(super) amount: usize,
+    pub(super) waiter: W,
+}
+
+impl<W> QuotaState<W> {
+    /// A quota of `total` units, `per_owner` of them for a single owner.
+    pub(super) fn new(total: usize, per_owner: usize) -> Self {
+        Self {
+            total,
+            per_owner: per_owner.min(total),
+            taken: 0,
+            shares: HashMap::new(),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Largest number of units that this owner may ever have.
+    pub(super) const fn most_of(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Network(_) | Owner::Account(_) => self.per_owner,
+            Owner::Service => self.total,
+        }
+    }
+
+    /// Takes units for an owner. Returns false, and takes nothing, where total or share have fewer left.
+    pub(super) fn take(&mut self, owner: Owner, amount: usize) -> bool {
+        let fits = self.fits(owner, amount);
+        if fits {
+            self.add(owner, amount);
+        }
+        fits
+    }
+
+    /// Queues a caller behind the others of the same owner. Owners take turns, however many callers of each wait.
+    pub(super) fn wait(&mut self, owner: Owner, amount: usize, waiter: W) {
+        let Self { waiting, order, .. } = self;
+        let callers = waiting.entry(owner).or_insert_with(|| {
+            order.push_back(owner);
+            VecDeque::new()
+        });
+        callers.push_back(Waiting { amount, waiter });
+    }
+
+    /// Takes units back, and returns the callers whose turn has come.
+    pub(super) fn give_back(&mut self, owner: Owner, amount: usize) -> Vec<Granted<W>> {
+        self.taken -= amount;
+        self.leave(owner, amount);
+        self.next()
+    }
+
+    /// Counts units of one owner against another. Returns the callers whose turn has come; `None`, and nothing is
+    /// changed, where the other owner's share has fewer units left.
+    pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
+        if from == to {
+            return Some(Vec::new());
+        }
+        if amount > self.left_of(to) {
+            return None;
+        }
+        self.leave(from, amount);
+        self.join(to, amount);
+        Some(self.next())
+    }
+
+    /// Gives units to waiting callers, as far as they go: one owner after the other, each owner's first caller first.
+    /// A caller whose amount does not fit keeps its place.
+    fn next(&mut self) -> Vec<Granted<W>> {
+        let mut granted = Vec::new();
+        let mut passed_over = 0;
+        while passed_over < self.order.len() && self.taken < self.total {
+            let Some(owner) = self.order.pop_front() else { break };
+            let amount =
+                self.waiting.get(&owner).and_then(|callers| callers.front()).map(|first| first.amount);
+            let first = match amount {
+                Some(amount) if self.fits(owner, amount) => self.pop(owner),
+                Some(_) | None => None,
+            };
+            if self.waiting.contains_key(&owner) {
+                self.order.push_back(owner);
+            }
+            if let Some(Waiting { amount, waiter }) = first {
+                self.add(owner, amount);
+                granted.push(Granted { owner, amount, waiter });
+                passed_over = 0;
+            } else {
+                passed_over += 1;
+            }
+        }
+        granted
+    }
+
+    /// Removes the first waiting caller of an owner.
+    fn pop(&mut self, owner: Owner) -> Option<Waiting<W>> {
+        let callers = self.waiting.get_mut(&owner)?;
+        let first = callers.pop_front();
+        if callers.is_empty() {
+            self.waiting.remove(&owner);
+        }
+        first
+    }
+
+    fn fits(&self, owner: Owner, amount: usize) -> bool {
+        amount <= (self.total - self.taken).min(self.left_of(owner))
+    }
+
+    /// Units left of an owner's share.
+    fn left_of(&self, owner: Owner) -> usize {
+        self.most_of(owner) - self.shares.get(&owner).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, owner: Owner, amount: usize) {
+        self.taken += amount;
+        self.join(owner, amount);
+    }
+
+    fn join(&mut self, owner: Owner, amount: usize) {
+        // A share of all units needs no count of its own.
+        if amount > 0 && self.most_of(owner) < self.total {
+            *self.shares.entry(owner).or_default() += amount;
+        }
+    }
+
+    fn leave(&mut self, owner: Owner, amount: usize) {
+        if let Some(share) = self.shares.get_mut(&owner) {
+            *share -= amount;
+            // Owners without units are not kept.
+            if *share == 0 {
+                self.shares.remove(&owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! Bodies of responses on the way to the client: counted until written, and dropped when the client stops taking them,
+//! or takes a whole answer too slowly.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, HttpBody};
+use bytes::{Buf, Bytes};
+use hyper::body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::connection::{Connection, Overdue, RequestGuard};
+
+/// Largest piece handed to an HTTP/2 stream. A stream keeps pieces beyond the client's window in memory, and with a
+/// piece the whole allocation that it is part of; so pieces are copied.
+const PIECE: usize = 16 << 10;
+/// Largest HTTP/2 piece on an unauthenticated connection, whose client may leave many answers unread.
+const UNAUTHENTICATED_PIECE: usize = 4 << 10;
+/// Largest piece over HTTP/1, where pieces are counted but not copied.
+const PIECE_OF_HTTP1: usize = 64 << 10;
+/// Least bytes a second that a client takes of a whole answer, once the time for taking nothing has passed: a quarter
+/// of a megabit. A whole answer stays in memory until the client took all; a stream, which keeps little, may go at any
+/// speed.
+const LEAST_RATE: u64 = 32 << 10;
+/// Time without a demand of the client after which a stream is detached: inside the connection's task the stream would
+/// stand still meanwhile, and its upstream may not.
+const DETACH_AFTER: Duration = Duration::from_secs(1);
+
+/// Treatment of a client that does not take a response; an extension of responses.
+#[derive(Clone)]
+pub struct Unread {
+    /// Longest time for which the client may take nothing, in place of the port's own bound.
+    pub bound: Duration,
+    /// Stream that goes on by itself meanwhile.
+    pub stream: Option<Arc<dyn Detach>>,
+}
+
+/// Stream that is made inside the connection's task, whenever the connection asks for more.
+pub trait Detach: Send + Sync {
+    /// Lets the stream go on in a task of its own, since the connection asks for nothing.
+    fn detach(&self);
+}
+
+/// Bodies of a connection's responses, until written: the watch over clients that take nothing.
+#[derive(Default)]
+pub(super) struct Responses(Mutex<Vec<Arc<Response>>>);
+
+impl Responses {
+    /// The body of the response to a request, watched until the client took everything.
+    pub(super) fn respond(
+        self: &Arc<Self>,
+        request: RequestGuard,
+        body: Body,
+        options: BodyOptions,
+    ) -> WatchedBody {
+        let response = Arc::new(Response::new(request.respond(), body, options));
+        self.0.lock().push(response.clone());
+        WatchedBody(Arc::new(Untaken { response, responses: self.clone() }))
+    }
+
+    /// Longest time for which a write may wait; `unread` without a response that may wait longer.
+    pub(super) fn longest_wait(&self, unread: Duration) -> Duration {
+        self.0.lock().iter().map(|response| response.unread.bound).fold(unread, Duration::max)
+    }
+
+    /// Looks after every response. Overdue responses are dropped, so that an abandoned answer frees its memory while
+    /// others on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
+    /// the next time to look, if there is one.
+    pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
+        // Responses have locks of their own, held while bodies are polled.
+        let responses = self.0.lock().clone();
+        let (mut next, mut ends) = (None, false);
+        for response in responses {
+            match response.look(now) {
+                Ok(at) => next = [next, at].into_iter().flatten().min(),
+                Err(since) => {
+                    tracing::info!("a client takes too little of its answer, which is dropped");
+                    response.close(since);
+                    response.abandon();
+                    ends |= response.is_alone;
+                }
+            }
+        }
+        if ends { Err(Overdue::Unread) } else { Ok(next) }
+    }
+}
+
+/// A response, shared by its body and the watch.
+struct Response {
+    connection: Arc<Connection>,
+    unread: Unread,
+    /// True over HTTP/1, where a connection carries a single response at a time.
+    is_alone: bool,
+    piece: usize,
+    /// Start of an answer that is whole from the beginning.
+    whole_since: Option<Instant>,
+    /// True until the response ended, or was given up.
+    is_open: AtomicBool,
+    is_detached: AtomicBool,
+    body: Mutex<BodyState>,
+}
+
+struct BodyState {
+    /// `None` after the response was abandoned.
+    body: Option<Body>,
+    /// The rest of a piece that was too large.
+    rest: Bytes,
+    /// Bytes that the connection has asked for.
+    taken: u64,
+    /// Time of the connection's last demand; `None` while the handler produces.
+    untaken_since: Option<Instant>,
+}
+
+impl Response {
+    fn new(connection: Arc<Connection>, body: Body, options: BodyOptions) -> Self {
+        let now = Instant::now();
+        let whole_since = body.size_hint().exact().map(|_| now);
+        let piece = match (options.http2, connection.is_trusted()) {
+            (false, _) => PIECE_OF_HTTP1,
+            (true, false) => UNAUTHENTICATED_PIECE,
+            (true, true) => PIECE,
+        };
+        let body = BodyState { body: Some(body), rest: Bytes::new(), taken: 0, untaken_since: Some(now) };
+        Self {
+            connection,
+            unread: options.unread,
+            is_alone: !options.http2,
+            piece,
+            whole_since,
+            is_open: AtomicBool::new(true),
+            is_detached: AtomicBool::new(false),
+            body: Mutex::new(body),
+        }
+    }
+
+    fn body(&self) -> MutexGuard<'_, BodyState> {
+        // A body that panicked is not polled again.
+        self.body.lock()
+    }
+
+    /// The next time to look at the response, if there is one; or the time of the last demand, if the body is taken too
+    /// slowly or not at all.
+    fn look(&self, now: Instant) -> Result<Option<Instant>, Instant> {
+        let state = self.body();
+        let (since, taken) = (state.untaken_since, state.taken);
+        drop(state);
+        let bound = self.unread.bound;
+        let mut next = None;
+        if let Some(since) = since {
+            let whole = self.whole_since.map(|began| began + bound + Duration::from_secs(taken / LEAST_RATE));
+            let deadline = whole.map_or(since + bound, |whole| whole.min(since + bound));
+            if deadline <= now {
+                return Err(since);
+            }
+            next = Some(deadline);
+        }
+        Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
+    }
+
+    /// Detaches a stream that nobody has asked for long enough, or returns when to look for that.
+    fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
+        let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
+        let at = match untaken_since {
+            Some(since) => since + DETACH_AFTER,
+            // Over HTTP/1 the connection is looked at once a write waits. Over HTTP/2 none does for a closed window.
+            None if self.is_alone && self.connection.write_waits_since().is_none() => return None,
+            None => now + DETACH_AFTER,
+        };
+        if at > now {
+            return Some(at);
+        }
+        self.is_detached.store(true, Ordering::Relaxed);
+        stream.detach();
+        None
+    }
+
+    /// Notes the end of the response, once: it ended, or its client has taken nothing since then.
+    fn close(&self, since: Instant) {
+        if self.is_open.swap(false, Ordering::Relaxed) {
+            self.connection.end_response(since);
+        }
+    }
+
+    /// Drops the untaken rest; the client finds the answer broken off.
+    pub(super) fn abandon(&self) {
+        let mut state = self.body();
+        let left = (state.body.take(), std::mem::take(&mut state.rest));
+        // Effects of dropping a body happen outside of the lock.
+        drop(state);
+        drop(left);
+    }
+
+    fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut guard = self.body();
+        let state = &mut *guard;
+        let Some(body) = &mut state.body else {
+            return Poll::Ready(Some(Err(axum::Error::new(TooSlow))));
+        };
+        if !state.rest.is_empty() {
+            let rest = std::mem::take(&mut state.rest);
+            state.untaken_since = Some(Instant::now());
+            return Poll::Ready(Some(Ok(Frame::data(self.cut(state, rest, true)))));
+        }
+        let polled = Pin::new(body).poll_frame(context);
+        state.untaken_since = polled.is_ready().then(Instant::now);
+        polled.map_ok(|frame| frame.map_data(|data| self.cut(state, data, false)))
+    }
+
+    /// First piece of `data`; the rest waits. A `part` continues a larger piece.
+    fn cut(&self, state: &mut BodyState, mut data: Bytes, part: bool) -> Bytes {
+        let larger = data.len() > self.piece;
+        if larger {
+            state.rest = data.split_off(self.piece);
+        }
+        state.taken += data.len() as u64;
+        if !self.is_alone && (larger || part) { Bytes::copy_from_slice(&data) } else { data }
+    }
+}
+
+/// Error of a body whose client took nothing for too long, or too little.
+#[derive(Debug, thiserror::Error)]
+#[error("the client took the answer too slowly")]
+struct TooSlow;
+
+/// Counts a response on the connection until body and pieces are dropped: written, or given up.
+struct Untaken {
+    response: Arc<Response>,
+    responses: Arc<Responses>,
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        let Self { response, responses } = self;
+        responses.0.lock().retain(|other| !Arc::ptr_eq(other, response));
+        response.close(Instant::now());
+        response.connection.unload(1);
+    }
+}
+
+/// Piece of a body until written. A full HTTP/2 piece weighs as much as a request.
+pub(super) struct Piece {
+    data: Bytes,
+    heavy: bool,
+    of: Arc<Untaken>,
+}
+
+impl Piece {
+    fn new(data: Bytes, of: Arc<Untaken>) -> Self {
+        let heavy = !of.response.is_alone && data.len() >= of.response.piece;
+        if heavy {
+            of.response.connection.load(1);
+        }
+        Self { data, heavy, of }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // The transport may hold locks here, so only the connection's count is touched.
+        if self.heavy {
+            self.of.response.connection.unload(1);
+        }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.data.advance(count);
+    }
+}
+
+/// Body of a response, as polled by the connection.
+pub(super) struct WatchedBody(Arc<Untaken>);
+
+/// The watch over the body of a response.
+pub(super) struct BodyOptions {
+    /// Treatment of a client that does not take the body.
+    pub(super) unread: Unread,
+    /// True over HTTP/2, where pieces stay in memory until the client's window has space.
+    pub(super) http2: bool,
+}
+
+impl HttpBody for WatchedBody {
+    type Data = Piece;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
+        let polled = self.0.response.poll_frame(context);
+        // Counted after the response's lock is released: too much weight closes connections.
+        polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, self.0.clone())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let state = self.0.response.body();
+        state.rest.is_empty() && state.body.as_ref().is_some_and(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let state = self.0.response.body();
+        let rest = state.rest.len() as u64;
+        let Some(hint) = state.body.as_ref().map(HttpBody::size_hint) else { return SizeHint::default() };
+        let mut with_rest = SizeHint::new();
+        with_rest.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            with_rest.set_upper(upper + rest);
+        }
+        with_rest
+    }
+}
+
+impl Drop for WatchedBody {
+    fn drop(&mut self) {
+        self.0.response.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests;

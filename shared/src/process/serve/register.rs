@@ -1,0 +1,205 @@
+//! The connections of a port: every new connection gets a place, if need be at the cost of another connection.
+//!
+//! Unauthenticated connections have their own bounds, on places and on requests. Beyond these, the network address
+//! with the most gives up its oldest connection, idle ones first, or its connections with the most requests. So
+//! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
+//! authenticated callers share the rest, account by account: beyond the bound, the account with the most gives up its
+//! longest idle connection.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    bounds::Bounds,
+    connection::{Connection, Report},
+};
+use crate::admission::{Connections, Network, Owner, Passed, Snapshot, choose};
+
+/// Requests that each side may carry at once beyond two for each place, large heads counted as several: a few clients
+/// with many requests each are as welcome as many clients with one.
+const REQUESTS_IN_ANY_CASE: usize = 4096;
+/// Part of the requests that a side gives up when overloaded: choosing connections to close takes time.
+const RELIEVED_PART: usize = 16;
+
+/// The places of a port.
+pub(super) struct Register {
+    unauthenticated: Side,
+    authenticated: Side,
+    next: AtomicU64,
+}
+
+/// The authenticated or the unauthenticated connections, and the load of their requests.
+struct Side {
+    places: usize,
+    most_load: usize,
+    load: AtomicUsize,
+    /// Locked before the state of a connection, never afterwards; that of unauthenticated connections first.
+    connections: Mutex<ByOwner>,
+}
+
+/// Connections by owner, the oldest of each owner first.
+#[derive(Default)]
+struct ByOwner {
+    owners: HashMap<Owner, BTreeMap<u64, Arc<Connection>>>,
+    count: usize,
+}
+
+/// Connections by owner, as they are now.
+struct At<'a>(&'a ByOwner, Instant);
+
+/// The place of a connection, freed by the drop.
+pub(super) struct Place(pub(super) Arc<Connection>, Arc<Register>);
+
+impl Register {
+    pub(super) fn new(bounds: &Bounds) -> Arc<Self> {
+        let unauthenticated = bounds.unauthenticated.min(bounds.connections).max(1);
+        Arc::new(Self {
+            unauthenticated: Side::new(unauthenticated, 0),
+            authenticated: Side::new(bounds.connections.saturating_sub(unauthenticated), bounds.requests),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Gives a new connection a place.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Place {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(number, Network::of(peer), self.clone(), Instant::now()));
+        let mut connections = self.unauthenticated.connections.lock();
+        connections.insert(connection.owner(), connection.clone());
+        if connections.count > self.unauthenticated.places {
+            self.evict(&mut connections, Passed::Places, "unauthenticated");
+        }
+        drop(connections);
+        Place(connection, self.clone())
+    }
+
+    /// Closes the connections chosen for a bound that was passed, and returns how many.
+    fn evict(&self, connections: &mut ByOwner, passed: Passed, label: &'static str) -> usize {
+        let chosen = choose(&At(connections, Instant::now()), passed);
+        for (owner, number) in &chosen {
+            metrics::counter!("http_connections_evicted_total", "of" => label).increment(1);
+            if let Some(connection) = connections.remove(*owner, *number) {
+                let (trusted, load) = connection.evict();
+                self.unloaded(trusted, load);
+            }
+        }
+        chosen.len()
+    }
+
+    fn side(&self, trusted: bool) -> &Side {
+        if trusted { &self.authenticated } else { &self.unauthenticated }
+    }
+}
+
+impl Report for Register {
+    fn loaded(&self, trusted: bool, weight: usize) {
+        let side = self.side(trusted);
+        if side.load.fetch_add(weight, Ordering::Relaxed) + weight > side.most_load {
+            let mut connections = side.connections.lock();
+            if let Some(excess) = side.excess() {
+                self.evict(&mut connections, Passed::Load(excess), "busiest");
+            }
+        }
+    }
+
+    fn unloaded(&self, trusted: bool, weight: usize) {
+        self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
+    }
+
+    /// Moves a connection to the authenticated connections; without a free place or an idle connection there, the
+    /// connection stays.
+    fn trusted(&self, connection: &Arc<Connection>, owner: Owner) {
+        let mut others = self.unauthenticated.connections.lock();
+        let mut connections = self.authenticated.connections.lock();
+        let places = self.authenticated.places;
+        let network = Owner::Network(connection.network);
+        // A connection evicted meanwhile has no place any more.
+        if places == 0 || !others.contains(network, connection.number) {
+            return;
+        }
+        if connections.count >= places
+            && self.evict(&mut connections, Passed::IdlePlaces, "authenticated") == 0
+        {
+            return;
+        }
+        others.remove(network, connection.number);
+        connections.insert(owner, connection.clone());
+        let load = connection.become_trusted(owner);
+        self.unauthenticated.load.fetch_sub(load, Ordering::Relaxed);
+        self.authenticated.load.fetch_add(load, Ordering::Relaxed);
+    }
+}
+
+impl Side {
+    fn new(places: usize, more_requests: usize) -> Self {
+        let most_load = 2 * places + REQUESTS_IN_ANY_CASE + more_requests;
+        Self { places, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
+    }
+
+    /// The load that is too much, with some more.
+    fn excess(&self) -> Option<usize> {
+        let load = self.load.load(Ordering::Relaxed);
+        (load > self.most_load).then(|| load - (self.most_load - self.most_load / RELIEVED_PART))
+    }
+}
+
+impl ByOwner {
+    fn contains(&self, owner: Owner, number: u64) -> bool {
+        self.owners.get(&owner).is_some_and(|connections| connections.contains_key(&number))
+    }
+
+    fn insert(&mut self, owner: Owner, connection: Arc<Connection>) {
+        let before = self.owners.entry(owner).or_default().insert(connection.number, connection);
+        self.count += usize::from(before.is_none());
+    }
+
+    fn remove(&mut self, owner: Owner, number: u64) -> Option<Arc<Connection>> {
+        let connections = self.owners.get_mut(&owner)?;
+        let removed = connections.remove(&number);
+        if connections.is_empty() {
+            self.owners.remove(&owner);
+        }
+        self.count -= usize::from(removed.is_some());
+        removed
+    }
+}
+
+impl Connections for At<'_> {
+    fn owners(&self) -> impl Iterator<Item = (Owner, usize, u64)> {
+        self.0.owners.iter().filter_map(|(owner, connections)| {
+            let (oldest, _) = connections.first_key_value()?;
+            Some((*owner, connections.len(), *oldest))
+        })
+    }
+
+    fn of(&self, owner: Owner) -> impl Iterator<Item = Snapshot> {
+        let connections = self.0.owners.get(&owner);
+        connections.into_iter().flat_map(|all| all.values().map(|connection| connection.snapshot(self.1)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Self(connection, register) = self;
+        // The owner may change until the first side is locked.
+        let mut others = register.unauthenticated.connections.lock();
+        match connection.owner() {
+            network @ Owner::Network(_) => others.remove(network, connection.number),
+            owner @ (Owner::Account(_) | Owner::Service) => {
+                register.authenticated.connections.lock().remove(owner, connection.number)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;
