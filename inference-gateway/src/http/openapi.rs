@@ -13,7 +13,7 @@ use shared::{
     error::Code,
     error::ErrorBody,
     ids::KeyId,
-    wire::{KEYS, KeyBody, KeyList, KeySchema, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
+    wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
 mod operation;
@@ -32,11 +32,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 5] = [
+const KEY: [Code; 7] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
+    Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
     Code::KeyLimitReached,
+    Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
 /// Errors of a management key that may not call.
@@ -46,7 +48,7 @@ const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUna
 /// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
-const CHAT: [Code; 19] = [
+const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
     Code::InvalidValue,
@@ -62,7 +64,9 @@ const CHAT: [Code; 19] = [
     Code::UnsupportedValue,
     Code::ContextLengthExceeded,
     Code::ModelNotFound,
+    Code::ModelNotAllowed,
     Code::SpendReserved,
+    Code::RateLimitExceeded,
     Code::UpstreamError,
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
@@ -184,7 +188,7 @@ fn list(schemas: &mut SchemaGenerator) -> Value {
         query("status", json!({"enum": STATUSES})),
     ]);
     let operation = governs("listApiKeys", "The API keys, revoked ones included.");
-    let operation = operation.with("parameters", parameters).answers::<KeyList>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
     let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
     operation.refuses(&governing(&values)).into_value()
 }
@@ -197,31 +201,32 @@ fn create(schemas: &mut SchemaGenerator) -> Value {
         "description": "A request with the same key and body makes no second API key.",
     }]);
     let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<KeyBody<true>>(schemas, &[JSON]);
+    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
     let operation =
-        operation.answers::<KeySchema>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
+        operation.answers::<KeyObject>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
     let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
     let codes = [&BODY[..], &FIELDS, &own].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn fetch(schemas: &mut SchemaGenerator) -> Value {
-    let operation = governs("retrieveApiKey", "An API key.").answers::<KeySchema>(schemas, 200, &[]);
+    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 
 fn update(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
-    let operation = operation.takes::<KeyBody<false>>(schemas, &[JSON, "application/merge-patch+json"]);
-    let operation = operation.answers::<KeySchema>(schemas, 200, &[]);
+    let operation =
+        operation.takes::<Body<KeyObject, false>>(schemas, &[JSON, "application/merge-patch+json"]);
+    let operation = operation.answers::<KeyObject>(schemas, 200, &[]);
     let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn revoke(schemas: &mut SchemaGenerator) -> Value {
     let operation =
-        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeySchema>(schemas, 200, &[]);
+        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 

@@ -15,7 +15,10 @@ use crate::{
     management::{Created, testing::Office},
     store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
-use domain::{key::KeyPatch, ledger::Refused};
+use domain::{
+    key::KeyPatch,
+    ledger::{BoundsPatch, Refused},
+};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Catalog> {
@@ -45,7 +48,7 @@ impl Trial {
     async fn begin(limit: Option<NanoUsd>) -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
-        let settings = KeyPatch { limit: Some(limit), ..KeyPatch::default() };
+        let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made = office.management.create(account, settings, None).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }

@@ -57,8 +57,9 @@ impl RawTable {
                 .prompt_tokens
                 .ok_or_else(|| (Some(at.clone()), "has a tier without `prompt_tokens`".to_owned()))?;
             let (border_at, above) = (border.span(), border.into_inner());
-            if tiers.last().is_some_and(|before| above <= before.above) {
-                let reason = "has a tier whose `prompt_tokens` are not above those of the tier before it";
+            if above <= tiers.last().map_or(0, |before| before.above) {
+                let reason =
+                    "has a tier whose `prompt_tokens` are 0, or not above those of the tier before it";
                 return Err((Some(border_at), reason.into()));
             }
             written = continued(written, own);

@@ -138,8 +138,17 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
             "",
             "m:13: model \"Model Flash\" has no `cached_input` among its prices",
         ),
-        ("500000", "200000", "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are not above"),
-        ("500000", "100000", "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are not above"),
+        (
+            "500000",
+            "200000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
+        ("200000", "0", "m:21: model \"Model Flash\" has a tier whose `prompt_tokens` are 0"),
+        (
+            "500000",
+            "100000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
         ("prompt_tokens = 500000\n", "", "m:24: model \"Model Flash\" has a tier without `prompt_tokens`"),
         (
             "cache_write = \"9\"\nimage = \"0.002\"\n",

@@ -4,9 +4,9 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, DepositId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
 };
 
@@ -75,6 +75,22 @@ impl Books for Sqlite {
         self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
     }
 
+    async fn entry_of(
+        &self,
+        account: AccountId,
+        generation: GenerationId,
+    ) -> Result<Option<JournalEntry>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM journal INDEXED BY journal_by_generation
+                 WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1"
+            );
+            let row = [account.as_bytes(), generation.as_bytes()];
+            connection.prepare_cached(&sql)?.query_row(row, journal::entry_from).optional()
+        };
+        self.read(work).await
+    }
+
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let work = move |connection: &Connection| {
             let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
@@ -132,7 +148,7 @@ fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Aud
     let mut after = None;
     loop {
         let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
-        let page = keys::list(moment, account, page)?;
+        let page = keys::list(moment, account, None, page)?;
         for key in &page {
             auditor.key(key.id, &key.spend, held_by.get(&key.id).copied().unwrap_or_default());
         }
