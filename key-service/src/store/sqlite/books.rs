@@ -14,23 +14,19 @@ use super::{
     Sqlite,
     file::{OpenError, open_reader},
     tables::{
-        accounts, holds, id as column_id,
+        accounts, budgets, holds, id as column_id,
         journal::{self, COLUMNS},
-        keys, money, rows, spend, usage,
+        money, rows, spend, usage,
     },
 };
 use crate::store::{
-    Books, Deposit, Found, JournalEntry, JournalPage, Order, Page, SpendLine, StoreError, UsageLine,
-    search::numbers,
+    Books, Deposit, Found, JournalEntry, JournalPage, SpendLine, StoreError, UsageLine, search::numbers,
 };
 use domain::{
     audit::{Audit, Auditor},
     search::EntrySearch,
     usage::Day,
 };
-
-/// Keys read at a time.
-const KEYS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Books for Sqlite {
@@ -144,20 +140,15 @@ fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Aud
     let Some(books) = accounts::books(moment, account)? else { return Ok(None) };
     let mut auditor = Auditor::new(true);
     journal::audit(moment, account, &mut auditor)?;
-    let held_by = holds::held(moment, account)?;
-    let mut after = None;
-    loop {
-        let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
-        let page = keys::list(moment, account, None, page)?;
-        for key in &page {
-            auditor.key(key.id, &key.spend, held_by.get(&key.id).copied().unwrap_or_default());
-        }
-        after = page.last().map(|key| key.id);
-        if page.len() < KEYS_AT_ONCE {
-            break;
-        }
-    }
-    let held = NanoUsd::from_nanos(held_by.values().map(|held| held.nanos()).sum());
+    let held = holds::held_by_keys(moment, account)?;
+    budgets::each_key(moment, account, |id, key| {
+        auditor.key(id, key, held.get(&id).copied().unwrap_or_default());
+    })?;
+    let held_by_groups = holds::held_by_groups(moment, account)?;
+    budgets::each_group(moment, account, |id, group| {
+        auditor.group(id, group, held_by_groups.get(&id).copied().unwrap_or_default());
+    })?;
+    let held = NanoUsd::from_nanos(held.values().map(|held| held.nanos()).sum());
     let deposits = holds::deposits(moment, account)?;
     Ok(Some(auditor.account(books.money, held, deposits.into_iter())))
 }

@@ -6,7 +6,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{bounds, budget, group_if_any, time_if_any};
+use super::{bounds, budget, group_if_any, id, time_if_any};
 use domain::ledger;
 
 /// The ledger's part of a key; `None` where the account does not have the key.
@@ -64,6 +64,38 @@ pub(crate) fn put_group(
     let (used, held) = (budget.used.nanos(), budget.held.nanos());
     let row = params![account.as_bytes(), id.as_bytes(), used, held, bounds(budget)];
     connection.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+/// Reads every key of an account.
+pub(crate) fn each_key(
+    connection: &Connection,
+    account: AccountId,
+    mut take: impl FnMut(KeyId, &ledger::Key),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT id, spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
+               FROM api_keys WHERE account = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([account.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        take(id(row, 0, KeyId::from_slice)?, &key_from(row, 1)?);
+    }
+    Ok(())
+}
+
+/// Reads every group of an account.
+pub(crate) fn each_group(
+    connection: &Connection,
+    account: AccountId,
+    mut take: impl FnMut(GroupId, &ledger::Group),
+) -> rusqlite::Result<()> {
+    let sql =
+        "SELECT id, spend_limit, used, held, bounds, parent, archived_at FROM groups WHERE account = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([account.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        take(id(row, 0, GroupId::from_slice)?, &group_from(row, 1)?);
+    }
     Ok(())
 }
 
