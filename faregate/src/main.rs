@@ -3,7 +3,12 @@
 mod secrets;
 mod welcome;
 
-use std::{io::StdoutLock, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    io::{self, StdoutLock},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::Parser;
 use http::Uri;
@@ -12,7 +17,7 @@ use inference_gateway::{
     sizes::Sizes,
 };
 use key_service::{
-    cli,
+    cli::{self, OperatorCommand},
     first_run::FirstRun,
     installation::Installation,
     server::{KeyServiceParts, RunningKeyService},
@@ -65,7 +70,7 @@ struct FaregateArguments {
     admin_listen: SocketAddr,
 
     #[command(subcommand)]
-    command: Option<cli::Command>,
+    command: Option<OperatorCommand>,
 }
 
 impl CommandLine for FaregateArguments {
@@ -85,9 +90,14 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: FaregateArguments) -> anyhow::Result<()> {
     let FaregateArguments { common, gateway, key_service, limits, admin_listen, command } = arguments;
-    if let Some(cli::Command::Spool(command)) = command {
-        return cli::spool(&command, &mut std::io::stdout());
-    }
+    let command = match command {
+        Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
+        Some(OperatorCommand::Catalogue(command)) => {
+            return cli::catalogue(&command, &common, &mut io::stdout());
+        }
+        Some(OperatorCommand::Stored(command)) => Some(command),
+        None => None,
+    };
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let installation = Installation::open(&common, &key_service, secrets.peppers, clock.clone()).await?;

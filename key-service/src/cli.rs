@@ -23,10 +23,12 @@ use crate::{
 
 mod against;
 mod books;
+mod catalogue;
 mod members;
 mod spool;
 mod table;
 
+pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
@@ -34,6 +36,20 @@ pub use spool::{Spool, spool};
 const MAX_NAME_CHARS: usize = 80;
 
 /// Commands of an operator; the same in every binary that has a store.
+#[derive(Debug, Subcommand)]
+pub enum OperatorCommand {
+    /// Commands that need the store.
+    #[command(flatten)]
+    Stored(Command),
+    /// Captures that a gateway could not deliver yet
+    #[command(subcommand)]
+    Spool(Spool),
+    /// The catalogue of models: take over public prices, and check
+    #[command(subcommand)]
+    Catalogue(Catalogue),
+}
+
+/// Commands of an operator on what the store has.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Accounts, which own keys and credit
@@ -59,9 +75,6 @@ pub enum Command {
     ///
     /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.
     Audit(books::AuditOf),
-    /// Captures that a gateway could not deliver yet
-    #[command(subcommand)]
-    Spool(Spool),
 }
 
 /// Commands on accounts.
@@ -150,7 +163,6 @@ pub async fn run(
         }
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
-        Command::Spool(command) => spool(&command, out),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The key-service as a separate process.
 
 use std::{
-    io::{StdoutLock, Write},
+    io::{self, StdoutLock, Write},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Parser;
 use key_service::{
-    cli,
+    cli::{self, OperatorCommand},
     config::Options,
     first_run::FirstRun,
     installation::Installation,
@@ -64,7 +64,7 @@ struct KeyServiceArguments {
     first_run: bool,
 
     #[command(subcommand)]
-    command: Option<cli::Command>,
+    command: Option<OperatorCommand>,
 }
 
 impl CommandLine for KeyServiceArguments {
@@ -85,9 +85,14 @@ async fn main() -> ExitCode {
 async fn run(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let KeyServiceArguments { common, options, internal_tls, limits, admin_listen, first_run, command } =
         arguments;
-    if let Some(cli::Command::Spool(command)) = command {
-        return cli::spool(&command, &mut std::io::stdout());
-    }
+    let command = match command {
+        Some(OperatorCommand::Spool(command)) => return cli::spool(&command, &mut io::stdout()),
+        Some(OperatorCommand::Catalogue(command)) => {
+            return cli::catalogue(&command, &common, &mut io::stdout());
+        }
+        Some(OperatorCommand::Stored(command)) => Some(command),
+        None => None,
+    };
     let peppers = options.peppers()?.context("FAREGATE_PEPPER or FAREGATE_PEPPER_FILE must be set")?;
     let installation = Installation::open(&common, &options, peppers, Arc::new(System)).await?;
     let public_url = installation.public_url(|| DEFAULT_PUBLIC.to_owned());

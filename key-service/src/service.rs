@@ -18,6 +18,7 @@ use shared::{
     key::Class,
     refusal::Refusal,
     rpc::{Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, KeyService, Principal, Release},
+    tokens::Usage,
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -75,7 +76,7 @@ impl Service {
             }
             Call::Authorize(authorize) => self.plan_authorize(authorize).await,
             Call::Extend(extend) => Ok(self.plan_extend(extend)),
-            Call::Capture(capture) => Ok(plan_capture(capture)),
+            Call::Capture(capture) => Ok(self.plan_capture(capture)),
             Call::Release(release) => self.plan_release(release).await,
         };
         planned.unwrap_or_else(|unavailable| Plan::Done(Err(failure(&unavailable))))
@@ -139,12 +140,29 @@ impl Service {
             key: hold.key,
             generation: hold.generation,
             most: pricing::worst_case(&hold.price, prompt_tokens, output_tokens, images),
-            progress: Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None },
+            progress: self.progress(&hold, usage),
             lease_ticks: LEASE_TICKS,
         };
         let (price, prompt, output, lease) = (hold.price, prompt_tokens, output_tokens, self.lease);
         let meaning = Meaning::Extension { price, prompt, images, output, lease };
         Plan::Run { account: hold.account, command, meaning }
+    }
+
+    fn plan_capture(&self, Capture { hold, usage, estimated }: Capture) -> Plan {
+        let total = self.progress(&hold, usage);
+        let HoldRef { account, key, generation, model, .. } = hold;
+        let command = Command::Capture { key, generation, model, total, estimated };
+        Plan::Run { account, command, meaning: Meaning::Charge }
+    }
+
+    /// The usage with its price, by the hold's prices, and its cost, by the catalogue's costs of the upstream.
+    fn progress(&self, hold: &HoldRef, usage: Usage) -> Progress {
+        let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
+        let model = self.catalog.model(&hold.model);
+        let upstream = model.zip(place).and_then(|(model, place)| model.upstreams.get(place));
+        let upstream_cost =
+            upstream.and_then(|upstream| upstream.cost.as_ref()).map(|cost| pricing::cost(cost, usage));
+        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost }
     }
 
     async fn plan_release(&self, release: Release) -> Result<Plan, StoreError> {
@@ -159,13 +177,6 @@ impl Service {
         let command = Command::Release { key, generation };
         Ok(Plan::Run { account, command, meaning: Meaning::Release })
     }
-}
-
-fn plan_capture(Capture { hold, usage, estimated }: Capture) -> Plan {
-    let total = Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost: None };
-    let HoldRef { account, key, generation, model, .. } = hold;
-    let command = Command::Capture { key, generation, model, total, estimated };
-    Plan::Run { account, command, meaning: Meaning::Charge }
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use http::Uri;
 use serde::Deserialize;
 
 use file::{CatalogFile, RawModel};
-pub use price::{Price, RATES, Rates, Tier, WrittenRates};
+pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 
 /// The parsed catalogue.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use shared::{
 use super::*;
 use crate::{
     management::{Created, testing::Office},
-    store::{Cursor, DueHolds, HoldIndex, Keys, Skew},
+    store::{Books as _, Cursor, DueHolds, HoldIndex, Keys, Skew},
 };
 use domain::{key::KeyPatch, ledger::Refused};
 
@@ -293,4 +293,36 @@ async fn a_hold_by_an_alias_is_one_of_the_model() {
     let service = trial.service(catalogue("Model Flash", 1));
     let asked = Authorize { model: "Model Flash Latest".into(), ..trial.authorize(1, 1) };
     assert_eq!(granted(&service, asked).await.hold.model, "Model Flash");
+}
+
+#[tokio::test]
+async fn a_bill_keeps_the_cost_of_the_upstream_that_served() {
+    let trial = Trial::begin(None).await;
+    let (url, cost) = (
+        "url = \"http://127.0.0.1:1/v1\"",
+        "[model.upstream.cost]\ninput = \"1\"\ncached_input = \"0\"\noutput = \"2\"",
+    );
+    let price = "input = \"1\"\ncached_input = \"1\"\noutput = \"4\"\nrequest = \"0.5\"\n";
+    let first =
+        format!("[[model.upstream]]\nkind = \"vllm\"\n{url}\nmodel = \"f\"\n{cost}\nrequest = \"0.1\"\n");
+    let service = trial.service(priced("Model Flash", &format!("{price}{first}")));
+    let usage = Usage::of(1_000, 0, 500);
+    // The second upstream's cost is unknown; there is no third; 0 is none. A model that left the catalogue has no costs.
+    for (n, upstream, model) in [
+        (1, 1, "Model Flash"),
+        (2, 2, "Model Flash"),
+        (3, 3, "Model Flash"),
+        (4, 0, "Model Flash"),
+        (5, 1, "gone"),
+    ] {
+        let grant = granted(&service, Authorize { prompt_tokens: 1_000, ..trial.authorize(n, 500) }).await;
+        let hold = HoldRef { upstream, model: model.into(), ..grant.hold };
+        let call = Call::Capture(Capture { hold, usage, estimated: false });
+        one(&service, call).await.unwrap();
+    }
+    let journal = trial.office.store.journal(trial.account, 0, 10).await.unwrap();
+    let costs = journal.entries.iter().map(|entry| entry.entry.settlement.upstream_cost);
+    // 1,000·1 + 500·2, and the request.
+    let known = Some(NanoUsd::from_nanos(1_000_000 + 1_000_000 + 100_000_000));
+    assert_eq!(costs.collect::<Vec<_>>(), [known, None, None, None, None]);
 }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, Serves, Service, Upstream,
+    ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
     UpstreamKind,
-    table::{Markup, RawTable, below_cost},
+    table::{Markup, RawTable},
 };
 use crate::text::is_control;
 
@@ -153,11 +153,15 @@ impl Sale {
                 (at, price)
             }
         };
-        let below =
-            upstreams.iter().filter_map(|upstream| below_cost(&price, upstream.cost.as_ref()?)).next();
+        let costs = upstreams.iter().filter_map(|upstream| upstream.cost.as_ref());
+        let below = costs.flat_map(|cost| price.beside(cost)).find(|pair| pair.first < pair.second);
         match below {
-            Some(below) if !self.below_cost => {
-                Err((Some(at), format!("{below}; `sell_below_cost = true` allows it")))
+            Some(pair) if !self.below_cost => {
+                let RatePair { first: price, second: cost, .. } = pair;
+                let reason = format!(
+                    "sells {pair} for {price}, which costs {cost}; `sell_below_cost = true` allows it"
+                );
+                Err((Some(at), reason))
             }
             Some(_) | None => Ok(price),
         }

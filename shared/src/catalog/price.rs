@@ -1,5 +1,7 @@
 //! Prices of a model: rates per token, image and request, by the size of the prompt.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::money::NanoUsd;
@@ -49,6 +51,27 @@ pub struct Rates {
     pub request: NanoUsd,
 }
 
+/// A rate of two prices, for requests of one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatePair {
+    /// Place of the rate in [`Rates::FIELDS`].
+    pub field: usize,
+    /// Prompt tokens above which the rates apply; `None` without such a border.
+    pub above: Option<u64>,
+    /// The rate of the first price.
+    pub first: NanoUsd,
+    /// The rate of the second price.
+    pub second: NanoUsd,
+}
+
+/// Name of the rate, with its tier.
+impl fmt::Display for RatePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", Rates::FIELDS[self.field])?;
+        self.above.map_or(Ok(()), |above| write!(f, " above {above} prompt tokens"))
+    }
+}
+
 /// Number of [`Rates`].
 pub const RATES: usize = 10;
 
@@ -65,6 +88,16 @@ impl Price {
     pub fn rates(&self, prompt: u64) -> &Rates {
         let reached = self.tiers.iter().rev().find(|tier| prompt > tier.above);
         reached.map_or(&self.base, |tier| &tier.rates)
+    }
+
+    /// Lists all rates beside those of another price, over the tiers of both.
+    pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
+        let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
+        tiers.flat_map(move |above| {
+            let prompt = above.map_or(0, |above| above.saturating_add(1));
+            let pairs = self.rates(prompt).to_array().into_iter().zip(other.rates(prompt).to_array());
+            pairs.enumerate().map(move |(field, (first, second))| RatePair { field, above, first, second })
+        })
     }
 
     /// Returns the fault of prices that cannot be billed: a rate out of range, or tiers out of order.
@@ -180,6 +213,20 @@ impl Rates {
             request,
         ]
     }
+}
+
+/// The rates of a tier as written, after those of the table before it. Defaults apply afterwards: a tier's `input` is also
+/// the default of its `cache_write`.
+pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
+    std::array::from_fn(|field| own[field].or(before[field]))
+}
+
+/// Borders of the tiers of all of these, in rising order.
+pub(super) fn borders(prices: &[&Price]) -> Vec<u64> {
+    let mut borders: Vec<u64> = prices.iter().flat_map(|price| &price.tiers).map(|tier| tier.above).collect();
+    borders.sort_unstable();
+    borders.dedup();
+    borders
 }
 
 impl From<Rates> for Vec<Option<i64>> {

@@ -5,7 +5,11 @@ use std::ops::Range;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::{Price, Rates, Tier, WrittenRates, file::Fault};
+use super::{
+    Price, Rates, Tier, WrittenRates,
+    file::Fault,
+    price::{borders, continued},
+};
 use crate::money::NanoUsd;
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
@@ -53,14 +57,12 @@ impl RawTable {
                 .prompt_tokens
                 .ok_or_else(|| (Some(at.clone()), "has a tier without `prompt_tokens`".to_owned()))?;
             let (border_at, above) = (border.span(), border.into_inner());
-            if tiers.last().is_some_and(|before| above <= before.above) {
-                let reason = "has a tier whose `prompt_tokens` are not above those of the tier before it";
+            if above <= tiers.last().map_or(0, |before| before.above) {
+                let reason =
+                    "has a tier whose `prompt_tokens` are 0, or not above those of the tier before it";
                 return Err((Some(border_at), reason.into()));
             }
-            // Options are merged before defaults apply: a tier's `input` is also the default of its `cache_write`.
-            for (rate, own) in written.iter_mut().zip(own) {
-                *rate = own.or(*rate);
-            }
+            written = continued(written, own);
             let rates = Rates::resolve(written).ok_or_else(|| (Some(at.clone()), missing(&written)))?;
             in_range(rates, &at)?;
             tiers.push(Tier { above, rates });
@@ -130,23 +132,6 @@ impl Markup {
     }
 }
 
-/// The first rate that costs more than it sells for, in words.
-pub(super) fn below_cost(price: &Price, cost: &Price) -> Option<String> {
-    let borders = borders(&[price, cost]);
-    let prompts = [0].into_iter().chain(borders.iter().map(|above| above.saturating_add(1)));
-    for prompt in prompts {
-        let rates = price.rates(prompt).to_array().into_iter().zip(cost.rates(prompt).to_array());
-        for (name, (price, cost)) in Rates::FIELDS.iter().zip(rates) {
-            if price < cost {
-                let tier =
-                    if prompt > 0 { format!(" above {} prompt tokens", prompt - 1) } else { String::new() };
-                return Some(format!("sells `{name}`{tier} for {price}, which costs {cost}"));
-            }
-        }
-    }
-    None
-}
-
 fn dearest(costs: &[&Price], prompt: u64) -> Rates {
     let mut dearest = [NanoUsd::ZERO; super::RATES];
     for cost in costs {
@@ -155,12 +140,4 @@ fn dearest(costs: &[&Price], prompt: u64) -> Rates {
         }
     }
     Rates::of_array(dearest)
-}
-
-/// Borders of the tiers of all of these, in rising order.
-fn borders(prices: &[&Price]) -> Vec<u64> {
-    let mut borders: Vec<u64> = prices.iter().flat_map(|price| &price.tiers).map(|tier| tier.above).collect();
-    borders.sort_unstable();
-    borders.dedup();
-    borders
 }

@@ -138,8 +138,17 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
             "",
             "m:13: model \"Model Flash\" has no `cached_input` among its prices",
         ),
-        ("500000", "200000", "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are not above"),
-        ("500000", "100000", "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are not above"),
+        (
+            "500000",
+            "200000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
+        ("200000", "0", "m:21: model \"Model Flash\" has a tier whose `prompt_tokens` are 0"),
+        (
+            "500000",
+            "100000",
+            "m:25: model \"Model Flash\" has a tier whose `prompt_tokens` are 0, or not above",
+        ),
         ("prompt_tokens = 500000\n", "", "m:24: model \"Model Flash\" has a tier without `prompt_tokens`"),
         (
             "cache_write = \"9\"\nimage = \"0.002\"\n",
@@ -309,4 +318,15 @@ fn a_model_says_through_which_apis_it_is_served() {
     };
     assert_eq!(unlimited("serves = [\"embeddings\"]\n"), Ok(0));
     assert_eq!(unlimited("").unwrap_err(), "m:8: model \"Model Flash\" has no max_output_tokens");
+}
+
+#[test]
+fn the_examples_of_the_manual_are_catalogues() {
+    let manual = include_str!("../../../docs/catalogue.md");
+    let blocks = manual.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let service = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
+    let catalog =
+        Catalog::parse(&blocks.fold(service.to_owned(), |text, block| text + block), "manual").unwrap();
+    assert_eq!(catalog.ids(), ["Lark 2", "House 8B"]);
+    assert_eq!(catalog.models[0].price.tiers[0].rates.cache_write_long, usd("14.4"));
 }

@@ -1,0 +1,183 @@
+//! The commands on the catalogue: entries from public lists of prices, and checks.
+
+mod entry;
+mod price_list;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use shared::{
+    catalog::{Catalog, LeftMidStream, Model, Upstream, UpstreamKind},
+    money::NanoUsd,
+    process::config::Common,
+};
+
+use self::price_list::{Listed, PriceList};
+
+/// Commands on the catalogue.
+#[derive(Debug, Subcommand)]
+pub enum Catalogue {
+    /// Print entries for models of a public list of prices: to read, to complete and to keep
+    Import {
+        /// The list: a file of models.dev (one model's, its id is the file's stem), or LiteLLM's JSON
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The list's format
+        #[arg(long)]
+        format: Format,
+        /// Ids of the models in the list
+        #[arg(long, value_name = "ID", required = true, num_args = 1..)]
+        model: Vec<String>,
+        /// Take the list's prices as costs, and sell for this factor of them, such as 1.2
+        #[arg(long, value_name = "FACTOR", value_parser = factor)]
+        markup: Option<String>,
+    },
+    /// Check the catalogue, and list the models that may lose money
+    Check {
+        /// A public list of prices (.toml of models.dev, .json of LiteLLM): list what differs, and then fail
+        #[arg(long, value_name = "FILE")]
+        against: Option<PathBuf>,
+    },
+}
+
+/// Format of a public list of prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// models.dev: a TOML file for each model
+    #[value(name = "models.dev")]
+    ModelsDev,
+    /// LiteLLM: one JSON file, model_prices_and_context_window.json
+    #[value(name = "litellm")]
+    LiteLlm,
+}
+
+impl Format {
+    /// The format of a file, by its extension.
+    fn of(file: &Path) -> Option<Self> {
+        match file.extension()?.to_str()? {
+            "toml" => Some(Self::ModelsDev),
+            "json" => Some(Self::LiteLlm),
+            _ => None,
+        }
+    }
+}
+
+/// Runs a command on the catalogue. Needs no store, and the services may be running.
+pub fn catalogue(command: &Catalogue, common: &Common, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    match command {
+        Catalogue::Import { from, format, model, markup } => {
+            let list =
+                PriceList::read(from, *format).with_context(|| format!("--from {}", from.display()))?;
+            import(&list, model, markup.as_deref(), out)
+        }
+        Catalogue::Check { against } => {
+            let catalog = common.catalog()?;
+            hints(&catalog, out)?;
+            against.as_deref().map_or(Ok(()), |file| compare(&catalog, file, out))
+        }
+    }
+}
+
+fn import(
+    list: &PriceList,
+    models: &[String],
+    markup: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    // All are read before the first is printed: half a list is easily taken for a whole one.
+    let listed = models.iter().map(|id| {
+        let found = list.model(id).with_context(|| format!("--model {id}"))?;
+        found.with_context(|| format!("--model {id}: the list does not have this model"))
+    });
+    for listed in listed.collect::<anyhow::Result<Vec<Listed>>>()? {
+        out.write_all(entry::of(&listed, markup).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Writes what a catalogue without a fault may lose money by.
+fn hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    for (model, upstream) in upstreams(catalog) {
+        let (id, name) = (&model.id, &upstream.model);
+        if may_hide_tokens(upstream) && upstream.left_mid_stream == LeftMidStream::Stop {
+            writeln!(
+                out,
+                "model \"{id}\", upstream \"{name}\": tokens that its streams hide, such as reasoning, are not billed when a client \
+                 leaves midway. Set left_mid_stream = \"finish\", or streams_every_token = true where it hides none."
+            )?;
+        }
+        let costs = upstream.cost.iter().flat_map(|cost| model.price.beside(cost));
+        for pair in costs.filter(|pair| pair.first < pair.second) {
+            let (price, cost) = (pair.first, pair.second);
+            writeln!(out, "model \"{id}\", upstream \"{name}\": {pair} sells for {price} and costs {cost}.")?;
+        }
+    }
+    writeln!(out, "The catalogue has no fault (models: {}).", catalog.models.len())?;
+    Ok(())
+}
+
+/// Returns whether an upstream may generate tokens that no chunk shows, and report them at its end alone.
+const fn may_hide_tokens(upstream: &Upstream) -> bool {
+    match upstream.kind {
+        UpstreamKind::Openai | UpstreamKind::Ollama => !upstream.streams_every_token,
+        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Builtin => false,
+    }
+}
+
+/// Writes where costs, or prices without a known cost, differ from a public list. A difference is an error.
+fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let named = || format!("--against {}", file.display());
+    let format =
+        Format::of(file).context("the file's name ends neither in .toml nor in .json").with_context(named)?;
+    let list = PriceList::read(file, format).with_context(named)?;
+    let mut differences = 0;
+    for (model, upstream) in upstreams(catalog) {
+        let (id, name) = (&model.id, &upstream.model);
+        let found = [name, id].into_iter().find_map(|name| list.model(name).transpose());
+        let Some(listed) = found.transpose().with_context(named)? else {
+            writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
+            continue;
+        };
+        // A list says nothing about a rate that it leaves out.
+        let ours = upstream.cost.as_ref().unwrap_or(&model.price);
+        for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
+            let (ours, theirs) = (pair.first, pair.second);
+            if upstream.cost.is_some() && ours != theirs {
+                writeln!(
+                    out,
+                    "model \"{id}\", upstream \"{name}\": {pair} costs {ours} here and {theirs} in the list."
+                )?;
+            } else if upstream.cost.is_none() && ours < theirs {
+                writeln!(
+                    out,
+                    "model \"{id}\", upstream \"{name}\": {pair} sells for {ours} and costs {theirs} in the list."
+                )?;
+            } else {
+                continue;
+            }
+            differences += 1;
+        }
+    }
+    match differences {
+        0 => Ok(()),
+        n => bail!("the catalogue differs from {} (differences: {n})", file.display()),
+    }
+}
+
+fn upstreams(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream)> {
+    catalog.models.iter().flat_map(|model| model.upstreams.iter().map(move |upstream| (model, upstream)))
+}
+
+/// Parses a markup: a decimal number of at least 1.
+fn factor(text: &str) -> Result<String, String> {
+    match NanoUsd::parse(text) {
+        Ok(factor) if factor >= NanoUsd::from_usd(1) => Ok(text.to_owned()),
+        Ok(_) | Err(_) => Err("must be a number of at least 1".into()),
+    }
+}

@@ -1,0 +1,229 @@
+//! Public lists of prices: models.dev's files, and LiteLLM's.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, anyhow, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use shared::{
+    catalog::{Price, RATES, Rates, Tier, WrittenRates, continued},
+    money::NanoUsd,
+};
+
+use super::Format;
+
+/// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for those that it does not list.
+const MODELS_DEV: [&str; RATES] =
+    ["input", "cache_read", "output", "cache_write", "", "reasoning", "input_audio", "output_audio", "", ""];
+/// Names of the rates in LiteLLM's list.
+const LITELLM: [&str; RATES] = [
+    "input_cost_per_token",
+    "cache_read_input_token_cost",
+    "output_cost_per_token",
+    "cache_creation_input_token_cost",
+    "cache_creation_input_token_cost_above_1hr",
+    "output_cost_per_reasoning_token",
+    "input_cost_per_audio_token",
+    "output_cost_per_audio_token",
+    "input_cost_per_image",
+    "input_cost_per_request",
+];
+/// Place of the first rate that is not per token.
+const FIRST_PER_UNIT: usize = 8;
+
+/// A list that was read.
+pub(super) enum PriceList {
+    /// One model.
+    ModelsDev { id: String, owner: Option<String>, model: ModelsDev },
+    /// All models by their ids.
+    LiteLlm(Map<String, Value>),
+}
+
+/// A model as a list describes it.
+pub(super) struct Listed {
+    pub(super) id: String,
+    /// The provider.
+    pub(super) owner: Option<String>,
+    pub(super) context_window: Option<u64>,
+    pub(super) max_output_tokens: Option<u64>,
+    pub(super) embeddings: bool,
+    pub(super) price: Price,
+    /// Rates that the list names, in the order of [`Rates::FIELDS`]; the others are defaults.
+    pub(super) rates: [bool; RATES],
+    /// Prices that the list names and the catalogue cannot say.
+    pub(super) left_out: Vec<String>,
+}
+
+/// A file of models.dev. It has more members, which do not matter here.
+#[derive(Deserialize)]
+pub(super) struct ModelsDev {
+    cost: Option<toml::Table>,
+    #[serde(default)]
+    limit: Limit,
+}
+
+#[derive(Default, Deserialize)]
+struct Limit {
+    context: Option<u64>,
+    output: Option<u64>,
+}
+
+impl PriceList {
+    pub(super) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(file)?;
+        Ok(match format {
+            Format::LiteLlm => Self::LiteLlm(serde_json::from_str(&text)?),
+            Format::ModelsDev => {
+                let name = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
+                // providers/OWNER/models/ID.toml
+                let folders =
+                    file.parent().filter(|folder| folder.ends_with("models")).and_then(Path::parent);
+                Self::ModelsDev {
+                    id: name(file).context("the file's stem is no id")?,
+                    owner: folders.and_then(name),
+                    model: toml::from_str(&text)?,
+                }
+            }
+        })
+    }
+
+    /// The model with this id in the list. A model that is there and has no usable price is an error.
+    pub(super) fn model(&self, id: &str) -> anyhow::Result<Option<Listed>> {
+        match self {
+            Self::ModelsDev { id: stem, owner, model } if stem == id => {
+                models_dev(id, owner.as_deref(), model).map(Some)
+            }
+            Self::ModelsDev { .. } => Ok(None),
+            Self::LiteLlm(models) => match models.get(id) {
+                Some(Value::Object(model)) => litellm(id, model).map(Some),
+                Some(_) => bail!("it is no object"),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Result<Listed> {
+    let cost = model.cost.as_ref().context("it has no [cost]")?;
+    let mut read = Reading::default();
+    read.models_dev_table(None, cost)?;
+    let tiers = cost.get("tiers").and_then(toml::Value::as_array);
+    for tier in tiers.into_iter().flatten() {
+        let tier = tier.as_table().context("a tier is no table")?;
+        let size = tier.get("tier").and_then(|tier| tier.get("size")).and_then(toml::Value::as_integer);
+        let border = size.and_then(|size| u64::try_from(size).ok()).context("a tier has no size")?;
+        read.models_dev_table(Some(border), tier)?;
+    }
+    // The older form of a single tier, which newer files have along with `tiers`.
+    if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
+        read.models_dev_table(Some(200_000), tier)?;
+    }
+    Ok(Listed {
+        owner: owner.map(str::to_owned),
+        context_window: model.limit.context,
+        max_output_tokens: model.limit.output,
+        ..read.finish(id, false)?
+    })
+}
+
+fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<Listed> {
+    let mut read = Reading::default();
+    for (name, value) in model {
+        let (rate, border) = above(name).map_or((name.as_str(), None), |(rate, border)| (rate, Some(border)));
+        match (LITELLM.iter().position(|known| *known == rate), value.as_f64()) {
+            (Some(field), Some(number)) => {
+                let per_token = if field < FIRST_PER_UNIT { "e6" } else { "" };
+                read.put(border, field, number, per_token).with_context(|| name.clone())?;
+            }
+            (Some(_), None) => bail!("{name} is no number"),
+            // Rates of services that requests cannot ask for here are of no use; any other may be billed.
+            (None, number) if name.contains("cost") || name.contains("pricing") => {
+                if number != Some(0.0) {
+                    read.left_out.push(name.clone());
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    let text = |name: &str| model.get(name).and_then(Value::as_str);
+    let count = |name: &str| model.get(name).and_then(Value::as_u64);
+    Ok(Listed {
+        owner: text("litellm_provider").map(str::to_owned),
+        context_window: count("max_input_tokens").or_else(|| count("max_tokens")),
+        max_output_tokens: count("max_output_tokens").or_else(|| count("max_tokens")),
+        ..read.finish(id, text("mode") == Some("embedding"))?
+    })
+}
+
+/// Splits `…_above_200k_tokens` into the rate's name and the border of its tier.
+fn above(name: &str) -> Option<(&str, u64)> {
+    let (rate, thousands) = name.strip_suffix("k_tokens")?.rsplit_once("_above_")?;
+    Some((rate, thousands.parse::<u64>().ok()?.checked_mul(1_000)?))
+}
+
+/// Rates read so far.
+#[derive(Default)]
+struct Reading {
+    base: WrittenRates,
+    tiers: BTreeMap<u64, WrittenRates>,
+    left_out: Vec<String>,
+}
+
+impl Reading {
+    fn models_dev_table(&mut self, border: Option<u64>, table: &toml::Table) -> anyhow::Result<()> {
+        for (name, value) in table {
+            let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+            match (MODELS_DEV.iter().position(|known| known == name), number) {
+                (Some(field), Some(number)) => {
+                    self.put(border, field, number, "").with_context(|| name.clone())?
+                }
+                (Some(_), None) => bail!("{name} is no number"),
+                (None, _) if matches!(name.as_str(), "tier" | "tiers" | "context_over_200k") => {}
+                (None, _) => self.left_out.push(name.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a rate in. The shortest decimal of a float is the number as the list's author wrote it.
+    fn put(&mut self, border: Option<u64>, field: usize, number: f64, exponent: &str) -> anyhow::Result<()> {
+        let rate = NanoUsd::parse(&format!("{number}{exponent}"))?;
+        if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
+            bail!("is negative or too high");
+        }
+        let rates = border.map_or(&mut self.base, |border| self.tiers.entry(border).or_default());
+        rates[field] = Some(rate);
+        Ok(())
+    }
+
+    /// The model with these prices. What is read from a cache costs as much as other input unless the list says otherwise.
+    fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<Listed> {
+        let Self { base, tiers, left_out } = self;
+        let written = |[input, cached_input, mut output, further @ ..]: WrittenRates| {
+            if embeddings {
+                output = output.or(Some(NanoUsd::ZERO));
+            }
+            let [a, b, c, d, e, f, g] = further;
+            [input, cached_input.or(input), output, a, b, c, d, e, f, g]
+        };
+        let resolve =
+            |rates| Rates::resolve(written(rates)).ok_or_else(|| anyhow!("it has no price per token"));
+        let mut price = Price::flat(resolve(base)?);
+        let (mut before, mut rates) = (base, base.map(|rate| rate.is_some()));
+        for (above, own) in tiers {
+            before = continued(before, own);
+            rates = std::array::from_fn(|field| before[field].is_some());
+            price.tiers.push(Tier { above, rates: resolve(before)? });
+        }
+        Ok(Listed {
+            id: id.to_owned(),
+            owner: None,
+            context_window: None,
+            max_output_tokens: None,
+            embeddings,
+            price,
+            rates,
+            left_out,
+        })
+    }
+}
