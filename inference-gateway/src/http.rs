@@ -1,9 +1,12 @@
 //! The public routes.
 
-mod chat;
+mod call;
 mod cors;
+mod count_tokens;
 mod describe;
+mod dialect;
 mod front;
+mod model_pages;
 mod observe;
 mod openapi;
 mod passthrough;
@@ -23,7 +26,7 @@ use shared::{
     ids::AccountId,
     key::{Class, Prefix},
     process::{
-        http::{bearer, catch_panics, method_not_allowed, unknown_url},
+        http::{catch_panics, method_not_allowed, model_credential, unknown_url},
         serve::Handler,
     },
     refusal::Refusal,
@@ -60,8 +63,11 @@ pub(crate) struct App {
 /// The public routes, wrapped in `front`.
 pub(crate) fn routes(app: Arc<App>) -> Handler {
     let public = Router::new()
-        .route(CHAT, post(chat::create))
-        .route("/v1/models", get(describe::models))
+        .route(Dialect::Chat.route(), post(call::create))
+        .route(Dialect::Responses.route(), post(call::create))
+        .route(Dialect::Messages.route(), post(call::create))
+        .route("/v1/messages/count_tokens", post(count_tokens::count))
+        .route(MODELS, get(describe::models))
         .route("/v1/models/{id}", get(describe::model))
         .route("/v1", get(describe::service))
         .route("/", get(describe::service))
@@ -83,14 +89,15 @@ pub(crate) fn routes(app: Arc<App>) -> Handler {
     front(app, routes)
 }
 
-/// The route of chat requests.
-const CHAT: &str = "/v1/chat/completions";
+/// The route of the list of models.
+const MODELS: &str = "/v1/models";
 
 /// Response header with the generation's id, which is also the billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
 /// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
+use dialect::Dialect;
 use front::front;
 pub(crate) use passthrough::Management;
 
@@ -101,7 +108,7 @@ async fn credential(
     request_headers: &http::HeaderMap,
     caller: &Caller,
 ) -> Result<String, ApiError> {
-    let presented = bearer(request_headers)?;
+    let presented = model_credential(request_headers)?;
     match app.prefix.classify(presented) {
         None => Err(Refusal::InvalidApiKey.into()),
         Some(Class::Api) => Ok(presented.to_owned()),

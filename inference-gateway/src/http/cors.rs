@@ -4,11 +4,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
 use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
 
-use super::{X_GENERATION_ID, X_MAX_TOKENS};
+use super::{X_GENERATION_ID, X_MAX_TOKENS, call::X_DROPPED_TOOLS};
 
 /// The headers of responses that scripts may read.
-const EXPOSED: [HeaderName; 5] =
-    [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS];
+const EXPOSED: [HeaderName; 6] =
+    [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS, X_DROPPED_TOOLS];
 
 /// The layer of the routes, which also answers preflight requests.
 pub(super) fn layer() -> CorsLayer {
@@ -21,7 +21,7 @@ pub(super) fn layer() -> CorsLayer {
 
 /// Adds the headers that the layer adds to every response but a preflight's.
 pub(super) fn allow(response: &mut HeaderMap) {
-    const ALL: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens";
+    const ALL: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens,x-dropped-tools";
     const VARY: &str = "access-control-request-method, access-control-request-headers";
     response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ALL));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, RawQuery, State, rejection::PathRejection},
     http::{Extensions, HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -16,21 +16,25 @@ use shared::{
     process::{http::ok, serve::ConnectionTrust},
 };
 
-use super::{App, authenticate, credential};
+use super::{
+    App, authenticate, credential,
+    dialect::{Dialect, speaks_messages},
+    model_pages::{PagedModel, page},
+};
 use crate::admission::Caller;
 
 /// A model in a listing.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Model")]
 pub(super) struct ModelObject<'a> {
-    id: &'a str,
+    pub(super) id: &'a str,
     #[schemars(extend("const" = "model"))]
-    object: &'static str,
-    created: i64,
-    owned_by: &'a str,
+    pub(super) object: &'static str,
+    pub(super) created: i64,
+    pub(super) owned_by: &'a str,
     /// The model's id, if `id` is an alias of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    alias_of: Option<&'a str>,
+    pub(super) alias_of: Option<&'a str>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -45,7 +49,7 @@ pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
-    endpoints: [&'static str; 3],
+    endpoints: Vec<String>,
     docs: &'a str,
 }
 
@@ -58,12 +62,17 @@ pub(super) struct Health {
 /// `GET /v1/models`
 pub(super) async fn models(
     State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let caller = Caller(ConnectionTrust::of(&extensions));
     authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
-    Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
+    let data = listed(&app.catalog);
+    if speaks_messages(&headers) {
+        return Ok(ok(&page(data, query.as_deref())?));
+    }
+    Ok(ok(&Models { object: "list", data }))
 }
 
 /// `GET /v1/models/{id}`
@@ -78,7 +87,8 @@ pub(super) async fn model(
     // A path that is no UTF-8 names no model.
     let Path(name) = id.map_err(|_| not_found(&app.catalog))?;
     let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
-    Ok(ok(&describe(model, &name)))
+    let described = describe(model, &name);
+    Ok(if speaks_messages(&headers) { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
 fn not_found(catalog: &Catalog) -> ApiError {
@@ -103,11 +113,12 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 /// `GET /v1`, `GET /`
 pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
+    let calls = Dialect::ALL.map(|dialect| format!("POST {}", dialect.route()));
     ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
-        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
+        endpoints: ["GET /health", "GET /v1/models"].map(str::to_owned).into_iter().chain(calls).collect(),
         docs,
     })
 }

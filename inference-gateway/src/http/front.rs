@@ -1,7 +1,7 @@
-//! The front of the public routes: the steps common to every request, and a straight way for chat requests.
+//! The front of the public routes: the steps common to every request, and a straight way for model calls.
 //!
-//! A router clones its routes and layers for every request, and each layer polls the next. For chat requests, nearly
-//! all requests there are, this took a fifth of the gateway's instructions.
+//! A router clones its routes and layers for every request, and each layer polls the next. For model calls, nearly all
+//! requests there are, this took a fifth of the gateway's instructions.
 
 use std::{future::ready, panic::AssertUnwindSafe, sync::Arc};
 
@@ -24,7 +24,8 @@ use shared::{
 use tower::ServiceExt;
 
 use super::{
-    App, CHAT, chat, cors, describe,
+    App, call, cors, describe,
+    dialect::{Dialect, ErrorForm},
     observe::{Head, Observed, answers},
 };
 
@@ -32,12 +33,14 @@ use super::{
 struct Behind {
     app: Arc<App>,
     routes: Router,
-    chats_served: Counter,
+    /// Counters of the dialects' answers 200, in the order of the dialects.
+    served: [Counter; Dialect::ALL.len()],
 }
 
 /// The front of these routes.
 pub(super) fn front(app: Arc<App>, routes: Router) -> Handler {
-    let behind = Arc::new(Behind { app, routes, chats_served: answers(CHAT, &Method::POST, StatusCode::OK) });
+    let served = Dialect::ALL.map(|dialect| answers(dialect.route(), &Method::POST, StatusCode::OK));
+    let behind = Arc::new(Behind { app, routes, served });
     Handler::new(move |request| answer(behind.clone(), request))
 }
 
@@ -45,28 +48,32 @@ pub(super) fn front(app: Arc<App>, routes: Router) -> Handler {
 async fn answer(behind: Arc<Behind>, request: Request) -> Response {
     let id = RequestId::generate(&*behind.app.clock);
     let mut request = request.map(drain_unread_body);
+    let form = ErrorForm::of(&request);
+    let called = Dialect::of_route(request.uri().path()).filter(|_| request.method() == Method::POST);
     let mut response = if behind.app.draining.is_cancelled() {
         refuse_while_draining(&request)
     } else if let Some(refusal) = ambiguity(&request) {
         Observed { route: "none", served: None }.answer(Head::of(&request, id), ready(refusal)).await
-    } else if request.method() == Method::POST && request.uri().path() == CHAT {
-        let observed = Observed { route: CHAT, served: Some(&behind.chats_served) };
+    } else if let Some(dialect) = called {
+        let observed = Observed { route: dialect.route(), served: Some(&behind.served[dialect as usize]) };
         let head = Head::of(&request, id);
-        observed.answer(head, create_chat(behind.app.clone(), id, request)).await
+        let call = call_model(behind.app.clone(), dialect, id, request);
+        observed.answer(head, async { form.apply(call.await, id) }).await
     } else {
         request.extensions_mut().insert(id);
         let Ok(response) = behind.routes.clone().oneshot(request).await;
         response
     };
+    response = form.apply(response, id);
     if let Ok(value) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
     response
 }
 
-/// A chat request, with the layers of a route: CORS, and panics as answers.
-async fn create_chat(app: Arc<App>, id: RequestId, request: Request) -> Response {
-    let created = AssertUnwindSafe(chat::answer(app, id, request)).catch_unwind().await;
+/// A model call, with the layers of a route: CORS, and panics as answers.
+async fn call_model(app: Arc<App>, dialect: Dialect, id: RequestId, request: Request) -> Response {
+    let created = AssertUnwindSafe(call::answer(app, dialect, id, request)).catch_unwind().await;
     let created = created.unwrap_or_else(|_| Err(ApiError::internal()));
     let mut response = created.unwrap_or_else(IntoResponse::into_response);
     cors::allow(response.headers_mut());
