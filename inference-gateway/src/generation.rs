@@ -19,7 +19,8 @@ use shared::{
     clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::http::ClientRequestId,
+    process::{http::ClientRequestId, serve::Detach},
+    rates::RateStatus,
     refusal::Refusal,
     text::shown,
     tokens::{Usage, UsageDetails},
@@ -102,6 +103,8 @@ pub(crate) struct Job {
 pub(crate) struct Started {
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
+    /// State of the rates of the key and its groups.
+    pub(crate) rates: RateStatus,
     /// The answer.
     pub(crate) body: AnswerBody,
 }
@@ -112,6 +115,16 @@ pub(crate) enum AnswerBody {
     Whole(Bytes),
     /// A stream.
     Stream(StreamBody),
+}
+
+impl AnswerBody {
+    /// The stream that goes on by itself while its client takes nothing.
+    pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stream(body) => Some(body.stream()),
+        }
+    }
 }
 
 impl Job {
@@ -218,16 +231,12 @@ impl Generator {
         let mut route = Route { counted_by, asked: None };
         log.generation = hold.generation();
         log.key = Some(hold.key());
-        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
-            hold.release().await;
-            return Err(overloaded);
-        }
         let job = &*job;
         let reached = tokio::select! {
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
-            () = revoked(&hold), if job.forward.stream => {
+            refusal = revoked(&hold), if job.forward.stream => {
                 hold.release().await;
-                return Err(Refusal::InvalidApiKey.into());
+                return Err(refusal.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
             () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
@@ -269,9 +278,12 @@ impl Generator {
     }
 }
 
-/// Returns when the hold's key is found to be revoked.
-async fn revoked(hold: &OpenHold) {
-    while hold.standing() != HoldStatus::Revoked {
+/// Returns when the hold's key is found to be revoked, or its group archived.
+async fn revoked(hold: &OpenHold) -> Refusal {
+    loop {
+        if let HoldStatus::Revoked(refusal) = hold.standing() {
+            return refusal;
+        }
         hold.changed().await;
     }
 }

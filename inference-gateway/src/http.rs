@@ -10,6 +10,7 @@ mod model_pages;
 mod observe;
 mod openapi;
 mod passthrough;
+mod rate_headers;
 
 use std::sync::Arc;
 
@@ -23,13 +24,13 @@ use shared::{
     catalog::Catalog,
     clock::Clock,
     error::ApiError,
-    ids::AccountId,
     key::{Class, Prefix},
     process::{
         http::{catch_panics, method_not_allowed, model_credential, unknown_url},
         serve::Handler,
     },
-    refusal::Refusal,
+    refusal::{Denial, Refusal},
+    rpc::Identity,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -119,23 +120,23 @@ async fn credential(
     }
 }
 
-/// The account of a key that may make model calls right now.
-async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<AccountId, ApiError> {
-    Ok(account(app, credential, Class::Api, caller).await??)
+/// The owner of a key that may make model calls right now.
+async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<Identity, ApiError> {
+    Ok(identify(app, credential, Class::Api, caller).await??)
 }
 
-/// The account of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
+/// The owner of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
 /// not wait behind any number of unauthenticated calls.
-async fn account(
+async fn identify(
     app: &App,
     credential: &str,
     required: Class,
     caller: &Caller,
-) -> Result<Result<AccountId, Refusal>, ApiError> {
+) -> Result<Result<Identity, Denial>, ApiError> {
     let _turn = app.admission.check(caller).await?;
     let authenticated = app.generator.keys.authenticate(credential, required).await?;
-    if let Ok(account) = &authenticated {
-        caller.accepted(*account);
+    if let Ok(identity) = &authenticated {
+        caller.accepted(identity.account());
     }
     Ok(authenticated)
 }

@@ -77,8 +77,7 @@ pub(super) fn start(
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let watch = hold.heartbeat_watch();
-    let room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let (rates, room) = (hold.rates(), AnswerRoom::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
@@ -91,7 +90,7 @@ pub(super) fn start(
             pipe,
             room,
             extending: None,
-            deadlines: Deadlines::new(generator.upstream_silence, now),
+            deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
         };
         async move {
             let end = stream.carry(body).await;
@@ -100,9 +99,7 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    let stall = body.stall_watch(generator.client_stall);
-    watch.set(move |now| stall.check(now));
-    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
+    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {

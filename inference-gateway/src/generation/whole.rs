@@ -141,6 +141,7 @@ pub(super) async fn run(
     }
     running.note(AttemptOutcome::Served);
     drop(running);
+    let rates = hold.rates();
     log.usage = counter.usage();
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
@@ -149,7 +150,7 @@ pub(super) async fn run(
     let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop(answer);
     let body = AnswerBody::Whole(room.leave_with(written));
-    Ok(Started { max_tokens: job.lowered(max_tokens), body })
+    Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
 }
 
 fn estimate_billed(job: &Job) {

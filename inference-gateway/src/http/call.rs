@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use super::{
     App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, dialect::Dialect, observe::AlreadyLogged,
+    rate_headers,
 };
 use crate::{
     admission::{Caller, take_bytes},
@@ -65,7 +66,7 @@ pub(super) async fn answer(
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &caller).await {
-            Ok(account) => app.admission.prompt(account),
+            Ok(identity) => app.admission.prompt(identity.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -101,12 +102,13 @@ pub(super) async fn answer(
         running.run_in_background();
         Err(late())
     };
+    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     if let Some(tools) = dropped_tools.and_then(|tools| HeaderValue::try_from(tools).ok()) {
         response.headers_mut().insert(X_DROPPED_TOOLS, tools);
     }
     // A stream ends, and is billed, when the client takes nothing for this long.
-    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream: None });
+    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
@@ -149,7 +151,7 @@ pub(super) async fn check(
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
@@ -167,6 +169,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
+    rate_headers::insert(rates, headers);
     response
 }
 

@@ -8,9 +8,13 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{error::ApiError, process::http::ok, process::serve::ConnectionTrust};
+use shared::{
+    error::ApiError,
+    process::{http::ok, serve::ConnectionTrust},
+    refusal::Refusal,
+};
 
-use super::{App, authenticate, call::check, credential};
+use super::{App, authenticate, call::check, credential, describe::may_use};
 use crate::admission::Caller;
 use domain::messages;
 
@@ -26,9 +30,14 @@ pub(super) async fn count(State(app): State<Arc<App>>, http: Request) -> Result<
     let (parts, body) = http.into_parts();
     let caller = Caller(ConnectionTrust::of(&parts.extensions));
     let credential = credential(&app, &parts.headers, &caller).await?;
-    let account = authenticate(&app, &credential, &caller).await?;
+    let identity = authenticate(&app, &credential, &caller).await?;
+    let account = identity.account();
     let mut permit = app.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
+    let model = app.catalog.model(&checked.model);
+    if !model.is_some_and(|model| may_use(&identity, model)) {
+        return Err(Refusal::ModelNotAllowed.into());
+    }
     let input_tokens = app.generator.count_prompt(&checked.model, &checked.forward, account).await?;
     Ok(ok(&TokenCount { input_tokens }))
 }

@@ -14,6 +14,7 @@ use shared::{
     catalog::{Catalog, Model, Service},
     error::ApiError,
     process::{http::ok, serve::ConnectionTrust},
+    rpc::Identity,
 };
 
 use super::{
@@ -67,8 +68,8 @@ pub(super) async fn models(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
-    let data = listed(&app.catalog);
+    let identity = authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+    let data = listed(&app.catalog, &identity);
     if speaks_messages(&headers) {
         return Ok(ok(&page(data, query.as_deref())?));
     }
@@ -83,23 +84,32 @@ pub(super) async fn model(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+    let identity = authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
     // A path that is no UTF-8 names no model.
-    let Path(name) = id.map_err(|_| not_found(&app.catalog))?;
-    let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
+    let not_found =
+        || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
+    let Path(name) = id.map_err(|_| not_found())?;
+    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
     let described = describe(model, &name);
     Ok(if speaks_messages(&headers) { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
-fn not_found(catalog: &Catalog) -> ApiError {
-    ApiError::model_not_found(catalog.ids())
+/// Returns whether a key may use a model. A list that names an alias means its model.
+pub(super) fn may_use(identity: &Identity, model: &Model) -> bool {
+    let Some(models) = &identity.models else { return true };
+    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
 }
 
-/// Describes all models, and after them their aliases.
-fn listed(catalog: &Catalog) -> Vec<ModelObject<'_>> {
-    let models = catalog.models.iter().map(|model| describe(model, &model.id));
-    let aliases =
-        catalog.models.iter().flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+/// The models that a key may use.
+fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
+    catalog.models.iter().filter(|model| may_use(identity, model))
+}
+
+/// Describes all models that a key may use, and after them their aliases.
+fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
+    let models = usable(catalog, identity).map(|model| describe(model, &model.id));
+    let aliases = usable(catalog, identity)
+        .flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
     models.chain(aliases).collect()
 }
 

@@ -23,6 +23,7 @@ use super::{
     describe::{About, Health, ModelObject, Models},
     dialect::Dialect,
     model_pages::{ModelPage, PagedModel},
+    rate_headers,
 };
 use operation::Operation;
 
@@ -39,11 +40,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 5] = [
+const KEY: [Code; 7] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
+    Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
     Code::KeyLimitReached,
+    Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
 /// Errors of a management key that may not call.
@@ -53,7 +56,7 @@ const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUna
 /// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
-const CHAT: [Code; 19] = [
+const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
     Code::InvalidValue,
@@ -69,7 +72,9 @@ const CHAT: [Code; 19] = [
     Code::UnsupportedValue,
     Code::ContextLengthExceeded,
     Code::ModelNotFound,
+    Code::ModelNotAllowed,
     Code::SpendReserved,
+    Code::RateLimitExceeded,
     Code::UpstreamError,
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
@@ -85,9 +90,6 @@ const FIELDS: [Code; 6] = [
 ];
 
 const JSON: &str = "application/json";
-
-/// Headers of the answer to a model call; chat never drops tools.
-const CALL_HEADERS: [&str; 3] = ["x-generation-id", "x-max-tokens", "x-dropped-tools"];
 
 /// `GET /openapi.json`
 pub(super) async fn describe() -> Response {
@@ -190,7 +192,7 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let operation = operation.responds(200, "The answer.", &content, &CALL_HEADERS[..2]);
+    let operation = operation.responds(200, "The answer.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
@@ -218,6 +220,12 @@ fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
     refuses_in_messages(operation, schemas).into_value()
 }
 
+/// Headers of the answer to a model call.
+fn call_headers() -> Vec<&'static str> {
+    let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools"];
+    own.into_iter().chain(rate_headers::NAMES).collect()
+}
+
 /// A model call in another dialect than chat.
 fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, events: &str) -> Operation {
     let content = json!({
@@ -225,7 +233,7 @@ fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, e
         "text/event-stream": {"schema": {"type": "string", "description": events}},
     });
     let operation = Operation::new(id, "The model's answer.").secured("apiKey").takes::<Q>(schemas, &[JSON]);
-    operation.responds(200, "The answer.", &content, &CALL_HEADERS)
+    operation.responds(200, "The answer.", &content, &call_headers())
 }
 
 /// Responds with the errors of model calls in the form of the Messages API.
@@ -307,7 +315,7 @@ mod tests {
     use super::*;
 
     /// Codes that no description contains: those of routes and methods that are not there.
-    const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::RotationInProgress, Code::ReadOnlyKey];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {
