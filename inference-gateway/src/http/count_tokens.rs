@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shared::{
-    error::ApiError,
-    process::{http::ok, serve::ConnectionTrust},
-    refusal::Refusal,
-};
+use shared::{error::ApiError, process::http::ok, refusal::Refusal};
 
-use super::{App, authenticate, call::check, credential, describe::may_use};
-use crate::admission::Caller;
+use super::{
+    App, Call,
+    describe::{authenticated, may_use},
+    model_call::check,
+};
 use domain::messages;
 
 /// Tokens of a prompt.
@@ -25,12 +21,11 @@ pub(super) struct TokenCount {
     input_tokens: u64,
 }
 
-/// Handler of the route.
-pub(super) async fn count(State(app): State<Arc<App>>, http: Request) -> Result<Response, ApiError> {
-    let (parts, body) = http.into_parts();
-    let caller = Caller(ConnectionTrust::of(&parts.extensions));
-    let credential = credential(&app, &parts.headers, &caller).await?;
-    let identity = authenticate(&app, &credential, &caller).await?;
+/// `POST /v1/messages/count_tokens`
+pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let caller = call.caller();
+    let (parts, body) = call.request.into_parts();
+    let identity = authenticated(&app, &parts.headers, &caller).await?;
     let account = identity.account();
     let mut permit = app.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;

@@ -9,7 +9,6 @@ use axum::{
 use bytes::Bytes;
 use shared::{error::ApiError, ids::RequestId};
 
-use super::MODELS;
 use domain::{answer::message_error, chat, messages, request::Request as ModelRequest, responses};
 
 /// Header with the version of the Messages API, which its clients send to every route.
@@ -30,15 +29,19 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
+    pub(super) const CHAT: &str = "/v1/chat/completions";
+    pub(super) const RESPONSES: &str = "/v1/responses";
+    pub(super) const MESSAGES: &str = "/v1/messages";
+
     /// Every dialect.
     pub(super) const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
     /// The route of the dialect's model calls.
     pub(super) const fn route(self) -> &'static str {
         match self {
-            Self::Chat => "/v1/chat/completions",
-            Self::Responses => "/v1/responses",
-            Self::Messages => "/v1/messages",
+            Self::Chat => Self::CHAT,
+            Self::Responses => Self::RESPONSES,
+            Self::Messages => Self::MESSAGES,
         }
     }
 
@@ -73,7 +76,7 @@ impl ErrorForm {
         let is_below = |route: &str| {
             path.strip_prefix(route).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        if is_below(Dialect::Messages.route()) || (is_below(MODELS) && speaks_messages(request.headers())) {
+        if is_below(Dialect::MESSAGES) || (is_below("/v1/models") && speaks_messages(request.headers())) {
             Self::Messages
         } else {
             Self::OpenAi

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{Extension, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -13,24 +12,27 @@ use bytes::Bytes;
 use shared::{
     admission::Permit,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::GenerationId,
     process::{
         http::{ClientRequestId, content_length, read_body_within, require_json},
-        serve::{ConnectionTrust, Unread},
+        serve::Unread,
     },
 };
 use tokio::time::timeout;
 
 use super::{
-    App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, dialect::Dialect, observe::AlreadyLogged,
+    App, Call, X_GENERATION_ID, X_MAX_TOKENS,
+    caller::{authenticate, credential},
+    dialect::Dialect,
+    observe::AlreadyLogged,
     rate_headers,
 };
 use crate::{
-    admission::{Caller, take_bytes},
+    admission::take_bytes,
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
-use domain::request::{Forward, Request as ModelRequest};
+use domain::request::{Forward, Request};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
@@ -42,25 +44,10 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// Header with the names of offered tools that were dropped, since no upstream has them.
 pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
 
-/// Handler behind the front, which takes `POST` itself: other methods and preflights are answered here.
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(request): Extension<RequestId>,
-    http: Request,
-) -> Result<Response, ApiError> {
-    let dialect = Dialect::of_route(http.uri().path()).unwrap_or(Dialect::Chat);
-    answer(app, dialect, request, http).await
-}
-
-/// A model call.
-pub(super) async fn answer(
-    app: Arc<App>,
-    dialect: Dialect,
-    request: RequestId,
-    http: Request,
-) -> Result<Response, ApiError> {
-    let (parts, body) = http.into_parts();
-    let caller = Caller(ConnectionTrust::of(&parts.extensions));
+/// `POST` on the route of a dialect.
+pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Result<Response, ApiError> {
+    let caller = call.caller();
+    let (request, (parts, body)) = (call.id, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
     let mut permit = app.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
@@ -131,7 +118,7 @@ pub(super) struct Checked {
 pub(super) async fn check(
     app: &App,
     (headers, body): (&HeaderMap, Body),
-    parse: impl FnOnce(&Bytes) -> Result<ModelRequest, ApiError>,
+    parse: impl FnOnce(&Bytes) -> Result<Request, ApiError>,
     permitted: bool,
     permit: &mut Permit,
 ) -> Result<Checked, ApiError> {
