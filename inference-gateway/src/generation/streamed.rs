@@ -60,7 +60,7 @@ struct Stream {
 pub(super) fn start(
     generator: &Arc<Generator>,
     mut job: Job,
-    hold: OpenHold,
+    mut hold: OpenHold,
     reached: Reached,
     client: Client,
     log: GenerationLog,
@@ -77,7 +77,7 @@ pub(super) fn start(
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let (rates, room) = (hold.rates(), AnswerRoom::new(generator.admission.answers(), hold.account()));
+    let (rates, room) = (hold.take_rates(), AnswerRoom::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
