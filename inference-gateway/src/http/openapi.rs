@@ -10,10 +10,9 @@ use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
-    error::Code,
-    error::ErrorBody,
+    error::{Code, ErrorBody},
     ids::KeyId,
-    wire::{KEYS, KeyBody, KeyList, KeySchema, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
+    wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
 mod operation;
@@ -87,7 +86,7 @@ const FIELDS: [Code; 6] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Response {
+pub(super) fn describe() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
@@ -193,7 +192,7 @@ fn list(schemas: &mut SchemaGenerator) -> Value {
         query("status", json!({"enum": STATUSES})),
     ]);
     let operation = governs("listApiKeys", "The API keys, revoked ones included.");
-    let operation = operation.with("parameters", parameters).answers::<KeyList>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
     let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
     operation.refuses(&governing(&values)).into_value()
 }
@@ -206,31 +205,32 @@ fn create(schemas: &mut SchemaGenerator) -> Value {
         "description": "A request with the same key and body makes no second API key.",
     }]);
     let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<KeyBody<true>>(schemas, &[JSON]);
+    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
     let operation =
-        operation.answers::<KeySchema>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
+        operation.answers::<KeyObject>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
     let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
     let codes = [&BODY[..], &FIELDS, &own].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn fetch(schemas: &mut SchemaGenerator) -> Value {
-    let operation = governs("retrieveApiKey", "An API key.").answers::<KeySchema>(schemas, 200, &[]);
+    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 
 fn update(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
-    let operation = operation.takes::<KeyBody<false>>(schemas, &[JSON, "application/merge-patch+json"]);
-    let operation = operation.answers::<KeySchema>(schemas, 200, &[]);
+    let operation =
+        operation.takes::<Body<KeyObject, false>>(schemas, &[JSON, "application/merge-patch+json"]);
+    let operation = operation.answers::<KeyObject>(schemas, 200, &[]);
     let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn revoke(schemas: &mut SchemaGenerator) -> Value {
     let operation =
-        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeySchema>(schemas, 200, &[]);
+        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use domain::{
     key::KeyPatch,
-    ledger::{Level, Refused},
+    ledger::{BoundsPatch, Level, Refused},
 };
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
@@ -50,7 +50,7 @@ impl Trial {
     async fn begin(limit: Option<NanoUsd>) -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
-        let settings = KeyPatch { limit: Some(limit), ..KeyPatch::default() };
+        let settings = KeyPatch { bounds: BoundsPatch::of_limit(limit), ..KeyPatch::default() };
         let made = office.management.create(account, settings, None).await.unwrap();
         let Created::New { key, plaintext } = made else { panic!("{made:?}") };
         Self { office, account, key: key.id, credential: plaintext.expose_secret().to_owned() }

@@ -311,6 +311,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
         label: format!("Key {n}"),
         hint: format!("fg_api_{n}…"),
         created_at: after(n.into()),
+        metadata: domain::settings::Metadata::new(),
         spend: ledger::Key::default(),
     };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }

@@ -201,14 +201,14 @@ impl Funds {
 
     /// Gives a hold back at every budget that pays; `tokens` replaces the tokens counted for rates.
     pub(super) fn give_back(&mut self, hold: &Hold, tokens: u64) {
+        self.recount(hold.counted, tokens);
         self.account.held = self.account.held.left_after(hold.amount);
         for (level, budget) in self.budgets_mut() {
             budget.held = budget.held.left_after(hold.amount);
-            if let Some(bounds) = budget.bounds.as_mut().filter(|_| hold.counted.levels[level as usize]) {
-                bounds.in_flight = bounds.in_flight.saturating_sub(1);
+            if hold.counted.levels[level as usize] {
+                budget.end_request();
             }
         }
-        self.recount(hold.counted, tokens);
     }
 
     /// The groups that pay along with the key.

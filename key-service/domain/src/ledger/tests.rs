@@ -1,13 +1,16 @@
 //! Short scenarios of the ledger.
 
+mod chain;
 mod properties;
+mod rates;
+mod windows;
 
 use std::time::Duration;
 
 use shared::{refusal::Refusal, time::Timestamp};
 
 use super::{
-    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, held, key},
+    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key},
     *,
 };
 
@@ -52,6 +55,32 @@ impl Book {
         self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
     }
 
+    fn group_mut(&mut self, n: u8) -> &mut Group {
+        self.world.groups.entry((account(MINE), group(n))).or_default()
+    }
+
+    /// Moves the key to a group.
+    fn join(&mut self, n: u8) {
+        self.key_mut().group = Some(group(n));
+    }
+
+    /// Changes the bounds of the key.
+    fn bound(&mut self, bounds: &BoundsPatch) {
+        let now = self.now;
+        self.key_mut().budget.update(bounds, now);
+    }
+
+    /// Changes the bounds of a group.
+    fn bound_group(&mut self, n: u8, bounds: &BoundsPatch) {
+        let now = self.now;
+        self.group_mut(n).budget.update(bounds, now);
+    }
+
+    /// The key's bounds.
+    fn bounds(&mut self) -> Bounds {
+        *self.key_mut().budget.bounds.clone().unwrap()
+    }
+
     fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
         self.world.apply(account(MINE), command, self.now)
     }
@@ -59,9 +88,10 @@ impl Book {
     fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
         let (model, lease_ticks) = ("Model Flash".into(), 3);
         let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
+        let (key, generation) = (key(0), generation(n));
         self.run(&Command::Hold {
-            key: key(0),
-            generation: generation(n),
+            key,
+            generation,
             model,
             least,
             enough,
@@ -73,7 +103,10 @@ impl Book {
 
     /// Asserts that exactly this amount can be held.
     fn must_hold(&mut self, n: u8, amount: i64) {
-        assert_eq!(self.hold(n, amount, amount, amount), Ok(held(nanos(amount))));
+        match self.hold(n, amount, amount, amount) {
+            Ok(Outcome::Held { amount: held, .. }) => assert_eq!(held, nanos(amount)),
+            other => panic!("not held: {other:?}"),
+        }
     }
 
     fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
@@ -102,6 +135,10 @@ impl Book {
 
     fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
         self.run(&Command::Expire { key: key(0), generation: generation(n) })
+    }
+
+    fn check(&mut self) -> Result<Outcome, Refused> {
+        self.run(&Command::Check { key: key(0) })
     }
 
     /// Credit, held, used.

@@ -79,6 +79,7 @@ async fn open_account(store: &Sqlite, n: u8) {
         label: "Key".into(),
         hint: "fg_api_…".into(),
         created_at: START,
+        metadata: domain::settings::Metadata::new(),
         spend: ledger::Key::default(),
     };
     store.create_key(NewKey { account: id, key, digest: Digest::of(&[n]), most: 1_000 }, None).await.unwrap();

@@ -1,6 +1,6 @@
 //! Answers in messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
@@ -73,7 +73,7 @@ fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
                 key_id: grant.hold.key.to_string(),
                 output_tokens: grant.output_tokens,
                 lease_ms: millis(grant.lease),
-                price: Some((&grant.hold.price).into()),
+                price: Some(grant.hold.price.as_ref().into()),
                 rates: grant.rates.as_deref().map(v1::RateStatus::from),
             }),
             None,
@@ -167,7 +167,7 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 account: grant.account_id.parse().map_err(|_| unfit())?,
                 key: grant.key_id.parse().map_err(|_| unfit())?,
                 model: asked.model.clone(),
-                price: grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?,
+                price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
             },
             output_tokens: grant.output_tokens,

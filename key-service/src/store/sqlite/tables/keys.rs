@@ -16,7 +16,7 @@ use crate::store::{
 };
 use domain::{
     digest::Digest,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey, Status},
+    key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
 };
 
@@ -83,15 +83,16 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        now: Timestamp,
     ) -> Result<Updated, StoreError> {
         let work = move |connection: &Connection| {
             let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-            match key.updated(&patch) {
+            match key.updated(&patch, now) {
                 Ok(key) => {
                     put_terms(connection, account, &key)?;
                     Ok(Updated::Key(key))
                 }
-                Err(AlreadyRevoked) => Ok(Updated::Revoked),
+                Err(reason) => Ok(Updated::NotChanged(reason)),
             }
         };
         self.writer.write(work).await
@@ -112,6 +113,8 @@ impl Keys for Sqlite {
         self.writer.write(work).await
     }
 }
+
+impl crate::store::Groups for Sqlite {}
 
 /// Creates a key unless the idempotency key is taken; repeating it changes nothing.
 fn create(
@@ -145,7 +148,7 @@ fn create(
 
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
-    let ApiKey { id, label, hint, created_at, spend } = key;
+    let ApiKey { id, label, hint, created_at, metadata: _, spend } = key;
     let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, spend_limit, used, held, bounds, group_id,
                                      expires_at, revoked_at, last_used_at)
@@ -308,6 +311,7 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
         label: row.get(1)?,
         hint: row.get(2)?,
         created_at: time(row, 3)?,
+        metadata: domain::settings::Metadata::new(),
         spend: spend_from(row, 4)?,
     })
 }
