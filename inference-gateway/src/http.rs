@@ -7,6 +7,7 @@ mod describe;
 mod observe;
 mod openapi;
 mod passthrough;
+mod rate_headers;
 mod router;
 
 use std::sync::Arc;

@@ -28,7 +28,7 @@ use crate::{
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
-    answer::Rewriter,
+    answer::StreamWriter,
     metering::{GrantedTokens, StreamEnd, StreamMeter},
 };
 use end::End;
@@ -73,13 +73,13 @@ pub(super) fn start(
     }
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let meter = StreamMeter::new(
-        Rewriter::new(job.generation(), job.forward.include_usage),
+        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens()),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let memory = AnswerPermit::new(generator.admission.answers(), hold.account());
+    let (rates, memory) = (hold.rates(), AnswerPermit::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
@@ -101,7 +101,7 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
+    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {

@@ -20,7 +20,7 @@ use crate::{
     upstream::{Failure, Running, next_bytes},
 };
 use domain::{
-    answer::{Completion, Reported},
+    answer::{Completion, Reported, Settled},
     routing::AttemptOutcome,
 };
 
@@ -141,14 +141,16 @@ pub(super) async fn run(
     }
     running.note(AttemptOutcome::Served);
     drop(running);
+    let rates = hold.rates();
     log.usage = counter.usage();
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), log.usage, cost);
+    let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
+    let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop(answer);
     let body = AnswerBody::Whole(memory.leave_with(written));
-    Ok(Started { max_tokens: job.lowered(max_tokens), body })
+    Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
 }
 
 fn estimate_billed(job: &Job) {

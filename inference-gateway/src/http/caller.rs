@@ -1,7 +1,13 @@
-//! From the credential in a request to the account that it belongs to.
+//! From the credential in a request to its owner.
 
 use http::HeaderMap;
-use shared::{error::ApiError, ids::AccountId, key::Class, process::http::bearer, refusal::Refusal};
+use shared::{
+    error::ApiError,
+    key::Class,
+    process::http::bearer,
+    refusal::{Denial, Refusal},
+    rpc::Identity,
+};
 
 use super::App;
 use crate::admission::Caller;
@@ -20,26 +26,22 @@ pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) 
     }
 }
 
-/// The account of a key that may make model calls right now.
-pub(super) async fn authenticate(
-    app: &App,
-    credential: &str,
-    caller: &Caller,
-) -> Result<AccountId, ApiError> {
-    Ok(account(app, credential, Class::Api, caller).await??)
+/// The owner of a key that may make model calls right now.
+pub(super) async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<Identity, ApiError> {
+    Ok(identify(app, credential, Class::Api, caller).await??)
 }
 
-/// The account of a credential, or the refusal.
-pub(super) async fn account(
+/// The owner of a credential, or the refusal.
+pub(super) async fn identify(
     app: &App,
     credential: &str,
     required: Class,
     caller: &Caller,
-) -> Result<Result<AccountId, Refusal>, ApiError> {
+) -> Result<Result<Identity, Denial>, ApiError> {
     let _turn = app.admission.check(caller).await?;
     let authenticated = app.generator.keys.authenticate(credential, required).await?;
-    if let Ok(account) = &authenticated {
-        caller.accepted(*account);
+    if let Ok(identity) = &authenticated {
+        caller.accepted(identity.account());
     }
     Ok(authenticated)
 }

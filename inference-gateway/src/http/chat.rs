@@ -23,13 +23,14 @@ use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
     caller::{authenticate, credential},
     observe::AlreadyLogged,
+    rate_headers,
 };
 use crate::{
     admission::take_bytes,
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
-use domain::chat::{Chat, Forward};
+use domain::{chat, request::Forward};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
@@ -47,7 +48,7 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &caller).await {
-            Ok(account) => app.admission.prompt(account),
+            Ok(identity) => app.admission.prompt(identity.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -105,7 +106,7 @@ async fn check(
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
-    let chat = Chat::parse(&body)?;
+    let chat = chat::parse(&body)?;
     let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
     let alias = (chat.model != model.id).then(|| chat.model.clone());
     let forward = chat.forward(model)?;
@@ -115,7 +116,7 @@ async fn check(
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
@@ -133,6 +134,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
+    rate_headers::insert(rates, headers);
     response
 }
 

@@ -13,6 +13,7 @@ use shared::{
     catalog::{Catalog, Model, Service},
     error::ApiError,
     process::http::ok,
+    rpc::Identity,
 };
 
 use super::{
@@ -59,17 +60,18 @@ pub(super) struct Health {
 
 /// `GET /v1/models`
 pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
-    authenticated(&app, call.request.headers(), &call.caller()).await?;
-    Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
+    let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
+    Ok(ok(&Models { object: "list", data: listed(&app.catalog, &identity) }))
 }
 
 /// `GET /v1/models/{id}`
 pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
-    authenticated(&app, call.request.headers(), &call.caller()).await?;
+    let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
-    let name = model_id(call.request.uri().path()).and_then(percent_decoded);
-    let name = name.ok_or_else(|| not_found(&app.catalog))?;
-    let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
+    let not_found =
+        || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
+    let name = model_id(call.request.uri().path()).and_then(percent_decoded).ok_or_else(not_found)?;
+    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
     Ok(ok(&describe(model, &name)))
 }
 
@@ -92,22 +94,28 @@ fn percent_decoded(part: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// Refuses a caller whose key may not make model calls right now.
-async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<(), ApiError> {
+/// The owner of the key in a request that may make model calls right now.
+async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Identity, ApiError> {
     let credential = credential(app, headers, caller).await?;
-    authenticate(app, &credential, caller).await?;
-    Ok(())
+    authenticate(app, &credential, caller).await
 }
 
-fn not_found(catalog: &Catalog) -> ApiError {
-    ApiError::model_not_found(catalog.ids())
+/// Returns whether a key may use a model. A list that names an alias means its model.
+fn may_use(identity: &Identity, model: &Model) -> bool {
+    let Some(models) = &identity.models else { return true };
+    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
 }
 
-/// Describes all models, and after them their aliases.
-fn listed(catalog: &Catalog) -> Vec<ModelObject<'_>> {
-    let models = catalog.models.iter().map(|model| describe(model, &model.id));
-    let aliases =
-        catalog.models.iter().flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+/// The models that a key may use.
+fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
+    catalog.models.iter().filter(|model| may_use(identity, model))
+}
+
+/// Describes all models that a key may use, and after them their aliases.
+fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
+    let models = usable(catalog, identity).map(|model| describe(model, &model.id));
+    let aliases = usable(catalog, identity)
+        .flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
     models.chain(aliases).collect()
 }
 

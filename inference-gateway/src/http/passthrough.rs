@@ -130,7 +130,8 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
 /// Finds the account of the management key of a request, if any, before anything of the body is read.
 async fn account(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    Ok(caller::account(app, presented, Class::Management, caller).await?.ok())
+    let identified = caller::identify(app, presented, Class::Management, caller).await?;
+    Ok(identified.ok().map(|identity| identity.account()))
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.

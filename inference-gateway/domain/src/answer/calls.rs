@@ -26,13 +26,18 @@ pub(super) struct MadeIds {
 impl MadeIds {
     /// Writes the id of this call as a JSON string.
     pub(super) fn write(self, call: u64, out: &mut BytesMut) {
+        put(out, "\"");
+        put(out, &self.spelled(call));
+        put(out, "\"");
+    }
+
+    /// The id of this call.
+    pub(super) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());
         hasher.update(&(self.choice as u64).to_le_bytes()).update(&call.to_le_bytes());
         let id = hasher.finalize().to_hex();
-        put(out, "\"call_");
-        put(out, &id[..2 * ID_BYTES]);
-        put(out, "\"");
+        format!("call_{}", &id[..2 * ID_BYTES])
     }
 }
 

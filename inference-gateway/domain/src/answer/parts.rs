@@ -1,6 +1,6 @@
 //! Parts that whole answers and chunks have in common: texts, tool calls, log probabilities.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use bytes::BytesMut;
 use serde::{
@@ -20,7 +20,7 @@ impl<'a> RawString<'a> {
     pub(super) const EMPTY: Self = Self(r#""""#);
 
     /// The value, if `raw` is a string.
-    fn of(raw: &'a RawValue) -> Option<Self> {
+    pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
     }
 
@@ -29,19 +29,53 @@ impl<'a> RawString<'a> {
         &self.0[1..self.0.len() - 1]
     }
 
+    /// A string spelled here, quotes included.
+    pub(super) const fn trusted(spelled: &'a str) -> Self {
+        Self(spelled)
+    }
+
     /// Writes the string. Unpaired halves of surrogate pairs, which strict readers of JSON refuse, become replacement
     /// characters.
     pub(super) fn write(self, out: &mut BytesMut) {
+        self.pieces(|piece| put(out, piece));
+    }
+
+    /// Writes the text between the quotes.
+    pub(super) fn write_inner(self, out: &mut BytesMut) {
+        put(out, &self.sound());
+    }
+
+    /// The text between the quotes as it is written.
+    pub(super) fn sound(self) -> Cow<'a, str> {
+        if find_surrogate(self.0).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let mut spelled = String::new();
+        self.pieces(|piece| spelled.push_str(piece));
+        Cow::Owned(spelled[1..spelled.len() - 1].to_owned())
+    }
+
+    /// The text that the string spells.
+    pub(super) fn decoded(self) -> Cow<'a, str> {
+        if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let sound = format!("\"{}\"", self.sound());
+        // Without halves of surrogate pairs every string of a parser is well-formed.
+        Cow::Owned(serde_json::from_str(&sound).unwrap_or_default())
+    }
+
+    fn pieces(self, mut put: impl FnMut(&'a str)) {
         let mut rest = self.0;
         while let Some(at) = find_surrogate(rest) {
             let (before, escape) = rest.split_at(at);
-            put(out, before);
+            put(before);
             let pair = is_high(escape) && escape[ESCAPE..].starts_with("\\u") && is_low(&escape[ESCAPE..]);
             let length = if pair { 2 * ESCAPE } else { ESCAPE };
-            put(out, if pair { &escape[..length] } else { "\\ufffd" });
+            put(if pair { &escape[..length] } else { "\\ufffd" });
             rest = &escape[length..];
         }
-        put(out, rest);
+        put(rest);
     }
 
     /// Bytes between the quotes.

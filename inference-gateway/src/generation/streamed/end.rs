@@ -82,13 +82,14 @@ impl Stream {
         if client_left {
             metrics::counter!("gateway_client_disconnects_total").increment(1);
         }
+        let (cost, now) = (log.charge.map(|charge| charge.charged), generator.clock.now().seconds());
         match &end {
             End::ClientGone => {}
             End::Complete | End::GrantUsedUp => {
                 meter.cut();
-                meter.finish(log.charge.map(|charge| charge.charged));
+                meter.finish(cost, now);
             }
-            End::Failed(error) => meter.fail(error),
+            End::Failed(error) => meter.fail(error, cost, now),
         }
         log.write(&job.model, &generator.metrics);
         pipe.put_last(memory.leave_with(meter.take_output()));
