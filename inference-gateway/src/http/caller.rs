@@ -1,4 +1,4 @@
-//! From the credential in a request to its owner.
+//! From the credential in a request to the owner of the credential.
 
 use http::HeaderMap;
 use shared::{

@@ -68,10 +68,11 @@ pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiErr
 pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
+    let name = model_id(call.request.uri().path()).and_then(percent_decoded);
     let not_found =
         || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
-    let name = model_id(call.request.uri().path()).and_then(percent_decoded).ok_or_else(not_found)?;
-    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
+    let name = name.ok_or_else(not_found)?;
+    let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
     Ok(ok(&describe(model, &name)))
 }
 
@@ -94,21 +95,15 @@ fn percent_decoded(part: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// The owner of the key in a request that may make model calls right now.
+/// The owner of the key in a request, if the key may make model calls right now.
 async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Identity, ApiError> {
     let credential = credential(app, headers, caller).await?;
     authenticate(app, &credential, caller).await
 }
 
-/// Returns whether a key may use a model. A list that names an alias means its model.
-fn may_use(identity: &Identity, model: &Model) -> bool {
-    let Some(models) = &identity.models else { return true };
-    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
-}
-
 /// The models that a key may use.
 fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
-    catalog.models.iter().filter(|model| may_use(identity, model))
+    catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }
 
 /// Describes all models that a key may use, and after them their aliases.

@@ -31,7 +31,7 @@ fn hold() -> HoldRef {
         account: AccountId::new(now, [2; 10]),
         key: KeyId::new(now, [3; 10]),
         model: "Model Flash".into(),
-        price: Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3))),
+        price: Arc::new(Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3)))),
         upstream: 0,
     }
 }

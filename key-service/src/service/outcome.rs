@@ -1,6 +1,6 @@
 //! Conversion of the ledger's outcomes to the answers of calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
     catalog::Price,
@@ -20,7 +20,7 @@ use domain::{
 pub(super) enum Meaning {
     Principal(Principal),
     Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
-    Extension { price: Price, prompt: u64, images: u64, output: u64, lease: Duration },
+    Extension { price: Arc<Price>, prompt: u64, images: u64, output: u64, lease: Duration },
     Charge,
     Release,
 }

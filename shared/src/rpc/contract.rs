@@ -1,7 +1,7 @@
 //! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
 //! messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Code;
@@ -71,7 +71,7 @@ pub struct HoldRef {
     /// The model's id in the catalogue.
     pub model: String,
     /// Prices at the opening.
-    pub price: Price,
+    pub price: Arc<Price>,
     /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     pub upstream: u32,
 }
@@ -144,6 +144,11 @@ impl Identity {
     /// The account.
     pub const fn account(&self) -> AccountId {
         self.principal.account()
+    }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
     }
 }
 

@@ -1,17 +1,16 @@
 //! Answers in messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
-use super::millis;
 use crate::{
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal,
+        Identity, Principal, millis,
         refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
@@ -73,7 +72,7 @@ fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
                 key_id: grant.hold.key.to_string(),
                 output_tokens: grant.output_tokens,
                 lease_ms: millis(grant.lease),
-                price: Some((&grant.hold.price).into()),
+                price: Some(grant.hold.price.as_ref().into()),
                 rates: rates(grant.rates),
             }),
             None,
@@ -163,7 +162,7 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 account: grant.account_id.parse().map_err(|_| unfit())?,
                 key: grant.key_id.parse().map_err(|_| unfit())?,
                 model: asked.model.clone(),
-                price: grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?,
+                price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
             },
             output_tokens: grant.output_tokens,
