@@ -7,33 +7,36 @@ use axum::{
     extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
     clock::Clock,
     error::ApiError,
-    ids::RequestId,
+    ids::{KeyId, RequestId},
     process::http::{
         ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
-    wire::KEYS,
+    wire::{CREDITS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
 };
 use tracing::Instrument;
 
-use crate::management::{Created, Management};
+use crate::management::{Created, KeyRefused, Management};
+use domain::key::ApiKey;
 
 mod body;
 mod error;
+mod groups;
 mod listing;
 mod object;
 mod parts;
 mod query;
+mod reading;
 
-use object::{shown, shown_with};
-use parts::{Caller, KeyPath};
+use object::{Shown, with_plaintext};
+use parts::{Caller, PathId};
 
 /// Header of an answer about a key that an earlier request made.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -57,6 +60,15 @@ pub(crate) fn router(
     Router::new()
         .route(KEYS, get(list).post(create))
         .route(&format!("{KEYS}/{{id}}"), get(fetch).patch(update).delete(revoke))
+        .route(GROUPS, get(groups::list).post(groups::create))
+        .route(&format!("{GROUPS}/{{id}}"), get(groups::fetch).patch(groups::update).delete(groups::archive))
+        .route(&format!("{GROUPS}/{{id}}/keys"), get(groups::keys))
+        .route(&format!("{GROUPS}/{{id}}/revoke_keys"), post(groups::revoke_keys))
+        .route(CREDITS, get(reading::credits))
+        .route(USAGE, get(reading::usage))
+        .route(GENERATIONS, get(reading::generations))
+        .route(&format!("{GENERATIONS}/{{id}}"), get(reading::generation))
+        .route(OWN_KEY, get(reading::own_key))
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
@@ -75,7 +87,7 @@ async fn list(
     Caller(account): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = query::read(request.uri().query())?;
+    let query = query::read::<ApiKey>(request.uri().query())?;
     listing::respond(api, account, query).await
 }
 
@@ -89,38 +101,42 @@ async fn create(
     let created = api.management.create(account, draft, idempotency_key).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
-        Created::New { key, plaintext } => (key, ok(&shown_with(key, plaintext, now))),
+        Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
         Created::Replayed(key) => {
-            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&shown(key, now))).into_response())
+            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response())
         }
     };
     let location = format!("{KEYS}/{}", key.id);
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], response).into_response())
 }
 
-async fn fetch(State(api): State<Api>, Caller(account): Caller, path: KeyPath) -> Result<Response, ApiError> {
-    let key = api.management.get(account, path.id()?).await?;
-    Ok(ok(&shown(&key, api.clock.now())))
+async fn fetch(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    path: PathId<KeyId>,
+) -> Result<Response, ApiError> {
+    let key = api.management.get(account, path.or(KeyRefused::NotFound)?).await?;
+    Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn update(
     State(api): State<Api>,
     Caller(account): Caller,
-    path: KeyPath,
+    path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let change = body::read_patch(request).await?;
-    let key = api.management.update(account, path.id()?, change).await?;
-    Ok(ok(&shown(&key, api.clock.now())))
+    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change).await?;
+    Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn revoke(
     State(api): State<Api>,
     Caller(account): Caller,
-    path: KeyPath,
+    path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.revoke(account, path.id()?).await?;
-    Ok(ok(&shown(&key, api.clock.now())))
+    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?).await?;
+    Ok(ok(&key.shown(api.clock.now())))
 }
 
 /// Middleware: forbids caches to store answers, which may contain the plaintext of a key.

@@ -11,13 +11,13 @@ use std::{
 use shared::{
     admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
     key::{self, Class},
     refusal::Refusal,
     rpc::Principal,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
-    wire::KeyField,
+    wire::{Bound, Fields as _, KeyField},
 };
 use tokio::time::Instant;
 
@@ -27,24 +27,27 @@ use crate::{
 };
 use domain::{
     digest::Digest,
-    key::{ApiKey, KeyPatch, NewKey},
+    group::{BadGroup, Group},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger,
+    settings::Metadata,
 };
 
 pub mod accounts;
 pub mod books;
-mod listing;
+pub mod generations;
+pub mod groups;
+pub mod listing;
 pub mod members;
 pub mod reading;
 pub mod spend;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod usage;
 
 /// API keys that an account may have unless configured otherwise: some 50 MB in Redis, or 180 MB with the longest labels and
 /// idempotency keys.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
-
-pub use listing::{KeyPage, Listing};
 
 /// Longest wait for an account's turn to read: a page reads for some 20 ms, so that a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,8 +88,10 @@ pub enum KeyRefused {
     NotFound,
     /// A revoked key cannot be changed.
     Revoked,
-    /// The `after` key of a listing does not exist in the account.
-    UnknownCursor,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+    /// The key cannot be in this group.
+    BadGroup(BadGroup),
     /// The account is at its bound of keys.
     TooMany {
         /// Largest number of keys that the account may have.
@@ -110,6 +115,17 @@ pub enum Created {
     },
     /// An earlier attempt with the same idempotency key made this key, whose plaintext is gone.
     Replayed(ApiKey),
+}
+
+/// An API key as its holder sees it.
+#[derive(Debug)]
+pub struct OwnKey {
+    /// Owner of the key.
+    pub account: AccountId,
+    /// The key.
+    pub key: ApiKey,
+    /// Group of the key, and the group's parent.
+    pub group: Option<(Group, Option<Group>)>,
 }
 
 impl Management {
@@ -146,6 +162,33 @@ impl Management {
         }
     }
 
+    /// The presented API key, which may have no money left.
+    pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
+        let refused = |refusal| Err(Error::Refused(refusal));
+        let owner = self.credentials.find(presented).await?;
+        let (account, id) = match self.credentials.identify(owner, Class::Api).await? {
+            Ok(Principal::ApiKey(account, id)) => (account, id),
+            Ok(Principal::ManagementKey(..)) => return refused(Refusal::ManagementKeyNotAllowed),
+            Err(refusal) => return refused(refusal),
+        };
+        let Some(key) = self.store.key(account, id).await? else { return refused(Refusal::InvalidApiKey) };
+        let group = match key.spend.group {
+            Some(group) => self.group_with_parent(account, group).await?,
+            None => None,
+        };
+        let is_archived = |group: &Group| group.spend.archived_at.is_some();
+        match key.status(self.clock.now()) {
+            Status::Revoked => refused(Refusal::InvalidApiKey),
+            Status::Expired => refused(Refusal::KeyExpired),
+            Status::Active => match &group {
+                Some((group, parent)) if is_archived(group) || parent.as_ref().is_some_and(is_archived) => {
+                    refused(Refusal::GroupArchived)
+                }
+                Some(_) | None => Ok(OwnKey { account, key, group }),
+            },
+        }
+    }
+
     /// Creates a key, only once per idempotency key.
     pub async fn create(
         &self,
@@ -157,28 +200,46 @@ impl Management {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
         let now = self.clock.now();
+        let defaults = match settings.group.flatten() {
+            Some(id) => self.key_defaults(account, id, now).await?,
+            None => KeyPatch::default(),
+        };
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
-        let key = ApiKey {
+        let blank = ApiKey {
             id: KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
             label: String::new(),
             hint: key::hint(plaintext.expose_secret()),
+            metadata: Metadata::new(),
             created_at: now.to_whole_seconds(),
             spend: ledger::Key::default(),
         };
-        let key = key.with(&settings);
         let idempotency = idempotency_key.map(|idempotency_key| Idempotency {
             key: Digest::of(idempotency_key.as_bytes()),
-            request: digest_of_settings(&key),
+            request: digest_of_settings(&blank.clone().with(&settings, now)),
             now,
             expires_at: now.plus(IDEMPOTENCY_TTL),
         });
+        let key = blank.with(&defaults, now).with(&settings, now);
         match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
         {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
+            store::Created::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
             store::Created::TooMany => Err(Error::Refused(KeyRefused::TooMany { most: self.max_keys })),
         }
+    }
+
+    /// Settings of keys made in a group at this time.
+    async fn key_defaults(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<KeyPatch, Error<KeyRefused>> {
+        let group = self.store.group(account, id).await?;
+        let group = group.ok_or(Error::Refused(KeyRefused::BadGroup(BadGroup::Unknown)))?;
+        Ok(group.key_defaults.settings(now))
     }
 
     /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
@@ -201,14 +262,19 @@ impl Management {
         id: KeyId,
         patch: KeyPatch,
     ) -> Result<ApiKey, Error<KeyRefused>> {
-        // A longer label takes memory. Limits and expiries protect money, and change in a full store too.
-        let labels = patch.label.as_ref().is_some_and(|label| !label.is_empty());
-        if labels && self.store.is_nearly_full().await? {
+        // A longer label takes memory. Bounds and expiries protect money, and change in a full store too.
+        let has_texts =
+            patch.label.as_ref().is_some_and(|label| !label.is_empty()) || !patch.metadata.changes.is_empty();
+        if has_texts && self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        match self.store.update_key(account, id, patch).await? {
+        match self.store.update_key(account, id, patch, self.clock.now()).await? {
             Updated::Key(key) => Ok(key),
-            Updated::Revoked => Err(Error::Refused(KeyRefused::Revoked)),
+            Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
+            Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
+                Err(Error::Refused(KeyRefused::TooMuchMetadata))
+            }
+            Updated::BadGroup(bad) => Err(Error::Refused(KeyRefused::BadGroup(bad))),
             Updated::NotFound => Err(Error::Refused(KeyRefused::NotFound)),
         }
     }
@@ -222,10 +288,19 @@ impl Management {
 
 /// Digest of a new key's settings, equal for settings of equal meaning: `25` and `25.0` are the same limit.
 fn digest_of_settings(key: &ApiKey) -> Digest {
-    let text = |field: &KeyField| key.value(*field, key.created_at).to_string();
-    // The label is last, so that no part of the label can pass for another field.
-    let others = KeyField::ALL.iter().filter(|field| field.row().is_setting() && **field != KeyField::Label);
-    let texts: Vec<String> = others.chain([&KeyField::Label]).map(text).collect();
+    let value = |field: KeyField| key.value(field, key.created_at).setting();
+    // The label is last, so that no part of the label can pass for another field. The limit and the expiry have their
+    // places, and every other setting its name, if it is set.
+    let others = KeyField::settings().filter(|field| *field != KeyField::Label);
+    let mut texts: Vec<String> = others
+        .filter_map(|field| {
+            let (name, value) = (field.row().name, value(field));
+            let has_place = field == KeyField::Bound(Bound::Limit) || field == KeyField::ExpiresAt;
+            let named = || (!value.is_unset()).then(|| format!("{name}={value}"));
+            if has_place { Some(value.to_string()) } else { named() }
+        })
+        .collect();
+    texts.push(key.label.clone());
     Digest::of(texts.join("\n").as_bytes())
 }
 

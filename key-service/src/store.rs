@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -21,7 +21,8 @@ use shared::{
 use domain::{
     audit::Audit,
     digest::Digest,
-    key::{ApiKey, KeyPatch, NewKey, Status},
+    group::{BadGroup, Group, GroupNotChanged, GroupPatch, NewGroup},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger::{Command, Entry, Outcome, Payer, Refused},
     member::{Member, MemberChange},
     search::EntrySearch,
@@ -32,9 +33,12 @@ use domain::{
 /// concurrent calls take effect in some order. Acknowledged changes survive a crash of this process and of the machine
 /// (a store in memory excepted). After [`StoreError::Unavailable`] the outcome is unknown, and the same call may be made
 /// again; after every other error nothing changed.
-pub trait Store: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity {}
+pub trait Store:
+    Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Capacity
+{
+}
 
-impl<S: Ledger + Credentials + Keys + Accounts + Members + Expiring + Books + Capacity> Store for S {}
+impl<S: Ledger + Credentials + Keys + Groups + Accounts + Members + Expiring + Books + Capacity> Store for S {}
 
 /// Money of accounts and keys, with the holds on that money.
 #[async_trait]
@@ -79,8 +83,8 @@ pub trait Credentials: Send + Sync + 'static {
 /// API keys.
 #[async_trait]
 pub trait Keys: Send + Sync + 'static {
-    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, or the
-    /// account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
+    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its group
+    /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
 
@@ -103,9 +107,14 @@ pub trait Keys: Send + Sync + 'static {
     /// Number of open holds of a key: its requests in flight.
     async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError>;
 
-    /// Changes an API key.
-    async fn update_key(&self, account: AccountId, id: KeyId, patch: KeyPatch)
-    -> Result<Updated, StoreError>;
+    /// Changes an API key by [`ApiKey::updated`], unless the patch names a group that takes no keys.
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+        now: Timestamp,
+    ) -> Result<Updated, StoreError>;
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` where the account does not have
     /// the key.
@@ -115,6 +124,68 @@ pub trait Keys: Send + Sync + 'static {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, StoreError>;
+}
+
+/// Groups of API keys.
+#[async_trait]
+pub trait Groups: Send + Sync + 'static {
+    /// Creates a group of an existing account, unless a group of the account has the external id, the parent cannot be one
+    /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
+    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError> {
+        Err(StoreError::no_account(group.account))
+    }
+
+    /// Finds a group of the account.
+    async fn group(&self, account: AccountId, _id: GroupId) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Finds a group of the account by the caller's own id, through an index.
+    async fn group_with_external_id(
+        &self,
+        account: AccountId,
+        _external_id: &str,
+    ) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
+    /// limit is the last one.
+    async fn groups(&self, account: AccountId, _page: GroupPage) -> Result<Vec<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Lists keys of a group like [`Keys::keys`], through an index.
+    async fn keys_of_group(
+        &self,
+        account: AccountId,
+        _group: GroupId,
+        _page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Changes a group by [`Group::updated`].
+    async fn update_group(
+        &self,
+        account: AccountId,
+        _id: GroupId,
+        _patch: GroupPatch,
+        _now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError> {
+        Err(StoreError::no_account(account))
+    }
+
+    /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
+    /// group.
+    async fn archive_group(
+        &self,
+        account: AccountId,
+        _id: GroupId,
+        _now: Timestamp,
+    ) -> Result<Option<Group>, StoreError> {
+        Err(StoreError::no_account(account))
+    }
 }
 
 /// Accounts, and the management keys that govern them.
@@ -275,6 +346,16 @@ pub trait Books: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
         search::entries(self, account, &search, before, limit).await
+    }
+
+    /// Finds the last entry of a generation: its bill. Without an index, a bounded number of entries behind the
+    /// generation's time of creation is read.
+    async fn entry_of(
+        &self,
+        account: AccountId,
+        generation: GenerationId,
+    ) -> Result<Option<JournalEntry>, StoreError> {
+        search::entry_of(self, account, generation).await
     }
 
     /// The account's latest deposits, newest first, at most `limit`.
@@ -473,6 +554,8 @@ pub enum Created {
     Replayed(ApiKey),
     /// The idempotency key was used with another request.
     Reused,
+    /// The key cannot be made in this group.
+    BadGroup(BadGroup),
     /// The account is at its bound of keys.
     TooMany,
 }
@@ -527,9 +610,35 @@ impl RecordKind {
 pub enum Updated {
     /// The key after the change.
     Key(ApiKey),
-    /// The key is revoked, and was not changed.
-    Revoked,
+    /// The key cannot be changed so.
+    NotChanged(KeyNotChanged),
+    /// The key cannot be moved to this group.
+    BadGroup(BadGroup),
     /// The account does not have the key.
+    NotFound,
+}
+
+/// Answer to the creation of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupCreated {
+    /// The group was made.
+    New(Group),
+    /// The account has this group with the same external id, which stays as it is.
+    Existing(Group),
+    /// The group cannot have this parent.
+    BadParent(BadGroup),
+    /// The account is at its bound of groups.
+    TooMany,
+}
+
+/// Answer to a change of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupUpdated {
+    /// The group after the change.
+    Group(Group),
+    /// The group cannot be changed so.
+    NotChanged(GroupNotChanged),
+    /// The account does not have the group.
     NotFound,
 }
 
@@ -543,6 +652,17 @@ pub struct Page {
     /// Only keys that have this status at this time.
     pub status: Option<(Status, Timestamp)>,
     /// Largest number of keys to return.
+    pub limit: usize,
+}
+
+/// A page of a listing of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPage {
+    /// Group to start after, which need not exist.
+    pub after: Option<GroupId>,
+    /// Order of the listing.
+    pub order: Order,
+    /// Largest number of groups to return.
     pub limit: usize,
 }
 

@@ -8,6 +8,8 @@ use http::StatusCode;
 
 pub use body::ErrorBody;
 
+use crate::time::Timestamp;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
         /// The stable name of an error. Wire format: add, never rename.
@@ -51,6 +53,8 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// A management key that may only read, on a route that writes.
+    ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
     /// The key's group, or its parent, is archived.
     GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
     /// A model that the key or one of its groups does not allow.
@@ -89,6 +93,8 @@ codes! {
     StringAboveMaxLength = "string_above_max_length", BAD_REQUEST, "invalid_request_error";
     /// An array longer than accepted.
     ArrayAboveMaxLength = "array_above_max_length", BAD_REQUEST, "invalid_request_error";
+    /// An object with more members than accepted.
+    ObjectAboveMaxProperties = "object_above_max_properties", BAD_REQUEST, "invalid_request_error";
     /// An array that needs an element has none.
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
     /// A string that needs a character has none.
@@ -105,16 +111,26 @@ codes! {
     ModelNotFound = "model_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this API key.
     KeyNotFound = "key_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this group.
+    GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have a bill of this generation.
+    GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The account has as many keys of this class as it may.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
+    /// The account has as many groups as it may.
+    TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
+    /// An archived group takes no keys and no child groups, and cannot be changed.
+    ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
+    /// The plaintext before the last rotation still works.
+    RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
     /// Too many requests in flight in this gateway.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
     /// The store is nearly full, and what is left of it is kept for holds and captures.
@@ -132,10 +148,11 @@ codes! {
 }
 
 impl Code {
-    /// Seconds after which a client may try again, as `Retry-After`. Short, since SDKs wait for exactly this time.
+    /// Seconds after which a client may try again, as `Retry-After`, where the error knows no time of its own. Short,
+    /// since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
-            Self::SpendReserved | Self::Overloaded => Some(1),
+            Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
             Self::ServiceUnavailable => Some(2),
             Self::UpstreamUnavailable => Some(5),
             _ => None,
@@ -153,8 +170,12 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// Place in the request: `messages[2].content[0].image_url.url`.
     pub param: Option<String>,
-    /// Ids of the existing models, with `model_not_found`.
+    /// Ids of the existing models, with `model_not_found`; of the allowed ones, with `model_not_allowed`.
     pub valid_models: Vec<String>,
+    /// Time at which a window of spending that is used up ends, with `key_limit_reached` and `group_limit_reached`.
+    pub resets_at: Option<Timestamp>,
+    /// Seconds after which a client may try again, where they are not those of the code.
+    pub retry_after: Option<u32>,
     /// Asks SDKs not to try again: the request was billed, or can never succeed.
     pub final_answer: bool,
 }
@@ -162,8 +183,20 @@ pub struct ApiError {
 impl ApiError {
     /// An error about the request as a whole.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        let final_answer = matches!(code, Code::KeyRevoked | Code::IdempotencyKeyReuse);
-        Self { code, message: message.into(), param: None, valid_models: Vec::new(), final_answer }
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            valid_models: Vec::new(),
+            resets_at: None,
+            retry_after: None,
+            final_answer: code.status() == StatusCode::CONFLICT,
+        }
+    }
+
+    /// Seconds after which a client may try again, as `Retry-After`.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.retry_after.or(self.code.retry_after())
     }
 
     /// An error about one place in the request.
@@ -193,7 +226,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            assert!(names.insert(code.as_str()), "{} twice", code.as_str());
+            // An archived group refuses its keys' calls, and conflicts with changes.
+            assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",
                 402 => "billing_error",

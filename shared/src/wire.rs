@@ -1,25 +1,56 @@
 //! The management API on the wire: types that the key-service reads and writes, and the gateway describes.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Map, json};
-
-use crate::{ids::KeyId, money::NanoUsd};
+use crate::money::NanoUsd;
 
 mod field;
+mod kind;
+mod reading;
+mod schema;
 mod value;
 
-pub use field::{Field, Input, KeyField, Kind};
-pub use value::{Kept, Value};
+use schema::{described, properties};
+
+pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField};
+pub use kind::Kind;
+pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
+pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
-/// Longest label in Unicode code points.
+/// Path of an account's groups.
+pub const GROUPS: &str = "/v1/management/groups";
+/// Path of an account's money.
+pub const CREDITS: &str = "/v1/management/credits";
+/// Path of an account's counters.
+pub const USAGE: &str = "/v1/management/usage";
+/// Path of an account's bills.
+pub const GENERATIONS: &str = "/v1/management/generations";
+/// Path of the API key that asks.
+pub const OWN_KEY: &str = "/v1/key";
+/// Longest label, and longest name of a group, in Unicode code points.
 pub const MAX_LABEL_CHARS: usize = 80;
-/// Largest limit of a key.
+/// Longest external id in Unicode code points.
+pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
+/// Largest limit of a key or a group.
 pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 const MAX_LIMIT_USD: i64 = 1_000_000;
+/// Number of limits by window: one for each length.
+pub const MAX_LIMITS: usize = 4;
+/// Largest bound on requests or tokens in a minute, and on requests at the same time.
+pub const MAX_RATE: u64 = 1_000_000_000;
+/// Number of models in a list.
+pub const MAX_MODELS: usize = 64;
+/// Longest id in a list of models, in Unicode code points; the longest in use have some 100.
+pub const MAX_MODEL_CHARS: usize = 200;
+/// Number of metadata.
+pub const MAX_METADATA: usize = 16;
+/// Longest name of metadata in Unicode code points.
+pub const MAX_METADATA_NAME_CHARS: usize = 64;
+/// Longest value of metadata in Unicode code points.
+pub const MAX_METADATA_VALUE_CHARS: usize = 512;
+/// Longest default life of a key: a hundred years.
+pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Largest page of a listing.
@@ -28,67 +59,3 @@ pub const MAX_PAGE: usize = 1000;
 pub const STATUSES: [&str; 3] = ["active", "expired", "revoked"];
 /// Orders of a listing, by the end that comes first; the default is first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];
-
-/// Schema of an API key in answers.
-pub struct KeySchema;
-
-impl JsonSchema for KeySchema {
-    fn schema_name() -> Cow<'static, str> {
-        "ApiKey".into()
-    }
-
-    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (mut properties, mut required) = (Map::new(), vec!["id", "object"]);
-        let id = schemas.subschema_for::<KeyId>();
-        properties.insert("id".into(), described(id, "Names the key for good."));
-        properties.insert("object".into(), json!({"type": "string", "const": "api_key"}));
-        for field in KeyField::ALL.iter().map(|field| field.row()) {
-            properties.insert(field.name.into(), described(field.kind.answered(schemas), field.description));
-            required.push(field.name);
-        }
-        let plaintext = json!({"type": "string", "description": "The plaintext, where the key is made."});
-        properties.insert("key".into(), plaintext);
-        let description =
-            "An API key. Every member but `key` is always present, null where there is nothing to say.";
-        json_schema!({"type": "object", "description": description, "properties": properties, "required": required})
-    }
-}
-
-/// A listing of API keys.
-#[derive(JsonSchema)]
-#[schemars(rename = "ApiKeyList")]
-#[expect(
-    dead_code,
-    reason = "a listing is described as a whole, and written piece by piece in constant memory"
-)]
-pub struct KeyList {
-    #[schemars(extend("const" = "list"))]
-    object: &'static str,
-    data: Vec<KeySchema>,
-    first_id: Option<KeyId>,
-    last_id: Option<KeyId>,
-    has_more: bool,
-}
-
-/// Schema of a body that makes an API key (`NEW`) or changes one.
-pub struct KeyBody<const NEW: bool>;
-
-impl<const NEW: bool> JsonSchema for KeyBody<NEW> {
-    fn schema_name() -> Cow<'static, str> {
-        if NEW { "NewApiKey" } else { "ApiKeyChange" }.into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let settings = KeyField::ALL.iter().filter_map(|field| {
-            let field = field.row();
-            Some((field.name.to_owned(), described(field.kind.requested()?, field.description)))
-        });
-        let properties: Map<String, serde_json::Value> = settings.collect();
-        json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
-    }
-}
-
-fn described(mut schema: Schema, description: &str) -> serde_json::Value {
-    schema.insert("description".into(), description.into());
-    schema.to_value()
-}

@@ -10,15 +10,17 @@ use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use shared::{
-    error::Code,
-    error::ErrorBody,
+    error::{Code, ErrorBody},
     ids::KeyId,
-    wire::{KEYS, KeyBody, KeyList, KeySchema, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
+    wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
 };
 
 mod operation;
 
-use super::describe::{About, Health, ModelObject, Models};
+use super::{
+    describe::{About, Health, ModelObject, Models},
+    rate_headers,
+};
 use operation::Operation;
 
 use domain::{
@@ -32,11 +34,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_st
 /// Errors of callers without a usable credential, on every route that needs one.
 const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
-const KEY: [Code; 5] = [
+const KEY: [Code; 7] = [
     Code::InvalidApiKey,
     Code::KeyExpired,
+    Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
     Code::KeyLimitReached,
+    Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
 /// Errors of a management key that may not call.
@@ -46,7 +50,7 @@ const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUna
 /// Errors of a body that cannot be read.
 const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
-const CHAT: [Code; 19] = [
+const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
     Code::InvalidValue,
@@ -62,7 +66,9 @@ const CHAT: [Code; 19] = [
     Code::UnsupportedValue,
     Code::ContextLengthExceeded,
     Code::ModelNotFound,
+    Code::ModelNotAllowed,
     Code::SpendReserved,
+    Code::RateLimitExceeded,
     Code::UpstreamError,
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
@@ -80,7 +86,7 @@ const FIELDS: [Code; 6] = [
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
-pub(super) async fn describe() -> Response {
+pub(super) fn describe() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
@@ -168,7 +174,9 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let operation = operation.responds(200, "The answer.", &content, &["x-generation-id", "x-max-tokens"]);
+    let headers: Vec<&str> =
+        ["x-generation-id", "x-max-tokens"].into_iter().chain(rate_headers::NAMES).collect();
+    let operation = operation.responds(200, "The answer.", &content, &headers);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
@@ -184,7 +192,7 @@ fn list(schemas: &mut SchemaGenerator) -> Value {
         query("status", json!({"enum": STATUSES})),
     ]);
     let operation = governs("listApiKeys", "The API keys, revoked ones included.");
-    let operation = operation.with("parameters", parameters).answers::<KeyList>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
     let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
     operation.refuses(&governing(&values)).into_value()
 }
@@ -197,31 +205,32 @@ fn create(schemas: &mut SchemaGenerator) -> Value {
         "description": "A request with the same key and body makes no second API key.",
     }]);
     let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<KeyBody<true>>(schemas, &[JSON]);
+    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
     let operation =
-        operation.answers::<KeySchema>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
+        operation.answers::<KeyObject>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
     let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
     let codes = [&BODY[..], &FIELDS, &own].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn fetch(schemas: &mut SchemaGenerator) -> Value {
-    let operation = governs("retrieveApiKey", "An API key.").answers::<KeySchema>(schemas, 200, &[]);
+    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 
 fn update(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
-    let operation = operation.takes::<KeyBody<false>>(schemas, &[JSON, "application/merge-patch+json"]);
-    let operation = operation.answers::<KeySchema>(schemas, 200, &[]);
+    let operation =
+        operation.takes::<Body<KeyObject, false>>(schemas, &[JSON, "application/merge-patch+json"]);
+    let operation = operation.answers::<KeyObject>(schemas, 200, &[]);
     let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
     operation.refuses(&governing(&codes)).into_value()
 }
 
 fn revoke(schemas: &mut SchemaGenerator) -> Value {
     let operation =
-        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeySchema>(schemas, 200, &[]);
+        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
     operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
 }
 
@@ -240,7 +249,7 @@ mod tests {
     use super::*;
 
     /// Codes that no description contains: those of routes and methods that are not there.
-    const UNDESCRIBED: [Code; 1] = [Code::MethodNotAllowed];
+    const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::RotationInProgress, Code::ReadOnlyKey];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {

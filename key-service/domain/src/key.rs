@@ -1,17 +1,16 @@
 //! Life of an API key: created, updated, expired, revived, revoked.
 
-mod settings;
-
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     time::Timestamp,
+    wire::{Kept, KeyField, Value},
 };
 
-use crate::digest::Digest;
-
-use super::ledger;
-
-pub use settings::KeyPatch;
+use crate::{
+    digest::Digest,
+    ledger,
+    settings::{Metadata, MetadataPatch, fields},
+};
 
 /// An API key as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +23,9 @@ pub struct ApiKey {
     pub hint: String,
     /// Time of creation.
     pub created_at: Timestamp,
-    /// Money and expiry.
+    /// Texts of the caller.
+    pub metadata: Metadata,
+    /// Money, bounds, group and expiry.
     pub spend: ledger::Key,
 }
 
@@ -68,9 +69,37 @@ impl Status {
     }
 }
 
-/// A revoked key cannot be changed.
+/// Reason why a key was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlreadyRevoked;
+pub enum KeyNotChanged {
+    /// The key is revoked.
+    Revoked,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+}
+
+fields! {
+    ApiKey, KeyField, KeyPatch
+    settings {
+        /// A new label.
+        Label = label: String, label;
+        /// A new expiry, or none.
+        ExpiresAt = expires_at: Option<Timestamp>, spend.expires_at;
+        /// Another group, or none.
+        GroupId = group: Option<GroupId>, spend.group;
+    }
+    merged {
+        /// Texts of the caller.
+        Metadata = metadata: MetadataPatch;
+    }
+    answered(key, now) {
+        KeyHint = key.hint;
+        Status = key.status(now).as_str().to_owned();
+        CreatedAt = key.created_at;
+        LastUsedAt = key.spend.last_used_at.map(Timestamp::to_whole_seconds);
+        RevokedAt = key.spend.revoked_at;
+    }
+}
 
 impl ApiKey {
     /// The status at this time. Revoked takes precedence over expired.
@@ -82,9 +111,15 @@ impl ApiKey {
         }
     }
 
-    /// The key with the patch applied; a revoked key is refused.
-    pub fn updated(self, patch: &KeyPatch) -> Result<Self, AlreadyRevoked> {
-        if self.spend.revoked_at.is_some() { Err(AlreadyRevoked) } else { Ok(self.with(patch)) }
+    /// The key with the patch applied.
+    pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, KeyNotChanged> {
+        if self.spend.revoked_at.is_some() {
+            return Err(KeyNotChanged::Revoked);
+        }
+        if !patch.metadata.fits(&self.metadata, now) {
+            return Err(KeyNotChanged::TooMuchMetadata);
+        }
+        Ok(self.with(patch, now))
     }
 
     /// The key, revoked at this time unless revoked before.

@@ -3,10 +3,12 @@
 pub mod audit;
 pub mod comparison;
 pub mod digest;
+pub mod group;
 pub mod key;
 pub mod lease_clock;
 pub mod ledger;
 pub mod member;
 pub mod pricing;
 pub mod search;
+pub mod settings;
 pub mod usage;

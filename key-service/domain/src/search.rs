@@ -1,6 +1,6 @@
 //! Filters of the journal for members.
 
-use shared::ids::KeyId;
+use shared::ids::{GroupId, KeyId};
 
 use super::{
     ledger::{Ending, Settlement},
@@ -12,6 +12,8 @@ use super::{
 pub struct EntrySearch {
     /// Key of the entries; `None` matches any key.
     pub key: Option<KeyId>,
+    /// Group of the entries, or parent of their group; `None` matches any.
+    pub group: Option<GroupId>,
     /// Model of the entries; `None` matches any model.
     pub model: Option<String>,
     /// Day of the entries; `None` matches any day.
@@ -67,6 +69,7 @@ impl EntrySearch {
     /// Returns whether the settlement of an entry matches.
     pub fn matches(&self, settlement: &Settlement) -> bool {
         self.key.is_none_or(|key| key == settlement.payer.key)
+            && self.group.is_none_or(|group| settlement.payer.is_in(group))
             && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
             && self.day.is_none_or(|day| day == Day::of(settlement.at))
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))

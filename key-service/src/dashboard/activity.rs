@@ -51,6 +51,7 @@ fn search(query: &Fields) -> Result<EntrySearch, Failure> {
         model: query.filled("model").map(str::to_owned),
         day: query.filled("day").and_then(Day::parse),
         outcome: Outcome::parse(query.get("outcome")),
+        ..EntrySearch::default()
     })
 }
 

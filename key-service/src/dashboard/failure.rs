@@ -42,7 +42,10 @@ impl From<StoreError> for Failure {
 impl From<Error<KeyRefused>> for Failure {
     fn from(error: Error<KeyRefused>) -> Self {
         match error {
-            Error::Refused(KeyRefused::NotFound | KeyRefused::UnknownCursor) => Self::NotFound,
+            Error::Refused(KeyRefused::NotFound) => Self::NotFound,
+            Error::Refused(KeyRefused::TooMuchMetadata | KeyRefused::BadGroup(_)) => {
+                Self::BadRequest("The key cannot be changed so.".into())
+            }
             Error::Refused(KeyRefused::Revoked) => Self::BadRequest("A revoked key stays as it is.".into()),
             Error::Refused(KeyRefused::TooMany { most }) => Self::BadRequest(format!(
                 "This account has {most} API keys, revoked ones included, and may not have more."

@@ -50,6 +50,7 @@ pub(super) async fn whole(
         p.lead { (status(key.status(now))) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never")) }
         (gauge(key))
+        (keys_form::other_settings(key, now))
         section.card { h2 { "Spend by day" } (chart::by_day(&chart::by_model(&spend), "Model", today)) }
         @if may_change {
             section.card {

@@ -5,14 +5,17 @@ use shared::{
     money::{MoneyError, NanoUsd},
     text::is_control,
     time::Timestamp,
-    wire::{Field, Input, KeyField, Kind, MAX_LIMIT, Value},
+    wire::{Field, Fields as _, Input, KeyField, Kind, MAX_LIMIT, Value},
 };
 
 use super::{
     form::Fields,
     layout::{hinted, problem},
 };
-use domain::key::{ApiKey, KeyPatch};
+use domain::{
+    key::{ApiKey, KeyPatch},
+    settings::Patch as _,
+};
 
 /// Reads the settings, or describes the first fault.
 pub(super) fn read(form: &Fields) -> Result<KeyPatch, String> {
@@ -30,7 +33,7 @@ pub(super) fn read(form: &Fields) -> Result<KeyPatch, String> {
 
 /// The fields of a key that forms have.
 fn inputs() -> impl Iterator<Item = (KeyField, Field, Input)> {
-    KeyField::ALL.iter().filter_map(|field| Some((*field, field.row(), field.row().input?)))
+    KeyField::settings().filter_map(|field| Some((field, field.row(), field.row().input?)))
 }
 
 fn value(field: &Field, form: &Fields) -> Result<Value, String> {
@@ -44,7 +47,14 @@ fn value(field: &Field, form: &Fields) -> Result<Value, String> {
             let at = Timestamp::parse(text).map(Value::Time);
             at.ok_or_else(|| "give a date and a time, such as 2027-12-31T23:59.".into())
         }
-        Kind::Answered(_) => Ok(Value::Null),
+        Kind::Answered(_)
+        | Kind::ExternalId { .. }
+        | Kind::Count { .. }
+        | Kind::Limits
+        | Kind::Models
+        | Kind::Metadata
+        | Kind::Group
+        | Kind::KeyDefaults => Err("the value cannot be set here.".into()),
     }
 }
 
@@ -89,7 +99,8 @@ fn input(field: &Field, entered: &Fields) -> Markup {
             Kind::Line { max } => input id=(name) name=(name) maxlength=(max) value=(text) autocomplete="off";,
             Kind::Amount => input id=(name) name=(name) inputmode="decimal" value=(text) autocomplete="off" aria-describedby=(hint);,
             Kind::Time => input id=(name) type="datetime-local" name=(name) value=(text) aria-describedby=(hint);,
-            Kind::Answered(_) => {},
+            Kind::Answered(_) | Kind::ExternalId { .. } | Kind::Count { .. } | Kind::Limits | Kind::Models
+                | Kind::Metadata | Kind::Group | Kind::KeyDefaults => {},
         }
     }
 }
@@ -103,4 +114,19 @@ pub(super) fn entered(key: &ApiKey) -> Fields {
         let text = if let Value::Time(_) = value { text.trim_end_matches('Z').to_owned() } else { text };
         (field.name, text)
     }))
+}
+
+/// The settings of a key that forms do not have, as far as they are set.
+pub(super) fn other_settings(key: &ApiKey, now: Timestamp) -> Markup {
+    let other = KeyField::settings().filter(|field| field.row().input.is_none());
+    let values = other.map(|field| (field.row(), key.value(field, now).setting()));
+    let set: Vec<_> = values.filter(|(_, value)| !value.is_unset()).collect();
+    html! {
+        @if !set.is_empty() {
+            section.card {
+                h2 { "Bounds" }
+                ul { @for (field, value) in set { li title=(field.description) { (field.name) ": " code { (value) } } } }
+            }
+        }
+    }
 }

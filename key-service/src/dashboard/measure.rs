@@ -103,6 +103,7 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
             label: format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]),
             hint: format!("fg_api_{:04}…{:04}", n % 9_973, n % 9_967),
             created_at: id.created_at().to_whole_seconds(),
+            metadata: domain::settings::Metadata::new(),
             spend: ledger::Key { expires_at, ..ledger::Key::default() },
         };
         let digest = Digest::of(&n.to_be_bytes());

@@ -1,23 +1,30 @@
 //! Conversion of management's refusals to the errors that clients see.
 
+use std::convert::Infallible;
+
 use shared::{
     error::{ApiError, Code},
     refusal::Refusal,
+    wire::MAX_METADATA,
 };
 
 use crate::{
-    management::{Error, KeyRefused},
+    management::{
+        Error, KeyRefused,
+        groups::GroupRefused,
+        listing::{Listed, UnknownCursor},
+    },
     store::StoreError,
 };
+use domain::group::{BadGroup, GroupNotChanged};
 
 impl From<KeyRefused> for ApiError {
     fn from(refused: KeyRefused) -> Self {
         match refused {
             KeyRefused::NotFound => Self::new(Code::KeyNotFound, "The account has no such API key."),
             KeyRefused::Revoked => Self::new(Code::KeyRevoked, "A revoked API key cannot be changed."),
-            KeyRefused::UnknownCursor => {
-                Self::at(Code::InvalidValue, "after", "`after` must be the id of an API key of the account.")
-            }
+            KeyRefused::TooMuchMetadata => too_much_metadata(),
+            KeyRefused::BadGroup(bad) => bad_group("group_id", bad),
             KeyRefused::TooMany { most } => {
                 let message =
                     format!("The account has {most} API keys, revoked ones included, and may not have more.");
@@ -35,22 +42,91 @@ impl From<KeyRefused> for ApiError {
     }
 }
 
+impl From<GroupRefused> for ApiError {
+    fn from(refused: GroupRefused) -> Self {
+        match refused {
+            GroupRefused::NotFound => Self::new(Code::GroupNotFound, "The account has no such group."),
+            GroupRefused::NotChanged(GroupNotChanged::Archived) => {
+                Self::new(Code::ArchivedGroup, "An archived group cannot be changed.")
+            }
+            GroupRefused::NotChanged(GroupNotChanged::TooMuchMetadata) => too_much_metadata(),
+            GroupRefused::NotChanged(GroupNotChanged::Parent(bad)) => bad_group("parent_id", bad),
+            GroupRefused::TooMany { most } => {
+                let message =
+                    format!("The account has {most} groups, archived ones included, and may not have more.");
+                Self::new(Code::TooManyGroups, message)
+            }
+            GroupRefused::StoreFull => Self::new(
+                Code::StoreFull,
+                "The store is nearly full; no groups can be made until its operator enlarges it.",
+            ),
+        }
+    }
+}
+
+fn too_much_metadata() -> ApiError {
+    let message = format!("`metadata` would have more than {MAX_METADATA} members.");
+    ApiError::at(Code::ObjectAboveMaxProperties, "metadata", message)
+}
+
+fn bad_group(param: &str, bad: BadGroup) -> ApiError {
+    match bad {
+        BadGroup::Unknown => unknown_group(param),
+        BadGroup::Archived => {
+            let message = "The group, or its parent, is archived: it takes no keys and no groups.";
+            ApiError::at(Code::ArchivedGroup, param, message)
+        }
+        BadGroup::TooDeep => {
+            let message = format!("`{param}` would make three levels: a parent has no parent itself.");
+            ApiError::at(Code::InvalidValue, param, message)
+        }
+    }
+}
+
+/// The error for a group that the account does not have, or a text that is no id.
+pub(super) fn unknown_group(param: &str) -> ApiError {
+    let message = format!("`{param}` must be the id of a group of the account.");
+    ApiError::at(Code::InvalidValue, param, message)
+}
+
+/// The error for an `after` that the account does not have.
+pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
+    let message = format!("`after` must be the id of {} of the account.", T::NAME);
+    ApiError::at(Code::InvalidValue, "after", message)
+}
+
+/// The error of a listing.
+pub(super) fn list_error<T: Listed>(error: Error<UnknownCursor>) -> ApiError {
+    client_error(error, |UnknownCursor| unknown_cursor::<T>())
+}
+
 impl From<Error<KeyRefused>> for ApiError {
     fn from(error: Error<KeyRefused>) -> Self {
-        client_error(error)
+        client_error(error, Self::from)
+    }
+}
+
+impl From<Error<GroupRefused>> for ApiError {
+    fn from(error: Error<GroupRefused>) -> Self {
+        client_error(error, Self::from)
     }
 }
 
 impl From<Error<Refusal>> for ApiError {
     fn from(error: Error<Refusal>) -> Self {
-        client_error(error)
+        client_error(error, Self::from)
     }
 }
 
+/// The error of a reading that the store could not do.
+pub(super) fn read_error(cause: StoreError) -> ApiError {
+    client_error(Error::Store::<Infallible>(cause), |never| match never {})
+}
+
 /// The error for the client. The cause of a failure goes to the log only.
-fn client_error<R: Into<ApiError>>(error: Error<R>) -> ApiError {
+fn client_error<R>(error: Error<R>, refused: impl FnOnce(R) -> ApiError) -> ApiError {
     match error {
-        Error::Refused(refused) => refused.into(),
+        Error::Refused(reason) => refused(reason),
         Error::Store(cause) => {
             tracing::error!(error = %cause, "a management request failed");
             match cause {

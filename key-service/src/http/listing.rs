@@ -1,4 +1,4 @@
-//! Response to a listing: a page, or every key in constant memory.
+//! Response to a listing: a page, or every object in constant memory.
 
 use std::sync::Arc;
 
@@ -6,42 +6,49 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::{HeaderValue, header};
-use shared::{
-    error::ApiError,
-    ids::{AccountId, KeyId},
-    time::Timestamp,
-};
+use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use tracing::Span;
 
-use super::{Api, object::shown, query::ListQuery};
-use crate::management::{KeyPage, Listing, Management};
-use domain::key::ApiKey;
+use super::{Api, error::list_error, object::Shown, query::ListQuery};
+use crate::management::{
+    Management,
+    listing::{Listed, Listing, Page},
+};
 
-/// Keys kept in memory at a time while all are listed: some 200 KiB of JSON.
+/// Objects kept in memory at a time while all are listed: some 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
-/// Answers a listing. If a single page holds all requested keys, the answer has a length. Otherwise the keys are
+/// Answers a listing. If a single page holds all requested objects, the answer has a length. Otherwise the objects are
 /// streamed page by page, as fast as the client reads.
-pub(super) async fn respond(api: Api, account: AccountId, query: ListQuery) -> Result<Response, ApiError> {
-    let ListQuery { limit, after, order, status } = query;
-    let listing = Listing { after, order, status, limit: limit.unwrap_or(STREAMED_PAGE) };
+pub(super) async fn respond<T: Shown>(
+    api: Api,
+    account: AccountId,
+    query: ListQuery<T>,
+) -> Result<Response, ApiError> {
+    let ListQuery { limit, after, order, filter } = query;
+    let listing = Listing { after, order, filter, limit: limit.unwrap_or(STREAMED_PAGE) };
     // The first page is read before the status is sent, so that a refusal or an early failure becomes an error
     // response.
-    let page = api.management.list(account, listing).await?;
-    let mut json = ListJson::new(api.clock.now());
+    let page = api.management.list(account, &listing).await.map_err(list_error::<T>)?;
+    let mut json = ListJson::<T>::new(api.clock.now());
     let body = if limit.is_some() || !page.has_more {
-        Body::from(json.piece(&page.keys, Some(page.has_more)).map_err(|e| unwritable(&e))?)
+        Body::from(json.piece(&page.items, Some(page.has_more)).map_err(|e| unwritable(&e))?)
     } else {
         let (page, span) = (Some(page), Span::current());
         let rest = Rest { management: api.management, account, listing, json, page, span };
         Body::from_stream(try_unfold(Some(rest), Rest::next_piece))
     };
-    let mut response = Response::new(body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    Ok(json_response(body))
 }
 
-fn unwritable(error: &serde_json::Error) -> ApiError {
+/// A response with this JSON.
+pub(super) fn json_response(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     tracing::error!(%error, "a listing could not be written as JSON");
     ApiError::internal()
 }
@@ -53,29 +60,29 @@ fn unwritable(error: &serde_json::Error) -> ApiError {
 struct Broken;
 
 /// Remainder of a listing that is still to be sent.
-struct Rest {
+struct Rest<T: Listed> {
     management: Arc<Management>,
     account: AccountId,
-    listing: Listing,
-    json: ListJson,
+    listing: Listing<T>,
+    json: ListJson<T>,
     /// A page that was read but not sent yet.
-    page: Option<KeyPage>,
+    page: Option<Page<T>>,
     /// Span of the request, which would otherwise end with the response's head.
     span: Span,
 }
 
-impl Rest {
+impl<T: Shown> Rest<T> {
     /// Returns the next piece of the body, and the remainder.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, Broken> {
         let Some(mut rest) = rest else { return Ok(None) };
         let page = if let Some(page) = rest.page.take() {
             page
         } else {
-            let read = rest.management.list(rest.account, rest.listing).await;
+            let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
         let end = (!page.has_more).then_some(false);
-        let piece = rest.json.piece(&page.keys, end).map_err(|error| rest.broken(&error))?;
+        let piece = rest.json.piece(&page.items, end).map_err(|error| rest.broken(&error))?;
         rest.listing.after = rest.json.last;
         Ok(Some((piece, page.has_more.then_some(rest))))
     }
@@ -87,33 +94,33 @@ impl Rest {
 }
 
 /// Writer of the JSON list, piece by piece.
-struct ListJson {
-    /// Start of the listing: every key's status refers to this instant.
+struct ListJson<T: Listed> {
+    /// Start of the listing: what objects show refers to this instant.
     now: Timestamp,
     begun: bool,
-    first: Option<KeyId>,
-    last: Option<KeyId>,
+    first: Option<T::Id>,
+    last: Option<T::Id>,
 }
 
-impl ListJson {
+impl<T: Shown> ListJson<T> {
     const fn new(now: Timestamp) -> Self {
         Self { now, begun: false, first: None, last: None }
     }
 
-    /// JSON of these keys. With `end`, the list ends behind the keys, and `end` is its `has_more`.
-    fn piece(&mut self, keys: &[ApiKey], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
+    /// JSON of these objects. With `end`, the list ends behind the objects, and `end` is its `has_more`.
+    fn piece(&mut self, objects: &[T], end: Option<bool>) -> Result<Bytes, serde_json::Error> {
         let mut json = Vec::new();
         if !self.begun {
             json.extend_from_slice(br#"{"object":"list","data":["#);
             self.begun = true;
         }
-        for key in keys {
+        for object in objects {
             if self.last.is_some() {
                 json.push(b',');
             }
-            serde_json::to_writer(&mut json, &shown(key, self.now))?;
-            self.first.get_or_insert(key.id);
-            self.last = Some(key.id);
+            serde_json::to_writer(&mut json, &object.shown(self.now))?;
+            self.first.get_or_insert(object.id());
+            self.last = Some(object.id());
         }
         if let Some(has_more) = end {
             json.extend_from_slice(br#"],"first_id":"#);

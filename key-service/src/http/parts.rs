@@ -1,19 +1,19 @@
 //! Extractors for the parts of a request's head.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, str::FromStr};
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use shared::{
     admission::Owner,
     error::ApiError,
-    ids::{AccountId, KeyId},
+    ids::AccountId,
     process::{http::bearer, serve::ConnectionTrust},
 };
 use tracing::{Span, field::display};
 
 use super::Api;
-use crate::management::KeyRefused;
+use crate::management::OwnKey;
 
 /// Account of the management key in the request. The first argument of every handler, so that a missing credential is
 /// the first error reported.
@@ -32,18 +32,32 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// The key named in the path.
-pub(super) struct KeyPath(Option<KeyId>);
+/// The holder of the API key in the request: the key, and its group with the parent.
+pub(super) struct Holder(pub(super) OwnKey);
 
-impl KeyPath {
-    /// The key's id; a malformed id is reported as an unknown key. Called last, since the existence of the key is
-    /// checked last.
-    pub(super) fn id(&self) -> Result<KeyId, ApiError> {
-        self.0.ok_or_else(|| KeyRefused::NotFound.into())
+impl FromRequestParts<Api> for Holder {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let own = api.management.own_key(bearer(&parts.headers)?).await?;
+        Span::current().record("account", display(own.account));
+        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(own.account));
+        Ok(Self(own))
     }
 }
 
-impl FromRequestParts<Api> for KeyPath {
+/// The object named in the path.
+pub(super) struct PathId<I>(Option<I>);
+
+impl<I: Copy> PathId<I> {
+    /// The object's id; a malformed id is reported as an unknown object. Called last, since the existence of the object is
+    /// checked last.
+    pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
+        self.0.ok_or_else(|| unknown.into())
+    }
+}
+
+impl<I: FromStr + Send> FromRequestParts<Api> for PathId<I> {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Infallible> {

@@ -1,53 +1,150 @@
-//! Query of a listing: `limit`, `after`, `order`, `status`. Other parameters are ignored.
+//! Queries of listings: `limit`, `after`, `order`, and the filters of each object. Other parameters are ignored.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, str::FromStr};
 
 use shared::{
     error::{ApiError, Code},
-    ids::KeyId,
+    ids::{GroupId, KeyId},
+    time::Timestamp,
     wire::MAX_PAGE,
 };
 
-use crate::{management::KeyRefused, store::Order};
-use domain::key::Status;
+use super::error::unknown_cursor;
+use crate::{
+    management::{
+        generations::{Bill, BillFilter},
+        listing::{GroupFilter, KeyFilter, Listed, MetadataFilter},
+    },
+    store::Order,
+};
+use domain::{
+    group::Group,
+    key::{ApiKey, Status},
+    search::EntrySearch,
+    usage::Day,
+};
 
 /// The parameters of a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListQuery {
-    /// The size of the page; `None` is all keys.
+#[derive(Clone, Debug)]
+pub(super) struct ListQuery<T: Listed> {
+    /// The size of the page; `None` is all objects.
     pub(super) limit: Option<usize>,
-    /// Key behind which the listing begins.
-    pub(super) after: Option<KeyId>,
+    /// Object behind which the listing begins.
+    pub(super) after: Option<T::Id>,
     /// Order of the listing.
     pub(super) order: Order,
-    /// Only keys with this status.
-    pub(super) status: Option<Status>,
+    /// Filter of the objects.
+    pub(super) filter: T::Filter,
 }
 
-/// Reads and checks a query.
-pub(super) fn read(query: Option<&str>) -> Result<ListQuery, ApiError> {
-    let pairs: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
-    let limit = one(&pairs, "limit")?.map(limit).transpose()?;
-    let after = one(&pairs, "after")?.map(|text| text.parse().map_err(|_| KeyRefused::UnknownCursor));
-    let order = match one(&pairs, "order")? {
-        None | Some("desc") => Order::Descending,
-        Some("asc") => Order::Ascending,
-        Some(_) => return Err(invalid("order", "`order` must be `asc` or `desc`.")),
-    };
-    let status = one(&pairs, "status")?
-        .map(|text| Status::parse(text).ok_or_else(|| invalid("status", BAD_STATUS)))
-        .transpose()?;
-    Ok(ListQuery { limit, after: after.transpose()?, order, status })
+/// An object whose listing has filters in the query.
+pub(super) trait Filtered: Listed<Id: FromStr> {
+    /// Reads and checks the filters.
+    fn filter(query: &Query<'_>) -> Result<Self::Filter, ApiError>;
+}
+
+impl Filtered for ApiKey {
+    fn filter(query: &Query<'_>) -> Result<KeyFilter, ApiError> {
+        let status = query.one("status")?;
+        let status = status.map(|text| Status::parse(text).ok_or_else(|| invalid("status", BAD_STATUS)));
+        Ok(KeyFilter {
+            status: status.transpose()?,
+            group: query.id("group_id", "a group")?,
+            metadata: query.metadata()?,
+        })
+    }
+}
+
+impl Filtered for Group {
+    fn filter(query: &Query<'_>) -> Result<GroupFilter, ApiError> {
+        let external_id = query.one("external_id")?.map(str::to_owned);
+        Ok(GroupFilter { external_id, metadata: query.metadata()? })
+    }
+}
+
+impl Filtered for Bill {
+    fn filter(query: &Query<'_>) -> Result<BillFilter, ApiError> {
+        let search = EntrySearch {
+            key: query.key()?,
+            group: query.group()?,
+            model: query.one("model")?.map(str::to_owned),
+            ..EntrySearch::default()
+        };
+        let (begins, ends) = (query.time("start")?, query.time("end")?);
+        Ok(BillFilter { search, begins: begins.map(|(first, _)| first), ends: ends.map(|(_, end)| end) })
+    }
 }
 
 const BAD_STATUS: &str = "`status` must be `active`, `expired` or `revoked`.";
 
-/// Value of a parameter. A parameter given twice is refused, since client and server may disagree about the value.
-fn one<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Result<Option<&'a str>, ApiError> {
-    let mut values = pairs.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
-    match (values.next(), values.next()) {
-        (value, None) => Ok(value),
-        (_, Some(_)) => Err(invalid(name, format!("`{name}` is given more than once."))),
+/// Reads and checks a query.
+pub(super) fn read<T: Filtered>(query: Option<&str>) -> Result<ListQuery<T>, ApiError> {
+    let query = Query::parse(query);
+    let limit = query.one("limit")?.map(limit).transpose()?;
+    let after = query.one("after")?.map(|text| text.parse().map_err(|_| unknown_cursor::<T>()));
+    let order = match query.one("order")? {
+        None | Some("desc") => Order::Descending,
+        Some("asc") => Order::Ascending,
+        Some(_) => return Err(invalid("order", "`order` must be `asc` or `desc`.")),
+    };
+    let filter = T::filter(&query)?;
+    Ok(ListQuery { limit, after: after.transpose()?, order, filter })
+}
+
+/// The parameters of a query, decoded.
+pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Query<'a> {
+    /// Decodes a query.
+    pub(super) fn parse(query: Option<&'a str>) -> Self {
+        Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect())
+    }
+
+    /// Value of a parameter. A parameter given twice is refused, since client and server may disagree about the value.
+    pub(super) fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
+        let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
+        match (values.next(), values.next()) {
+            (value, None) => Ok(value),
+            (_, Some(_)) => Err(invalid(name, format!("`{name}` is given more than once."))),
+        }
+    }
+
+    /// The key that is asked for.
+    pub(super) fn key(&self) -> Result<Option<KeyId>, ApiError> {
+        self.id("key_id", "an API key")
+    }
+
+    /// The group that is asked for.
+    pub(super) fn group(&self) -> Result<Option<GroupId>, ApiError> {
+        self.id("group_id", "a group")
+    }
+
+    fn id<I: FromStr>(&self, name: &str, of: &str) -> Result<Option<I>, ApiError> {
+        let id = self.one(name)?.map(str::parse);
+        id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
+    }
+
+    /// First instant of a time, and the first instant behind the time: a date is the whole day.
+    pub(super) fn time(&self, name: &str) -> Result<Option<(Timestamp, Timestamp)>, ApiError> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let begins = |day: Day| Timestamp::from_millis(day.millis().0);
+        let of_day = |day: Day| (begins(day), begins(day.plus(1)));
+        let instant = || Timestamp::parse(text).map(|at| (at, at));
+        let time = Day::parse(text).map(of_day).or_else(instant);
+        let message = format!("`{name}` must be a date, such as 2027-12-31, or a date and time.");
+        time.map(Some).ok_or_else(|| invalid(name, message))
+    }
+
+    /// The filters `metadata[name]=value`.
+    fn metadata(&self) -> Result<MetadataFilter, ApiError> {
+        let mut metadata = MetadataFilter::new();
+        for (parameter, value) in self.0.iter().filter(|(parameter, _)| parameter.starts_with("metadata")) {
+            let name = parameter.strip_prefix("metadata[").and_then(|rest| rest.strip_suffix(']'));
+            let bad = || invalid("metadata", "Filter by metadata with `metadata[name]=value`.");
+            self.one(parameter)?;
+            metadata.push((name.ok_or_else(bad)?.to_owned(), value.clone().into_owned()));
+        }
+        Ok(metadata)
     }
 }
 
@@ -62,13 +159,14 @@ fn limit(text: &str) -> Result<usize, ApiError> {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));
     }
     if magnitude > MAX_PAGE {
-        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to get every key.");
+        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to get all of them.");
         return Err(ApiError::at(Code::IntegerAboveMaxValue, "limit", message));
     }
     Ok(magnitude)
 }
 
-fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
+/// The error for a parameter with an impossible value.
+pub(super) fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
     ApiError::at(Code::InvalidValue, param, message)
 }
 
@@ -80,8 +178,8 @@ mod tests {
 
     #[test]
     fn whatever_is_described_can_be_asked_for() {
-        let asked = |query: String| super::read(Some(&query)).unwrap();
-        let statuses = STATUSES.map(|name| asked(format!("status={name}")).status.unwrap().as_str());
+        let asked = |query: String| super::read::<ApiKey>(Some(&query)).unwrap();
+        let statuses = STATUSES.map(|name| asked(format!("status={name}")).filter.status.unwrap().as_str());
         assert_eq!(statuses, STATUSES);
         let orders = ORDERS.map(|name| asked(format!("order={name}")).order);
         assert_eq!((orders[0], orders[1]), (asked(String::new()).order, Order::Ascending));

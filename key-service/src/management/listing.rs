@@ -1,49 +1,205 @@
-//! Listings of API keys, by status where that is asked for.
+//! Listings of an account's objects, a page at a time: keys, groups, bills of generations.
 
-use shared::ids::{AccountId, KeyId};
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use shared::ids::{AccountId, GroupId, KeyId};
 
-use super::{Error, KeyRefused, Management};
-use crate::store::{Order, Page};
-use domain::key::{ApiKey, Status};
+use super::{Error, Management};
+use crate::store::{GroupPage, Order, Page as KeyPage, StoreError};
+use domain::{
+    group::Group,
+    key::{ApiKey, Status},
+    settings::Metadata,
+};
 
-/// The keys to list.
-#[derive(Clone, Copy, Debug)]
-pub struct Listing {
-    /// Key to start behind.
-    pub after: Option<KeyId>,
+/// Objects read at a time in search of matches.
+const READ_AT_ONCE: usize = 500;
+
+/// An object that an account lists.
+#[async_trait]
+pub trait Listed: Sized + Send + Sync + 'static {
+    /// Identifier, and cursor of the listing.
+    type Id: Copy + Serialize + Send + Sync;
+    /// Filter of the listing.
+    type Filter: Clone + Send + Sync;
+    /// Name of the object with an article, in messages.
+    const NAME: &'static str;
+
+    /// The identifier.
+    fn id(&self) -> Self::Id;
+
+    /// Reads a page.
+    async fn page(
+        management: &Management,
+        account: AccountId,
+        listing: &Listing<Self>,
+    ) -> Result<Page<Self>, Error<UnknownCursor>>;
+}
+
+/// The objects to list.
+#[derive(Clone, Debug)]
+pub struct Listing<T: Listed> {
+    /// Object to start behind.
+    pub after: Option<T::Id>,
     /// The end that comes first.
     pub order: Order,
-    /// Present status of the keys.
-    pub status: Option<Status>,
-    /// Largest number of keys.
+    /// Filter of the objects.
+    pub filter: T::Filter,
+    /// Largest number of objects.
     pub limit: usize,
 }
 
-/// Some of an account's keys.
+/// Some of an account's objects.
 #[derive(Debug)]
-pub struct KeyPage {
-    /// The keys, in the order that was asked for.
-    pub keys: Vec<ApiKey>,
-    /// More keys follow in the same listing.
+pub struct Page<T> {
+    /// The objects, in the order that was asked for.
+    pub items: Vec<T>,
+    /// More objects follow in the same listing.
     pub has_more: bool,
 }
 
-impl Management {
-    /// Some of the account's keys.
-    pub async fn list(&self, account: AccountId, listing: Listing) -> Result<KeyPage, Error<KeyRefused>> {
-        let Listing { after, order, status, limit } = listing;
-        let _turn = self.reading_turn(account).await?;
-        if let Some(id) = after
-            && self.store.key(account, id).await?.is_none()
-        {
-            return Err(Error::Refused(KeyRefused::UnknownCursor));
+/// The `after` object of a listing does not exist in the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCursor;
+
+/// Texts of the caller that listed objects have.
+pub type MetadataFilter = Vec<(String, String)>;
+
+/// Filter of keys.
+#[derive(Clone, Debug, Default)]
+pub struct KeyFilter {
+    /// Present status of the keys.
+    pub status: Option<Status>,
+    /// Group of the keys.
+    pub group: Option<GroupId>,
+    /// Texts of the caller that the keys have.
+    pub metadata: MetadataFilter,
+}
+
+/// Filter of groups.
+#[derive(Clone, Debug, Default)]
+pub struct GroupFilter {
+    /// The caller's own id of the group.
+    pub external_id: Option<String>,
+    /// Texts of the caller that the groups have.
+    pub metadata: MetadataFilter,
+}
+
+/// Reads the first `limit` wanted objects behind `after`. `read` reads a number of objects behind an object; fewer are the
+/// last.
+async fn wanted<'a, T: Listed>(
+    listing: &Listing<T>,
+    is_filtered: bool,
+    read: impl Fn(Option<T::Id>, usize) -> BoxFuture<'a, Result<Vec<T>, StoreError>>,
+    is_wanted: impl Fn(&T) -> bool,
+) -> Result<Page<T>, StoreError> {
+    let (mut items, mut after) = (Vec::new(), listing.after);
+    // An object more than requested shows that there are more.
+    let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
+    loop {
+        let objects = read(after, at_once).await?;
+        let was_last = objects.len() < at_once;
+        after = objects.last().map(T::id);
+        for object in objects.into_iter().filter(&is_wanted) {
+            if items.len() == listing.limit {
+                return Ok(Page { items, has_more: true });
+            }
+            items.push(object);
         }
-        let status = status.map(|status| (status, self.clock.now()));
-        // A key more than requested shows that there are more.
-        let page = Page { after, order, status, limit: limit.saturating_add(1) };
-        let mut keys = self.store.keys(account, page).await?;
-        let has_more = keys.len() > limit;
-        keys.truncate(limit);
-        Ok(KeyPage { keys, has_more })
+        if was_last {
+            return Ok(Page { items, has_more: false });
+        }
+    }
+}
+
+fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
+    filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
+}
+
+#[async_trait]
+impl Listed for ApiKey {
+    type Id = KeyId;
+    type Filter = KeyFilter;
+    const NAME: &'static str = "an API key";
+
+    fn id(&self) -> KeyId {
+        self.id
+    }
+
+    async fn page(
+        management: &Management,
+        account: AccountId,
+        listing: &Listing<Self>,
+    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+        let store = &management.store;
+        let Listing { after, order, filter, .. } = listing;
+        if let Some(id) = after
+            && store.key(account, *id).await?.is_none()
+        {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        let now = management.clock.now();
+        let status = filter.status.map(|status| (status, now));
+        let read = |after, limit| {
+            let page = KeyPage { after, order: *order, status, limit };
+            match filter.group {
+                Some(group) => store.keys_of_group(account, group, page),
+                None => store.keys(account, page),
+            }
+        };
+        let is_wanted = |key: &Self| has(&key.metadata, &filter.metadata);
+        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+    }
+}
+
+#[async_trait]
+impl Listed for Group {
+    type Id = GroupId;
+    type Filter = GroupFilter;
+    const NAME: &'static str = "a group";
+
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    async fn page(
+        management: &Management,
+        account: AccountId,
+        listing: &Listing<Self>,
+    ) -> Result<Page<Self>, Error<UnknownCursor>> {
+        let store = &management.store;
+        let Listing { after, order, filter, .. } = listing;
+        if let Some(id) = after
+            && store.group(account, *id).await?.is_none()
+        {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        let is_wanted = |group: &Self| has(&group.metadata, &filter.metadata);
+        if let Some(external_id) = &filter.external_id {
+            let found = store.group_with_external_id(account, external_id).await?;
+            let is_behind = |group: &Self| {
+                after.is_none_or(|after| match order {
+                    Order::Ascending => group.id > after,
+                    Order::Descending => group.id < after,
+                })
+            };
+            let items = found.into_iter().filter(is_wanted).filter(is_behind).collect();
+            return Ok(Page { items, has_more: false });
+        }
+        let read = |after, limit| store.groups(account, GroupPage { after, order: *order, limit });
+        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+    }
+}
+
+impl Management {
+    /// Some of the account's objects.
+    pub async fn list<T: Listed>(
+        &self,
+        account: AccountId,
+        listing: &Listing<T>,
+    ) -> Result<Page<T>, Error<UnknownCursor>> {
+        let _turn = self.reading_turn(account).await?;
+        T::page(self, account, listing).await
     }
 }

@@ -1,14 +1,23 @@
 //! Searches without an index, by reading a bounded part.
 
-use shared::ids::AccountId;
+use shared::{
+    ids::{AccountId, GenerationId},
+    time::Timestamp,
+};
 
 use super::{Books, Found, JournalEntry, StoreError};
-use domain::{search::EntrySearch, usage::Day};
+use domain::{
+    ledger::{CLOCK_LEAD, Ending},
+    search::EntrySearch,
+    usage::Day,
+};
 
 /// Largest number of records that a page reads in search of matches: some 20 ms of work.
 const MAX_READ: usize = 4_000;
 /// Number of records read at a time.
 pub(crate) const READ_AT_ONCE: usize = 500;
+/// Entries that are looked through for a generation's bill: those of a minute and more of a busy account.
+const LOOKED_THROUGH: usize = 50_000;
 /// Entries among which the beginning of a day is not looked for any further.
 const CLOSE: u64 = 64;
 
@@ -119,15 +128,51 @@ pub(super) async fn numbers<B: Books + ?Sized>(
     Ok((end_before.saturating_sub(CLOSE + 1), before.map_or(end, |before| before.min(end))))
 }
 
-/// The number of an entry close behind the last entry of a day, found by halving: entries are in the order of time.
+/// Finds the last entry of a generation among those billed after its creation.
+pub(super) async fn entry_of<B: Books + ?Sized>(
+    books: &B,
+    account: AccountId,
+    generation: GenerationId,
+) -> Result<Option<JournalEntry>, StoreError> {
+    // The clock of the gateway that made the id may be ahead of ours.
+    let begins = generation.created_at().minus(CLOCK_LEAD);
+    let mut after = end_before(books, account, begins).await?.saturating_sub(CLOSE + 1);
+    let mut found = None;
+    for _ in 0..LOOKED_THROUGH / READ_AT_ONCE {
+        let entries = books.journal(account, after, READ_AT_ONCE).await?.entries;
+        let was_last = entries.len() < READ_AT_ONCE;
+        after = entries.last().map_or(after, |entry| entry.number);
+        found = entries.into_iter().rfind(|entry| entry.generation == generation).or(found);
+        if was_last || found.as_ref().is_some_and(is_final) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether no later entry can correct this one.
+fn is_final(entry: &JournalEntry) -> bool {
+    entry.entry.settlement.ending == Ending::Captured
+}
+
+/// The number of an entry close behind the last entry of a day.
 async fn end_of<B: Books + ?Sized>(books: &B, account: AccountId, day: Day) -> Result<u64, StoreError> {
+    end_before(books, account, Timestamp::from_millis(day.millis().1 + 1)).await
+}
+
+/// The number of an entry close behind the last entry before a time, found by halving: entries are in the order of time.
+async fn end_before<B: Books + ?Sized>(
+    books: &B,
+    account: AccountId,
+    end: Timestamp,
+) -> Result<u64, StoreError> {
     let Some(newest) = books.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
-    let (mut is_of_it, mut is_behind) = (0, newest.number + 1);
-    while is_behind - is_of_it > CLOSE {
-        let middle = u64::midpoint(is_of_it, is_behind);
+    let (mut is_before, mut is_behind) = (0, newest.number + 1);
+    while is_behind - is_before > CLOSE {
+        let middle = u64::midpoint(is_before, is_behind);
         match books.latest_entries(account, Some(middle + 1), 1).await?.pop() {
-            Some(entry) if Day::of(entry.entry.settlement.at) > day => is_behind = entry.number,
-            Some(_) | None => is_of_it = middle,
+            Some(entry) if entry.entry.settlement.at >= end => is_behind = entry.number,
+            Some(_) | None => is_before = middle,
         }
     }
     Ok(is_behind)

@@ -244,7 +244,8 @@ fn doctor(connection: &Connection, account: AccountId, fault: Fault) {
             write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
         }
         Fault::PhantomHold(phantom, like) => write(
-            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until
+            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until,
+                               group_id, parent, details, upstream_cost, counted, counted_tokens
              FROM holds WHERE account = ?1 AND generation = ?3",
             &[phantom.as_bytes(), like.as_bytes()],
         ),
@@ -310,6 +311,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
         label: format!("Key {n}"),
         hint: format!("fg_api_{n}…"),
         created_at: after(n.into()),
+        metadata: domain::settings::Metadata::new(),
         spend: ledger::Key::default(),
     };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }

@@ -11,7 +11,8 @@ use crate::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     key::Class,
     money::NanoUsd,
-    refusal::Refusal,
+    rates::RateStatus,
+    refusal::{Denial, Refusal},
     tokens::Usage,
 };
 
@@ -119,15 +120,37 @@ pub enum Release {
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The owner of the credential.
-    Authenticated(Result<Principal, Refusal>),
+    Authenticated(Result<Identity, Denial>),
     /// The open hold.
-    Authorized(Result<Grant, Refusal>),
+    Authorized(Result<Grant, Denial>),
     /// The hold after the extension.
     Extended(Extended),
     /// The bill.
     Captured(Captured),
     /// Nothing is held.
     Released,
+}
+
+/// A caller with a credential that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The owner of the credential.
+    pub principal: Principal,
+    /// Ids of the models that an API key may use; `None` is all.
+    pub models: Option<Vec<String>>,
+}
+
+impl Identity {
+    /// The account.
+    pub const fn account(&self) -> AccountId {
+        self.principal.account()
+    }
+}
+
+impl From<Principal> for Identity {
+    fn from(principal: Principal) -> Self {
+        Self { principal, models: None }
+    }
 }
 
 /// The owner of a credential.
@@ -157,6 +180,8 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
+    /// State of the rates of the key and its groups.
+    pub rates: RateStatus,
 }
 
 /// The outcome of an extension.
@@ -175,8 +200,8 @@ pub struct Extension {
     pub output_tokens: u64,
     /// Lifetime of the hold without a further extension.
     pub lease: Duration,
-    /// The key was revoked: no more is granted, and a stream must end.
-    pub revoked: bool,
+    /// Reason why no more is granted and a stream must end: the key was revoked, or a group archived.
+    pub revoked_by: Option<Refusal>,
 }
 
 /// The outcome of a capture.

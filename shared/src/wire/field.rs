@@ -1,26 +1,13 @@
 //! The table of fields: a row for each field that the management API's objects have. Request bodies, answers, forms and the
 //! API's description are read from the rows.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator};
 
-use super::{MAX_LABEL_CHARS, STATUSES};
+use super::{
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE,
+    kind::{Kind, text, word},
+};
 use crate::{money::NanoUsd, time::Timestamp};
-
-/// Type of a field's values, and the check of a value that a client sends.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    /// A value with this schema, which answers have and no request sets.
-    Answered(fn(&mut SchemaGenerator) -> Schema),
-    /// Text of at most `max` Unicode code points, without control characters. Never null.
-    Line {
-        /// Largest number of code points.
-        max: usize,
-    },
-    /// USD from 0 to [`super::MAX_LIMIT`], or null.
-    Amount,
-    /// An instant, or null.
-    Time,
-}
 
 /// A row of the table: one field of an object in the management API.
 #[derive(Clone, Copy)]
@@ -33,6 +20,8 @@ pub struct Field {
     pub description: &'static str,
     /// Input of the field in forms, if forms have one.
     pub input: Option<Input>,
+    /// The field is set when the object is made, and never again.
+    pub is_fixed: bool,
 }
 
 /// Input of a form.
@@ -44,48 +33,145 @@ pub struct Input {
     pub hint: &'static str,
 }
 
+/// Fields of an object in the management API.
+pub trait Fields: Copy + PartialEq + std::fmt::Debug + 'static {
+    /// Every field, in the order of answers.
+    fn all() -> impl Iterator<Item = Self>;
+
+    /// Row of the field.
+    fn row(self) -> Field;
+
+    /// The fields that owners set.
+    fn settings() -> impl Iterator<Item = Self> {
+        Self::all().filter(|field| !matches!(field.row().kind, Kind::Answered(_)))
+    }
+}
+
 macro_rules! fields {
-    ($(#[$doc:meta])* $object:ident { $($variant:ident = $field:expr;)+ }) => {
+    (
+        $(#[$doc:meta])* $object:ident {
+            $($before:ident = $row_before:expr;)*
+            ..Bound
+            $($after:ident = $row_after:expr;)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $object { $(#[doc = concat!("`", stringify!($variant), "`")] $variant),+ }
+        pub enum $object {
+            $(#[doc = concat!("`", stringify!($before), "`")] $before,)*
+            /// A field of the budget.
+            Bound(Bound),
+            $(#[doc = concat!("`", stringify!($after), "`")] $after,)*
+        }
 
-        impl $object {
-            /// Every field, in the order of answers.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        impl Fields for $object {
+            fn all() -> impl Iterator<Item = Self> {
+                let bounds = Bound::ALL.iter().map(|bound| Self::Bound(*bound));
+                let before: &[Self] = &[$(Self::$before),*];
+                before.iter().copied().chain(bounds).chain([$(Self::$after),*])
+            }
 
-            /// Row of the field.
-            pub const fn row(self) -> Field {
-                match self { $(Self::$variant => $field),+ }
+            fn row(self) -> Field {
+                match self {
+                    $(Self::$before => $row_before,)*
+                    Self::Bound(bound) => bound.row(),
+                    $(Self::$after => $row_after,)*
+                }
             }
         }
     };
 }
+
+macro_rules! bounds {
+    ($($bound:ident = $row:expr;)+) => {
+        /// A bound on the use of a key or a group, or what is used of it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
+
+        impl Bound {
+            /// Every bound, in the order of answers.
+            pub const ALL: &'static [Self] = &[$(Self::$bound),+];
+
+            const fn row(self) -> Field {
+                match self { $(Self::$bound => $row),+ }
+            }
+        }
+    };
+}
+
+bounds! {
+    Limit = setting("limit", Kind::Amount, "Largest amount that may ever be spent, in US dollars; null is no limit.")
+        .with_input("Limit (USD)", "The most it may ever spend. Empty: no limit but the credit.");
+    Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
+    LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
+        "`limit - used`, below zero if the limit was lowered below `used`.");
+    Limits = setting("limits", Kind::Limits,
+        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. Null is none.");
+    Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.");
+    RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
+        "Requests in a minute: as many at once, refilled evenly. Null is no bound.");
+    TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
+        "Tokens of prompts and answers in a minute; an answer that runs may exceed them. Null is no bound.");
+    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null is no bound.");
+}
+
+/// The caller's own texts, on keys and groups.
+const METADATA: Field =
+    setting("metadata", Kind::Metadata, "Texts of the caller; lists filter by `metadata[name]=value`.");
+
+/// The time of creation, on keys and groups.
+const CREATED_AT: Field =
+    answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
 fields! {
     /// A field of an API key. In answers `id` and `object` stand before the fields.
     KeyField {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
-        KeyHint = answered("key_hint", |_| json_schema!({"type": "string"}), "First and last characters of the plaintext.");
-        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}),
-            "`revoked`, else `expired`, else `active`.");
-        Limit = setting("limit", Kind::Amount, "Largest amount that may ever be spent, in US dollars; null is no limit.")
-            .with_input("Limit (USD)", "The most it may ever spend. Empty: no limit but the credit.");
-        Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
-        LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
-            "`limit - used`, below zero if the limit was lowered below `used`.");
-        CreatedAt = answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
+        KeyHint = answered("key_hint", text, "First and last characters of the plaintext.");
+        Status = answered("status", word, "`revoked`, else `expired`, else `active`.");
+        ..Bound
+        CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null is never.")
             .with_input("Expires", "In UTC. Empty: never.");
         LastUsedAt = answered("last_used_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
+        GroupId = setting("group_id", Kind::Group, "The group whose bounds hold too; null is none.");
+        Metadata = METADATA;
+    }
+}
+
+fields! {
+    /// A field of a group. In answers `id` and `object` stand before the fields.
+    GroupField {
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.");
+        ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
+            "The caller's own id of the group, unique in the account; null is none.").fixed();
+        ParentId = setting("parent_id", Kind::Group, "The group whose bounds hold too, which has no parent; null is none.");
+        ..Bound
+        KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
+            "Settings of keys made in the group that say nothing else; null is none.");
+        Metadata = METADATA;
+        Keys = answered("keys", SchemaGenerator::subschema_for::<u64>, "Number of keys in the group, revoked ones included.");
+        CreatedAt = CREATED_AT;
+        ArchivedAt = answered("archived_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
+            "Time from which the keys of the group and of its child groups are refused.");
+    }
+}
+
+fields! {
+    /// A setting of keys made in a group.
+    DefaultField {
+        ..Bound
+        ExpiresInSeconds = setting("expires_in_seconds", Kind::Count { max: MAX_LIFETIME_SECONDS },
+            "Time from the creation of a key to its expiry; null is no expiry.");
+        Metadata = METADATA;
     }
 }
 
 const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
-    Field { name, kind, description, input: None }
+    Field { name, kind, description, input: None, is_fixed: false }
 }
 
 const fn answered(
@@ -101,34 +187,7 @@ impl Field {
         Self { input: Some(Input { title, hint }), ..self }
     }
 
-    /// Returns whether owners set the field.
-    pub const fn is_setting(self) -> bool {
-        !matches!(self.kind, Kind::Answered(_))
-    }
-}
-
-impl Kind {
-    /// Schema of the values in answers.
-    pub(super) fn answered(self, schemas: &mut SchemaGenerator) -> Schema {
-        match self {
-            Self::Answered(schema) => schema(schemas),
-            Self::Line { max } => json_schema!({"type": "string", "maxLength": max}),
-            Self::Amount => schemas.subschema_for::<Option<NanoUsd>>(),
-            Self::Time => schemas.subschema_for::<Option<Timestamp>>(),
-        }
-    }
-
-    /// Schema of the values in requests, where requests have the field.
-    pub(super) fn requested(self) -> Option<Schema> {
-        match self {
-            Self::Answered(_) => None,
-            Self::Line { max } => Some(
-                json_schema!({"type": "string", "maxLength": max, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}),
-            ),
-            Self::Amount => Some(
-                json_schema!({"type": ["number", "null"], "minimum": 0, "maximum": super::MAX_LIMIT_USD}),
-            ),
-            Self::Time => Some(json_schema!({"type": ["string", "null"], "format": "date-time"})),
-        }
+    const fn fixed(self) -> Self {
+        Self { is_fixed: true, ..self }
     }
 }

@@ -1,10 +1,11 @@
 //! Values of fields, as the management API reads and writes them.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{money::NanoUsd, time::Timestamp};
+use super::{DefaultField, Fields};
+use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
 
 /// Value of a field, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,20 +18,58 @@ pub enum Value {
     Amount(NanoUsd),
     /// An instant.
     Time(Timestamp),
+    /// A number.
+    Count(u64),
+    /// Amounts for windows of the calendar.
+    Limits(Vec<Limit>),
+    /// Texts in an order.
+    Texts(Vec<String>),
+    /// Texts by name; `None` removes a name.
+    Metadata(BTreeMap<String, Option<String>>),
+    /// A group.
+    Group(GroupId),
+    /// Settings of keys that are made in a group.
+    KeyDefaults(Vec<(DefaultField, Self)>),
 }
 
-/// The value as written in forms; nothing for null.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => Ok(()),
-            Self::Text(text) => text.fmt(f),
-            Self::Amount(amount) => amount.fmt(f),
-            Self::Time(at) => at.fmt(f),
-        }
+/// A bound on the spend in each window of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// Amount that may be spent in a window.
+    pub amount: NanoUsd,
+    /// Length of the windows.
+    pub per: Per,
+    /// State of the window that runs, in answers.
+    #[serde(flatten)]
+    pub window: Option<LimitWindow>,
+}
+
+/// The window of a limit that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitWindow {
+    /// Amount spent in the window.
+    pub used: NanoUsd,
+    /// Amount that is left, below zero if the bound was lowered below `used`.
+    pub remaining: NanoUsd,
+    /// End of the window.
+    pub resets_at: Timestamp,
+}
+
+impl Value {
+    /// The value as a request sets it: without the state of windows.
+    #[must_use]
+    pub fn setting(self) -> Self {
+        let Self::Limits(limits) = self else { return self };
+        Self::Limits(limits.into_iter().map(|limit| Limit { window: None, ..limit }).collect())
+    }
+
+    /// Returns whether the value is that of a setting which no request has set.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::Null || *self == Self::Metadata(BTreeMap::new()) || *self == Self::Text(String::new())
     }
 }
 
+/// The value as JSON.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -38,6 +77,35 @@ impl Serialize for Value {
             Self::Text(text) => text.serialize(serializer),
             Self::Amount(amount) => amount.serialize(serializer),
             Self::Time(at) => at.serialize(serializer),
+            Self::Count(count) => count.serialize(serializer),
+            Self::Limits(limits) => limits.serialize(serializer),
+            Self::Texts(texts) => texts.serialize(serializer),
+            Self::Metadata(texts) => texts.serialize(serializer),
+            Self::Group(id) => id.serialize(serializer),
+            Self::KeyDefaults(settings) => {
+                let mut members = serializer.serialize_map(Some(settings.len()))?;
+                for (field, value) in settings {
+                    members.serialize_entry(field.row().name, value)?;
+                }
+                members.end()
+            }
+        }
+    }
+}
+
+/// The value as written in forms, and digested: nothing for null, JSON for what is no text, number or instant.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => Ok(()),
+            Self::Text(text) => text.fmt(f),
+            Self::Amount(amount) => amount.fmt(f),
+            Self::Time(at) => at.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Group(id) => id.fmt(f),
+            Self::Limits(_) | Self::Texts(_) | Self::Metadata(_) | Self::KeyDefaults(_) => {
+                f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+            }
         }
     }
 }
@@ -65,7 +133,15 @@ macro_rules! kept {
     };
 }
 
-kept!(String = Text, NanoUsd = Amount, Timestamp = Time);
+kept!(
+    String = Text,
+    NanoUsd = Amount,
+    Timestamp = Time,
+    u64 = Count,
+    Vec<Limit> = Limits,
+    Vec<String> = Texts,
+    GroupId = Group
+);
 
 /// `None` is null.
 impl<T: Kept> Kept for Option<T> {

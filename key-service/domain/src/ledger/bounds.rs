@@ -25,7 +25,7 @@ pub struct Budget {
     pub used: NanoUsd,
     /// Covered by open holds.
     pub held: NanoUsd,
-    /// Further bounds; `None` for most keys, which then need no memory for them.
+    /// Further bounds, unless none is set; `None` for most keys, which then need no memory for them.
     pub bounds: Option<Box<Bounds>>,
 }
 
@@ -119,6 +119,15 @@ impl Budget {
         let mut bounds = self.bounds.take().map_or_else(Bounds::default, |bounds| *bounds);
         bounds.update(patch, now);
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
+    }
+
+    /// Counts a request less in flight. Bounds that were removed meanwhile are forgotten with their last request.
+    pub(super) fn end_request(&mut self) {
+        let Some(bounds) = &mut self.bounds else { return };
+        bounds.in_flight = bounds.in_flight.saturating_sub(1);
+        if **bounds == Bounds::default() {
+            self.bounds = None;
+        }
     }
 
     pub(super) fn bill(&mut self, amount: NanoUsd, now: Timestamp) {

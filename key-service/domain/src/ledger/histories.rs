@@ -16,8 +16,8 @@ use shared::{
 };
 
 use super::{
-    Account, Budget, Command, Entry, Group, Key, Level, Outcome, Payer, Progress, Record, RecordId, Refused,
-    State, apply, entry,
+    Account, BoundsPatch, Budget, Command, Entry, Group, Key, Level, Outcome, Payer, Progress, Record,
+    RecordId, Refused, State, apply, entry,
 };
 use crate::{
     key::KeyPatch,
@@ -62,6 +62,11 @@ pub fn key(n: u8) -> KeyId {
     KeyId::new(START, chance(n))
 }
 
+/// The group of this number, in whatever account.
+pub fn group(n: u8) -> GroupId {
+    GroupId::new(START, chance(n))
+}
+
 /// The generation of this number, in whatever account.
 pub fn generation(n: u8) -> GenerationId {
     GenerationId::new(START, chance(n))
@@ -97,8 +102,13 @@ fn chance(n: u8) -> [u8; 10] {
 
 fn step() -> impl Strategy<Value = Step> {
     let owned = || (0..ACCOUNTS, 0..KEYS).prop_map(|(a, k)| (account(a), key(k)));
-    let patch = (option::of(option::of(nanos(0..1_500))), option::of(option::of(time())))
-        .prop_map(|(limit, expires_at)| KeyPatch { label: None, limit, expires_at });
+    let patch = (option::of(option::of(nanos(0..1_500))), option::of(option::of(time()))).prop_map(
+        |(limit, expires_at)| KeyPatch {
+            bounds: BoundsPatch { limit, ..BoundsPatch::default() },
+            expires_at,
+            ..KeyPatch::default()
+        },
+    );
     prop_oneof![
         20 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| Step::Execute(account(a), c)),
         4 => (0..20_u64).prop_map(|seconds| Step::Wait(Duration::from_secs(seconds))),
@@ -255,7 +265,7 @@ impl World {
     /// Applies a change by the owner. A revoked key does not change.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch) {
         if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
-            key.budget.limit = patch.limit.unwrap_or(key.budget.limit);
+            key.budget.limit = patch.bounds.limit.unwrap_or(key.budget.limit);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
         }
     }

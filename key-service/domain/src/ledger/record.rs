@@ -104,6 +104,16 @@ pub enum Ending {
     Expired,
 }
 
+impl Ending {
+    /// Name of the ending in the API and in exports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Captured => "captured",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 /// The record under a command's idempotency id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Record {

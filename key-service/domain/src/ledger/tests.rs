@@ -1,13 +1,16 @@
 //! Short scenarios of the ledger.
 
+mod chain;
 mod properties;
+mod rates;
+mod windows;
 
 use std::time::Duration;
 
-use shared::time::Timestamp;
+use shared::{refusal::Refusal, time::Timestamp};
 
 use super::{
-    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, held, key},
+    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key},
     *,
 };
 
@@ -52,6 +55,32 @@ impl Book {
         self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
     }
 
+    fn group_mut(&mut self, n: u8) -> &mut Group {
+        self.world.groups.entry((account(MINE), group(n))).or_default()
+    }
+
+    /// Moves the key to a group.
+    fn join(&mut self, n: u8) {
+        self.key_mut().group = Some(group(n));
+    }
+
+    /// Changes the bounds of the key.
+    fn bound(&mut self, bounds: &BoundsPatch) {
+        let now = self.now;
+        self.key_mut().budget.update(bounds, now);
+    }
+
+    /// Changes the bounds of a group.
+    fn bound_group(&mut self, n: u8, bounds: &BoundsPatch) {
+        let now = self.now;
+        self.group_mut(n).budget.update(bounds, now);
+    }
+
+    /// The key's bounds.
+    fn bounds(&mut self) -> Bounds {
+        *self.key_mut().budget.bounds.clone().unwrap()
+    }
+
     fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
         self.world.apply(account(MINE), command, self.now)
     }
@@ -59,9 +88,10 @@ impl Book {
     fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
         let (model, lease_ticks) = ("Model Flash".into(), 3);
         let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
+        let (key, generation) = (key(0), generation(n));
         self.run(&Command::Hold {
-            key: key(0),
-            generation: generation(n),
+            key,
+            generation,
             model,
             least,
             enough,
@@ -73,7 +103,10 @@ impl Book {
 
     /// Asserts that exactly this amount can be held.
     fn must_hold(&mut self, n: u8, amount: i64) {
-        assert_eq!(self.hold(n, amount, amount, amount), Ok(held(nanos(amount))));
+        match self.hold(n, amount, amount, amount) {
+            Ok(Outcome::Held { amount: held, .. }) => assert_eq!(held, nanos(amount)),
+            other => panic!("not held: {other:?}"),
+        }
     }
 
     fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
@@ -102,6 +135,10 @@ impl Book {
 
     fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
         self.run(&Command::Expire { key: key(0), generation: generation(n) })
+    }
+
+    fn check(&mut self) -> Result<Outcome, Refused> {
+        self.run(&Command::Check { key: key(0) })
     }
 
     /// Credit, held, used.
@@ -150,9 +187,9 @@ fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
 fn checks_are_made_in_their_order() {
     let mut book = Book::new(100, Some(100));
     let check = Command::Check { key: key(0) };
-    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
     book.must_hold(1, 100);
-    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
     book.capture(1, cost(100));
     book.set_limit(None);
     assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
@@ -227,7 +264,7 @@ fn a_cost_above_its_hold_is_billed_from_what_else_is_left_and_the_rest_is_shortf
 fn an_extension_takes_what_is_available_and_never_lowers_a_hold() {
     let mut book = Book::new(1_000, Some(500));
     book.must_hold(1, 100);
-    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked: false });
+    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
     assert_eq!(book.extend(1, 300, cost(10)), extended(300));
     assert_eq!(book.extend(1, 50, cost(20)), extended(300));
     assert_eq!(book.extend(1, 9_999, cost(30)), extended(500));
@@ -239,7 +276,7 @@ fn a_revoked_key_keeps_its_holds_and_gets_nothing_more() {
     let mut book = Book::new(1_000, None);
     book.must_hold(1, 100);
     book.key_mut().revoked_at = Some(book.now);
-    let extended = Ok(Outcome::Extended { amount: nanos(100), revoked: true });
+    let extended = Ok(Outcome::Extended { amount: nanos(100), revoked_by: Some(Refusal::InvalidApiKey) });
     assert_eq!(book.extend(1, 300, cost(50)), extended);
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Revoked));
     assert_eq!(book.capture(1, cost(60)).charged, nanos(60));

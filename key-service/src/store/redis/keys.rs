@@ -16,7 +16,7 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
 };
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
-use domain::key::{ApiKey, KeyPatch, NewKey};
+use domain::key::{ApiKey, KeyNotChanged, KeyPatch, NewKey};
 
 /// A key in Redis: the ledger's part, then texts.
 type Found = (Option<Vec<u8>>, KeyTexts);
@@ -134,15 +134,16 @@ impl Keys for Redis {
         &self,
         account: AccountId,
         id: KeyId,
-        KeyPatch { label, limit, expires_at }: KeyPatch,
+        KeyPatch { label, bounds, expires_at, .. }: KeyPatch,
+        _now: Timestamp,
     ) -> Result<Updated, StoreError> {
-        let limit = limit.map(|limit| ("limit", limit.map(amount)));
+        let limit = bounds.limit.map(|limit| ("limit", limit.map(amount)));
         let expires_at = expires_at.map(|at| ("expires_at", at.map(Timestamp::millis)));
         let settings: Vec<_> = limit.into_iter().chain(expires_at).collect();
         let texts = label.map(|label| vec!["label".to_owned(), label]).unwrap_or_default();
         Ok(match self.change_key(account, id, &settings, texts).await? {
             None => Updated::NotFound,
-            Some((false, _)) => Updated::Revoked,
+            Some((false, _)) => Updated::NotChanged(KeyNotChanged::Revoked),
             Some((true, key)) => Updated::Key(key),
         })
     }
@@ -157,6 +158,8 @@ impl Keys for Redis {
         Ok(self.change_key(account, id, &revoked, Vec::new()).await?.map(|(_, key)| key))
     }
 }
+
+impl crate::store::Groups for Redis {}
 
 impl Redis {
     /// Changes settings in the record of a key, and texts, unless the key is revoked. Returns whether the key was

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::store::{Created, Idempotency, Order, Page, Store, Updated};
 use domain::{
-    key::{ApiKey, KeyPatch, NewKey, Status},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger::{
-        self,
+        self, BoundsPatch,
         histories::{START, account, generation, key},
     },
 };
@@ -103,9 +103,9 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     for n in 0..6 {
         make_key(&**store, account, n, None).await;
     }
-    let until = |at| KeyPatch { label: None, limit: None, expires_at: Some(at) };
+    let until = |at| KeyPatch { expires_at: Some(at), ..KeyPatch::default() };
     for (n, at) in [(1, after(10)), (2, after(10)), (3, after(20)), (4, after(10))] {
-        store.update_key(account, key(n), until(Some(at))).await.unwrap();
+        store.update_key(account, key(n), until(Some(at)), START).await.unwrap();
     }
     for n in [0, 4] {
         store.revoke_key(account, key(n), START).await.unwrap();
@@ -122,7 +122,7 @@ pub(super) async fn keys_of_a_status_are_listed_as_of_now(subject: &mut impl Sub
     assert_eq!(of(active, after(10), Order::Descending).await, [5, 3].map(key));
     assert_eq!(of(expired, after(10), Order::Descending).await, [2, 1].map(key));
     // A later expiry revives a key, a revocation ends it for good.
-    store.update_key(account, key(1), until(None)).await.unwrap();
+    store.update_key(account, key(1), until(None), START).await.unwrap();
     store.revoke_key(account, key(2), after(11)).await.unwrap();
     assert_eq!(of(active, after(20), Order::Ascending).await, [1, 5].map(key));
     assert_eq!(of(expired, after(20), Order::Ascending).await, [key(3)]);
@@ -176,18 +176,26 @@ pub(super) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let mut key = store.key(account, id).await.unwrap().unwrap();
     assert_eq!((key.spend.budget.used, key.spend.last_used_at), (nanos(20), Some(after(7))));
 
-    let set =
-        KeyPatch { label: Some("New".into()), limit: Some(Some(nanos(5))), expires_at: Some(Some(after(9))) };
+    let set = KeyPatch {
+        label: Some("New".into()),
+        bounds: BoundsPatch::of_limit(Some(nanos(5))),
+        expires_at: Some(Some(after(9))),
+        ..KeyPatch::default()
+    };
     key.label = "New".into();
     (key.spend.budget.limit, key.spend.expires_at) = (Some(nanos(5)), Some(after(9)));
-    assert_eq!(store.update_key(account, id, set).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, set, START).await.unwrap(), Updated::Key(key.clone()));
     subject.interrupt().await;
     let store = subject.store();
-    assert_eq!(store.update_key(account, id, KeyPatch::default()).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(
+        store.update_key(account, id, KeyPatch::default(), START).await.unwrap(),
+        Updated::Key(key.clone())
+    );
 
-    let clear = KeyPatch { label: None, limit: Some(None), expires_at: Some(None) };
+    let clear =
+        KeyPatch { bounds: BoundsPatch::of_limit(None), expires_at: Some(None), ..KeyPatch::default() };
     (key.spend.budget.limit, key.spend.expires_at) = (None, None);
-    assert_eq!(store.update_key(account, id, clear).await.unwrap(), Updated::Key(key.clone()));
+    assert_eq!(store.update_key(account, id, clear, START).await.unwrap(), Updated::Key(key.clone()));
     assert_eq!(store.key(account, id).await.unwrap(), Some(key));
 }
 
@@ -201,7 +209,10 @@ pub(super) async fn a_revoked_key_stays_as_it_is(subject: &mut impl Subject) {
     let store = subject.store();
     assert_eq!(store.revoke_key(account, id, after(6)).await.unwrap(), Some(revoked.clone()));
     let patch = KeyPatch { label: Some("Back".into()), ..KeyPatch::default() };
-    assert_eq!(store.update_key(account, id, patch).await.unwrap(), Updated::Revoked);
+    assert_eq!(
+        store.update_key(account, id, patch, START).await.unwrap(),
+        Updated::NotChanged(KeyNotChanged::Revoked)
+    );
     assert_eq!(store.key(account, id).await.unwrap(), Some(revoked));
 }
 
@@ -210,7 +221,7 @@ pub(super) async fn another_accounts_key_is_out_of_reach(subject: &mut impl Subj
     let (mine, theirs) = (open_account(&**store, 1).await, open_account(&**store, 2).await);
     let id = make_key(&**store, theirs, 1, None).await;
     assert_eq!(store.key(mine, id).await.unwrap(), None);
-    assert_eq!(store.update_key(mine, id, KeyPatch::default()).await.unwrap(), Updated::NotFound);
+    assert_eq!(store.update_key(mine, id, KeyPatch::default(), START).await.unwrap(), Updated::NotFound);
     assert_eq!(store.revoke_key(mine, id, START).await.unwrap(), None);
     assert_eq!(super::spend(&**store, theirs, id).await.revoked_at, None);
 }
@@ -288,7 +299,9 @@ pub(super) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut im
         match racer.await.unwrap().unwrap() {
             Created::New(key) => new.push(key),
             Created::Replayed(key) => replayed.push(key),
-            Created::Reused | Created::TooMany => panic!("the request was the same, and there is room"),
+            Created::Reused | Created::TooMany | Created::BadGroup(_) => {
+                panic!("the request was the same, and there is room")
+            }
         }
     }
     assert_eq!((new.len(), replayed.len()), (1, 31));

@@ -1,6 +1,7 @@
 //! The reference store: the simplest specification of a store, behind one lock.
 
 mod book;
+mod groups;
 mod members;
 
 use std::ops::{Bound, RangeInclusive};
@@ -24,7 +25,7 @@ use crate::store::{
 use domain::{
     audit::Audit,
     digest::Digest,
-    key::{AlreadyRevoked, ApiKey, KeyPatch, NewKey},
+    key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Record, RecordId, Refused},
     usage::Day,
 };
@@ -59,6 +60,32 @@ impl Reference {
     /// From now on the store says that it is nearly full, or that it is not.
     pub(crate) fn set_nearly_full(&self, is_nearly_full: bool) {
         self.books().unwrap().is_nearly_full = is_nearly_full;
+    }
+}
+
+impl Reference {
+    fn keys_that(
+        &self,
+        account: AccountId,
+        page: Page,
+        is_wanted: impl Fn(&ApiKey) -> bool,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_wanted = |key: &&ApiKey| {
+            is_wanted(key) && page.status.is_none_or(|(status, now)| key.status(now) == status)
+        };
+        Ok(match page.order {
+            Order::Ascending => {
+                let keys = book.keys.range((behind, Bound::Unbounded)).map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
+            }
+            Order::Descending => {
+                let keys = book.keys.range((Bound::Unbounded, behind)).rev().map(|(_, key)| key);
+                keys.filter(is_wanted).take(page.limit).cloned().collect()
+            }
+        })
     }
 }
 
@@ -130,15 +157,15 @@ impl Keys for Reference {
             if let Some(created) = book.promised(&new.key, &attempt) {
                 return Ok(created);
             }
-            if book.is_full(&new) {
-                return Ok(Created::TooMany);
+            if let Some(refused) = book.refused(&new) {
+                return Ok(refused);
             }
             book.idempotency.retain(|_, promise| promise.expires_at > attempt.now);
             let Idempotency { key, request, expires_at, .. } = attempt;
             book.idempotency.insert(key, Promise { request, key: new.key.id, expires_at });
         }
-        if book.is_full(&new) {
-            return Ok(Created::TooMany);
+        if let Some(refused) = book.refused(&new) {
+            return Ok(refused);
         }
         let id = new.key.id;
         let key = book.keys.entry(id).or_insert(new.key).clone();
@@ -151,20 +178,7 @@ impl Keys for Reference {
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        let books = self.books()?;
-        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
-        let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let is_wanted = |key: &&ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
-        Ok(match page.order {
-            Order::Ascending => {
-                let keys = book.keys.range((behind, Bound::Unbounded)).map(|(_, key)| key);
-                keys.filter(is_wanted).take(page.limit).cloned().collect()
-            }
-            Order::Descending => {
-                let keys = book.keys.range((Bound::Unbounded, behind)).rev().map(|(_, key)| key);
-                keys.filter(is_wanted).take(page.limit).cloned().collect()
-            }
-        })
+        self.keys_that(account, page, |_| true)
     }
 
     async fn top_spending(
@@ -197,16 +211,18 @@ impl Keys for Reference {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        now: Timestamp,
     ) -> Result<Updated, StoreError> {
         let mut books = self.books()?;
-        let found = books.accounts.get_mut(&account).and_then(|book| book.keys.get_mut(&id));
-        let Some(key) = found else { return Ok(Updated::NotFound) };
-        Ok(match key.clone().updated(&patch) {
-            Ok(updated) => {
-                key.clone_from(&updated);
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(Updated::NotFound) };
+        let Some(key) = book.keys.get(&id).cloned() else { return Ok(Updated::NotFound) };
+        Ok(match (key.updated(&patch, now), book.takes_key(patch.group.flatten())) {
+            (Ok(updated), Ok(())) => {
+                book.keys.insert(id, updated.clone());
                 Updated::Key(updated)
             }
-            Err(AlreadyRevoked) => Updated::Revoked,
+            (Err(reason), _) => Updated::NotChanged(reason),
+            (Ok(_), Err(bad)) => Updated::BadGroup(bad),
         })
     }
 

@@ -19,7 +19,7 @@ use domain::{
     audit::Audit,
     key::KeyPatch,
     ledger::{
-        Command, Outcome, Progress, Record, RecordId, Refused,
+        BoundsPatch, Command, Outcome, Progress, Record, RecordId, Refused,
         histories::{
             self, ACCOUNTS, GENERATIONS, KEY_LIMIT_REACHED, KEYS, START, Step, World, account, generation,
             history, key, of_history,
@@ -224,11 +224,22 @@ pub(super) async fn changes_at_once_lose_no_money(subject: &mut impl Subject) {
     let owner = Arc::clone(subject.store());
     let owner = tokio::spawn(async move {
         for n in 0..100 {
-            let patch =
-                KeyPatch { label: Some(n.to_string()), limit: Some(Some(nanos(n))), expires_at: None };
-            owner.update_key(account, key, patch).await.unwrap();
+            let patch = KeyPatch {
+                label: Some(n.to_string()),
+                bounds: BoundsPatch::of_limit(Some(nanos(n))),
+                ..KeyPatch::default()
+            };
+            owner.update_key(account, key, patch, START).await.unwrap();
         }
-        owner.update_key(account, key, KeyPatch { limit: Some(None), ..KeyPatch::default() }).await.unwrap();
+        owner
+            .update_key(
+                account,
+                key,
+                KeyPatch { bounds: BoundsPatch::of_limit(None), ..KeyPatch::default() },
+                START,
+            )
+            .await
+            .unwrap();
     });
     let mut charged = 0;
     for n in 0..100 {
@@ -286,7 +297,7 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
             Step::Wait(duration) => now = now.plus(duration),
             Step::Update(account, key, patch) => {
                 world.update(account, key, &patch);
-                store.update_key(account, key, patch).await.unwrap();
+                store.update_key(account, key, patch, START).await.unwrap();
             }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);

@@ -49,7 +49,7 @@ pub(in crate::store::redis) fn read_spend(record: &[u8]) -> Result<ledger::Key, 
 
 /// Names and values of a key's texts.
 pub(in crate::store::redis) fn write_key(key: &ApiKey) -> Vec<String> {
-    let ApiKey { id: _, label, hint, created_at, spend: _ } = key;
+    let ApiKey { id: _, label, hint, created_at, metadata: _, spend: _ } = key;
     fields([
         ("label", Some(label.clone())),
         ("hint", Some(hint.clone())),
@@ -72,7 +72,8 @@ pub(in crate::store::redis) fn read_key(
     let Some(spend) = spend else { return Ok(None) };
     let (Some(label), Some(hint), Some(created_at)) = texts else { return Err(damaged("a key")) };
     let created_at = Timestamp::from_millis(created_at);
-    Ok(Some(ApiKey { id, label, hint, created_at, spend: read_spend(spend)? }))
+    let metadata = domain::settings::Metadata::new();
+    Ok(Some(ApiKey { id, label, hint, created_at, metadata, spend: read_spend(spend)? }))
 }
 
 /// Names and values of a management key's texts.

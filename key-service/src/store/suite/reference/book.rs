@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
     ops::{Bound, RangeInclusive},
 };
 
@@ -19,6 +20,7 @@ use crate::store::{
 use domain::{
     audit::{Audit, Auditor},
     digest::Digest,
+    group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
     member::Member,
@@ -43,7 +45,7 @@ pub(super) struct AccountBook {
     pub(super) money: ledger::Account,
     pub(super) management_keys: BTreeMap<ManagementKeyId, ManagementKey>,
     pub(super) keys: BTreeMap<KeyId, ApiKey>,
-    groups: BTreeMap<GroupId, ledger::Group>,
+    pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) records: HashMap<RecordId, Record>,
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
@@ -89,7 +91,7 @@ impl AccountBook {
     pub(super) fn apply(&mut self, command: &Command, now: Timestamp) -> Result<Outcome, Refused> {
         let before = command.record().and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let key = command.key().and_then(|id| self.keys.get(&id)).map(|key| key.spend.clone());
-        let group = |id| Ok::<_, Refused>(self.groups.get(&id).cloned());
+        let group = |id| Ok::<_, Refused>(self.groups.get(&id).map(|group| group.spend.clone()));
         let state = State::load(self.money, key, before.clone(), group)?;
         let (after, outcome) = ledger::apply(state, command, now)?;
         if let (Some(RecordId::Generation(generation)), Some(entry)) =
@@ -101,7 +103,9 @@ impl AccountBook {
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
         }
-        self.groups.extend(after.groups.into_iter().flatten());
+        for (id, spend) in after.groups.into_iter().flatten() {
+            self.groups.entry(id).and_modify(|group| group.spend = spend);
+        }
         match (command.record(), after.record) {
             (None, _) => {}
             (Some(id), Record::None) => {
@@ -124,6 +128,22 @@ impl AccountBook {
 
     pub(super) fn has_holds(&self) -> bool {
         self.records.values().any(|record| matches!(record, Record::Open(_)))
+    }
+
+    /// Returns the answer to a key that cannot be made.
+    pub(super) fn refused(&self, new: &NewKey) -> Option<Created> {
+        if self.is_full(new) {
+            return Some(Created::TooMany);
+        }
+        self.takes_key(new.key.spend.group).err().map(Created::BadGroup)
+    }
+
+    /// Judges whether a key may be in this group, if any.
+    pub(super) fn takes_key(&self, group: Option<GroupId>) -> Result<(), BadGroup> {
+        let find = |id| Ok::<_, Infallible>(self.groups.get(&id).map(|group| group.spend.clone()));
+        let Some(id) = group else { return Ok(()) };
+        let Ok(judged) = group::takes_keys(id, find);
+        judged
     }
 
     /// Returns whether the account has as many keys as it may, and not this one.

@@ -1,0 +1,241 @@
+//! Life of a group of API keys: created, changed, archived.
+
+use std::time::Duration;
+
+use shared::{
+    ids::{AccountId, GroupId},
+    time::Timestamp,
+    wire::{Bound, DefaultField, Fields as _, GroupField, Kept, Limit, Value},
+};
+
+use crate::{
+    key::KeyPatch,
+    ledger::{self, BoundsPatch, Budget},
+    settings::{Merge, Metadata, MetadataPatch, fields, keep},
+};
+
+/// A group as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Identifier; the order of identifiers is the order of creation.
+    pub id: GroupId,
+    /// Name chosen by the owner.
+    pub name: String,
+    /// The caller's own id, unique in the account.
+    pub external_id: Option<String>,
+    /// Texts of the caller.
+    pub metadata: Metadata,
+    /// Settings of keys made in the group.
+    pub key_defaults: KeyDefaults,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Number of keys in the group, revoked keys included; counted by the store.
+    pub keys: u64,
+    /// Money, bounds and parent.
+    pub spend: ledger::Group,
+}
+
+/// A group to be made.
+#[derive(Clone, Debug)]
+pub struct NewGroup {
+    /// Account that owns the group.
+    pub account: AccountId,
+    /// The group, without keys.
+    pub group: Group,
+    /// Bound on the number of the account's groups, archived groups and the new group included.
+    pub most: u64,
+}
+
+/// Settings of keys made in a group that say nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyDefaults {
+    /// The bounds; nothing of them is ever used.
+    pub budget: Budget,
+    /// Seconds from the creation of a key to its expiry.
+    pub expires_in_seconds: Option<u64>,
+    /// Texts of the caller.
+    pub metadata: Metadata,
+}
+
+/// A change of key defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultsPatch {
+    /// All earlier defaults are removed first.
+    pub is_cleared: bool,
+    /// Seconds from the creation of a key to its expiry.
+    pub expires_in_seconds: Option<Option<u64>>,
+    /// Bounds.
+    pub bounds: BoundsPatch,
+    /// Texts of the caller.
+    pub metadata: MetadataPatch,
+}
+
+/// Reason why a group was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupNotChanged {
+    /// The group is archived.
+    Archived,
+    /// The metadata would have too many names.
+    TooMuchMetadata,
+    /// The new parent cannot be one.
+    Parent(BadGroup),
+}
+
+/// Reason why a group takes no key, or no child group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadGroup {
+    /// The account does not have the group.
+    Unknown,
+    /// The group, or its parent, is archived.
+    Archived,
+    /// A parent would have a parent: there are two levels of groups.
+    TooDeep,
+}
+
+fields! {
+    Group, GroupField, GroupPatch
+    settings {
+        /// A new name.
+        Name = name: String, name;
+        /// The caller's own id.
+        ExternalId = external_id: Option<String>, external_id;
+        /// A new parent, or none.
+        ParentId = parent: Option<GroupId>, spend.parent;
+    }
+    merged {
+        /// Settings of keys made in the group.
+        KeyDefaults = key_defaults: DefaultsPatch;
+        /// Texts of the caller.
+        Metadata = metadata: MetadataPatch;
+    }
+    answered(group, _now) {
+        Keys = group.keys;
+        CreatedAt = group.created_at;
+        ArchivedAt = group.spend.archived_at;
+    }
+}
+
+/// Judges whether keys may be made in a group or moved to the group; `find` reads a group of the account.
+pub fn takes_keys<E>(
+    id: GroupId,
+    mut find: impl FnMut(GroupId) -> Result<Option<ledger::Group>, E>,
+) -> Result<Result<(), BadGroup>, E> {
+    let Some(group) = find(id)? else { return Ok(Err(BadGroup::Unknown)) };
+    let parent = if let Some(parent) = group.parent { find(parent)? } else { None };
+    let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
+    Ok(if is_archived { Err(BadGroup::Archived) } else { Ok(()) })
+}
+
+/// Judges whether a group may be the parent of another, which has children or not. `group` is what the account has under
+/// the id of the parent.
+pub fn may_be_parent(
+    (parent, group): (GroupId, Option<&ledger::Group>),
+    of: GroupId,
+    has_children: bool,
+) -> Result<(), BadGroup> {
+    match group {
+        None => Err(BadGroup::Unknown),
+        Some(group) if group.archived_at.is_some() => Err(BadGroup::Archived),
+        Some(group) if group.parent.is_some() || has_children || parent == of => Err(BadGroup::TooDeep),
+        Some(_) => Ok(()),
+    }
+}
+
+impl Group {
+    /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
+    /// one.
+    pub fn updated(
+        self,
+        patch: &GroupPatch,
+        parent: Result<(), BadGroup>,
+        now: Timestamp,
+    ) -> Result<Self, GroupNotChanged> {
+        if self.spend.archived_at.is_some() {
+            return Err(GroupNotChanged::Archived);
+        }
+        parent.map_err(GroupNotChanged::Parent)?;
+        let defaults = &self.key_defaults.metadata;
+        if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {
+            return Err(GroupNotChanged::TooMuchMetadata);
+        }
+        Ok(self.with(patch, now))
+    }
+
+    /// The group, archived at this time unless archived before.
+    #[must_use]
+    pub fn archived(mut self, now: Timestamp) -> Self {
+        self.spend.archived_at.get_or_insert(now);
+        self
+    }
+}
+
+impl KeyDefaults {
+    /// Settings of a key made at this time.
+    pub fn settings(&self, now: Timestamp) -> KeyPatch {
+        let expires_at = |seconds| now.plus(Duration::from_secs(seconds));
+        let metadata = self.metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+        KeyPatch {
+            expires_at: self.expires_in_seconds.map(expires_at).map(Some),
+            bounds: self.budget.settings(),
+            metadata: MetadataPatch { is_cleared: false, changes: metadata.collect() },
+            ..KeyPatch::default()
+        }
+    }
+
+    fn value(&self, field: DefaultField) -> Value {
+        match field {
+            DefaultField::Bound(Bound::Limits) => {
+                let limit = |(per, amount): (_, _)| Limit { amount, per, window: None };
+                let windows = self.budget.settings().windows;
+                windows.map(|windows| windows.into_iter().map(limit).collect::<Vec<_>>()).to_value()
+            }
+            // The bounds of defaults do not depend on the time: nothing is used of them.
+            DefaultField::Bound(bound) => self.budget.value(bound, Timestamp::from_millis(0)),
+            DefaultField::ExpiresInSeconds => self.expires_in_seconds.to_value(),
+            DefaultField::Metadata => MetadataPatch::value_of(&self.metadata),
+        }
+    }
+}
+
+impl DefaultsPatch {
+    fn set(&mut self, field: DefaultField, value: Value) -> bool {
+        match field {
+            DefaultField::Bound(bound) => self.bounds.set(bound, value),
+            DefaultField::ExpiresInSeconds => keep(&mut self.expires_in_seconds, value),
+            DefaultField::Metadata => {
+                MetadataPatch::from_value(value).map(|metadata| self.metadata = metadata).is_some()
+            }
+        }
+    }
+}
+
+impl Merge for DefaultsPatch {
+    type Kept = KeyDefaults;
+
+    fn from_value(value: Value) -> Option<Self> {
+        let mut patch = Self { is_cleared: value == Value::Null, ..Self::default() };
+        if !patch.is_cleared {
+            let Value::KeyDefaults(settings) = value else { return None };
+            if !settings.into_iter().all(|(field, value)| patch.set(field, value)) {
+                return None;
+            }
+        }
+        Some(patch)
+    }
+
+    fn apply(&self, defaults: &mut KeyDefaults, now: Timestamp) {
+        if self.is_cleared {
+            *defaults = KeyDefaults::default();
+        }
+        defaults.budget.update(&self.bounds, now);
+        defaults.expires_in_seconds = self.expires_in_seconds.unwrap_or(defaults.expires_in_seconds);
+        self.metadata.apply(&mut defaults.metadata, now);
+    }
+
+    fn value_of(defaults: &KeyDefaults) -> Value {
+        if *defaults == KeyDefaults::default() {
+            return Value::Null;
+        }
+        Value::KeyDefaults(DefaultField::settings().map(|field| (field, defaults.value(field))).collect())
+    }
+}

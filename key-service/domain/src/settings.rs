@@ -1,0 +1,231 @@
+//! Settings of keys and groups: where each is kept, and how a change is applied. Names, types, checks and descriptions stand
+//! in `shared::wire`, with one row for each field.
+
+use std::collections::BTreeMap;
+
+use shared::{
+    money::NanoUsd,
+    time::Timestamp,
+    wire::{Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Value},
+};
+
+use crate::ledger::{Bounds, BoundsPatch, Budget};
+
+/// Texts of the caller, by name.
+pub type Metadata = BTreeMap<String, String>;
+
+/// A change of metadata: names that are set, and names that are removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataPatch {
+    /// All earlier names are removed first.
+    pub is_cleared: bool,
+    /// Names with a new value, or without one.
+    pub changes: BTreeMap<String, Option<String>>,
+}
+
+/// A change of an object's settings, or the settings of a new object.
+pub trait Patch: Default {
+    /// Fields of the object.
+    type Field: Fields;
+
+    /// Sets a field. Returns `false` where the field is no setting, or has values of another type.
+    #[must_use]
+    fn set(&mut self, field: Self::Field, value: Value) -> bool;
+}
+
+/// A change that is merged into what is there (RFC 7396).
+pub(crate) trait Merge: Sized {
+    /// What is changed.
+    type Kept;
+
+    /// The change; `None` if the value is of another type.
+    fn from_value(value: Value) -> Option<Self>;
+
+    /// Applies the change.
+    fn apply(&self, kept: &mut Self::Kept, now: Timestamp);
+
+    /// Value of what is kept.
+    fn value_of(kept: &Self::Kept) -> Value;
+}
+
+impl MetadataPatch {
+    /// Returns whether the changed metadata have at most as many names as they may.
+    pub fn fits(&self, metadata: &Metadata, now: Timestamp) -> bool {
+        let mut changed = metadata.clone();
+        self.apply(&mut changed, now);
+        changed.len() <= MAX_METADATA
+    }
+}
+
+impl Merge for MetadataPatch {
+    type Kept = Metadata;
+
+    fn from_value(value: Value) -> Option<Self> {
+        if value == Value::Null {
+            return Some(Self { is_cleared: true, ..Self::default() });
+        }
+        let Value::Metadata(changes) = value else { return None };
+        Some(Self { is_cleared: false, changes })
+    }
+
+    fn apply(&self, metadata: &mut Metadata, _: Timestamp) {
+        if self.is_cleared {
+            metadata.clear();
+        }
+        for (name, value) in &self.changes {
+            match value {
+                Some(value) => drop(metadata.insert(name.clone(), value.clone())),
+                None => drop(metadata.remove(name)),
+            }
+        }
+    }
+
+    fn value_of(metadata: &Metadata) -> Value {
+        Value::Metadata(metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect())
+    }
+}
+
+impl BoundsPatch {
+    /// A new lifetime limit, or none.
+    pub fn of_limit(limit: Option<NanoUsd>) -> Self {
+        Self { limit: Some(limit), ..Self::default() }
+    }
+
+    /// Sets a bound. Returns `false` where the field is no setting, or has values of another type.
+    pub(crate) fn set(&mut self, bound: Bound, value: Value) -> bool {
+        match bound {
+            Bound::Limit => keep(&mut self.limit, value),
+            Bound::Limits => {
+                let limits: Option<Option<Vec<Limit>>> = Kept::from_value(value);
+                self.windows = limits.map(|limits| {
+                    limits.unwrap_or_default().iter().map(|limit| (limit.per, limit.amount)).collect()
+                });
+                self.windows.is_some()
+            }
+            Bound::Models => keep(&mut self.models, value),
+            Bound::RequestsPerMinute => keep(&mut self.requests_per_minute, value),
+            Bound::TokensPerMinute => keep(&mut self.tokens_per_minute, value),
+            Bound::MaxInFlight => keep(&mut self.max_in_flight, value),
+            Bound::Used | Bound::LimitRemaining => false,
+        }
+    }
+}
+
+impl Budget {
+    /// Value of a bound at this time.
+    pub(crate) fn value(&self, bound: Bound, now: Timestamp) -> Value {
+        let of = |read: fn(&Bounds) -> Value| self.bounds.as_deref().map_or(Value::Null, read);
+        match bound {
+            Bound::Limit => self.limit.to_value(),
+            Bound::Used => self.used.to_value(),
+            // Below zero where the limit was lowered below the used amount. Neither number is near the ends of an i64.
+            Bound::LimitRemaining => self.limit.and_then(|limit| limit.checked_sub(self.used)).to_value(),
+            Bound::Limits => self.limits(now).to_value(),
+            Bound::Models => of(|bounds| bounds.models.to_value()),
+            Bound::RequestsPerMinute => {
+                of(|bounds| bounds.requests_per_minute.map(|rate| rate.per_minute).to_value())
+            }
+            Bound::TokensPerMinute => {
+                of(|bounds| bounds.tokens_per_minute.map(|rate| rate.per_minute).to_value())
+            }
+            Bound::MaxInFlight => of(|bounds| bounds.max_in_flight.to_value()),
+        }
+    }
+
+    /// The bounds that are set, without what is used of them.
+    pub(crate) fn settings(&self) -> BoundsPatch {
+        let bounds = self.bounds.as_deref().cloned().unwrap_or_default();
+        let windows: Vec<_> = bounds.windows.iter().map(|window| (window.per, window.amount)).collect();
+        BoundsPatch {
+            limit: self.limit.map(Some),
+            windows: Some(windows).filter(|windows| !windows.is_empty()),
+            models: bounds.models.map(Some),
+            requests_per_minute: bounds.requests_per_minute.map(|rate| Some(rate.per_minute)),
+            tokens_per_minute: bounds.tokens_per_minute.map(|rate| Some(rate.per_minute)),
+            max_in_flight: bounds.max_in_flight.map(Some),
+        }
+    }
+
+    fn limits(&self, now: Timestamp) -> Option<Vec<Limit>> {
+        let windows = &self.bounds.as_deref()?.windows;
+        let limit = |window: &crate::ledger::Window| {
+            let window = window.at(now);
+            let remaining = window.amount.checked_sub(window.used).unwrap_or(NanoUsd::ZERO);
+            let running = LimitWindow { used: window.used, remaining, resets_at: window.resets_at() };
+            Limit { amount: window.amount, per: window.per, window: Some(running) }
+        };
+        Some(windows.iter().map(limit).collect()).filter(|limits: &Vec<Limit>| !limits.is_empty())
+    }
+}
+
+/// Keeps a value where it is of the right type, and returns whether it is.
+pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
+    *place = T::from_value(value);
+    place.is_some()
+}
+
+/// Implements the fields of an object: its patch, and what each field reads and changes. A setting is a line
+/// `Field = name: Type, place;`, under `merged` if a change is merged into what is there.
+macro_rules! fields {
+    (
+        $object:ident, $field:ident, $patch:ident
+        settings { $($(#[$doc:meta])* $setting:ident = $name:ident: $type:ty, $($place:ident).+;)+ }
+        merged { $($(#[$merged_doc:meta])* $merged:ident = $merged_name:ident: $merge:ty;)+ }
+        answered($this:ident, $now:ident) { $($answered:ident = $value:expr;)+ }
+    ) => {
+        /// A change of settings, or the settings of a new object: outer `None` leaves a setting, inner `None` clears the
+        /// setting.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $patch {
+            $($(#[$doc])* pub $name: Option<$type>,)+
+            /// Bounds of the budget.
+            pub bounds: $crate::ledger::BoundsPatch,
+            $($(#[$merged_doc])* pub $merged_name: $merge,)+
+        }
+
+        impl $crate::settings::Patch for $patch {
+            type Field = $field;
+
+            fn set(&mut self, field: $field, value: Value) -> bool {
+                match field {
+                    $($field::$setting => $crate::settings::keep(&mut self.$name, value),)+
+                    $field::Bound(bound) => self.bounds.set(bound, value),
+                    $($field::$merged => {
+                        let change = <$merge as $crate::settings::Merge>::from_value(value);
+                        change.map(|change| self.$merged_name = change).is_some()
+                    })+
+                    $($field::$answered)|+ => false,
+                }
+            }
+        }
+
+        impl $object {
+            /// The object with these settings.
+            #[must_use]
+            pub fn with(mut self, patch: &$patch, now: Timestamp) -> Self {
+                $(if let Some(value) = &patch.$name {
+                    self.$($place).+.clone_from(value);
+                })+
+                self.spend.budget.update(&patch.bounds, now);
+                $($crate::settings::Merge::apply(&patch.$merged_name, &mut self.$merged_name, now);)+
+                self
+            }
+
+            /// Value of a field at this time.
+            pub fn value(&self, field: $field, now: Timestamp) -> Value {
+                let ($this, $now) = (self, now);
+                match field {
+                    $($field::$setting => self.$($place).+.to_value(),)+
+                    $field::Bound(bound) => self.spend.budget.value(bound, now),
+                    $($field::$merged => <$merge as $crate::settings::Merge>::value_of(&self.$merged_name),)+
+                    $($field::$answered => $value.to_value(),)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use fields;
+
+#[cfg(test)]
+mod tests;

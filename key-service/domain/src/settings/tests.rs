@@ -1,0 +1,151 @@
+//! Each setting is kept where it is read, and a change touches nothing else.
+
+use shared::{
+    calendar::Per,
+    ids::{GroupId, KeyId},
+    wire::{DefaultField, Field, GroupField, KeyField, Kind},
+};
+
+use super::*;
+use crate::{
+    group::{Group, GroupNotChanged, GroupPatch, KeyDefaults},
+    key::{ApiKey, KeyNotChanged, KeyPatch},
+    ledger,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
+
+fn key() -> ApiKey {
+    ApiKey {
+        id: KeyId::new(NOW, [0; 10]),
+        label: String::new(),
+        hint: "fg_api_3kF9…b8r9".into(),
+        metadata: Metadata::new(),
+        created_at: NOW,
+        spend: ledger::Key::default(),
+    }
+}
+
+fn group() -> Group {
+    Group {
+        id: GroupId::new(NOW, [0; 10]),
+        name: String::new(),
+        external_id: None,
+        metadata: Metadata::new(),
+        key_defaults: KeyDefaults::default(),
+        created_at: NOW,
+        keys: 0,
+        spend: ledger::Group::default(),
+    }
+}
+
+/// A value that requests may give to a field; `None` where no request sets the field.
+fn sample(row: Field) -> Option<Value> {
+    Some(match row.kind {
+        Kind::Answered(_) => return None,
+        Kind::Line { .. } | Kind::ExternalId { .. } => Value::Text("Customer A".into()),
+        Kind::Amount => Value::Amount(NanoUsd::from_usd(25)),
+        Kind::Time => Value::Time(Timestamp::from_millis(1)),
+        Kind::Count { .. } => Value::Count(7),
+        Kind::Limits => {
+            Value::Limits(vec![Limit { amount: NanoUsd::from_usd(5), per: Per::Week, window: None }])
+        }
+        Kind::Models => Value::Texts(vec!["Model Flash".into()]),
+        Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
+        Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
+        Kind::KeyDefaults => Value::KeyDefaults(
+            DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
+        ),
+    })
+}
+
+/// Sets each field by itself and clears it again. `changed` applies a change of fields, and answers nothing where one
+/// cannot be set; `value` reads a field.
+fn each_setting_is_kept<F: Fields, T: Clone>(
+    blank: &T,
+    changed: impl Fn(T, F, Value) -> Option<T>,
+    value: impl Fn(&T, F) -> Value,
+) {
+    for field in F::all() {
+        let Some(given) = sample(field.row()) else {
+            assert!(changed(blank.clone(), field, value(blank, field)).is_none(), "{field:?}");
+            continue;
+        };
+        let with = changed(blank.clone(), field, given.clone()).unwrap_or_else(|| panic!("{field:?}"));
+        assert_eq!(value(&with, field).setting(), given, "{field:?}");
+        for other in F::settings().filter(|other| *other != field) {
+            assert_eq!(value(&with, other), value(blank, other), "{field:?} {other:?}");
+        }
+        assert!(changed(blank.clone(), field, Value::Count(u64::MAX)).is_none() || given == Value::Count(7));
+        if let Some(cleared) = changed(with, field, Value::Null) {
+            assert_eq!(value(&cleared, field), value(blank, field), "{field:?}");
+        }
+    }
+}
+
+#[test]
+fn each_setting_is_kept_where_it_is_read_and_no_other_field_can_be_set() {
+    each_setting_is_kept(
+        &key(),
+        |key, field, value| {
+            let mut patch = KeyPatch::default();
+            patch.set(field, value).then(|| key.with(&patch, NOW))
+        },
+        |key, field: KeyField| key.value(field, NOW),
+    );
+    each_setting_is_kept(
+        &group(),
+        |group, field, value| {
+            let mut patch = GroupPatch::default();
+            patch.set(field, value).then(|| group.with(&patch, NOW))
+        },
+        |group, field: GroupField| group.value(field, NOW),
+    );
+}
+
+#[test]
+fn metadata_merge_and_have_at_most_sixteen_names() {
+    let named = |from: u32, to: u32, value: Option<&str>| {
+        (from..to).map(|n| (format!("name {n}"), value.map(str::to_owned))).collect()
+    };
+    let patch =
+        |changes| KeyPatch { metadata: MetadataPatch { is_cleared: false, changes }, ..KeyPatch::default() };
+    let full = key().updated(&patch(named(0, 16, Some("a"))), NOW).unwrap();
+    let one_more = patch(named(16, 17, Some("a")));
+    assert_eq!(full.clone().updated(&one_more, NOW), Err(KeyNotChanged::TooMuchMetadata));
+    let fewer = full.updated(&patch(named(0, 2, None)), NOW).unwrap().updated(&one_more, NOW).unwrap();
+    let names: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
+    assert_eq!((names.len(), names.contains(&"name 0"), names.contains(&"name 16")), (15, false, true));
+    let mut clear = KeyPatch::default();
+    assert!(clear.set(KeyField::Metadata, Value::Null));
+    assert!(fewer.updated(&clear, NOW).unwrap().metadata.is_empty());
+}
+
+#[test]
+fn a_key_made_in_a_group_has_the_defaults_that_it_says_nothing_about() {
+    let defaults = [
+        (DefaultField::Bound(Bound::Limit), Value::Amount(NanoUsd::from_usd(5))),
+        (DefaultField::Bound(Bound::MaxInFlight), Value::Count(4)),
+        (DefaultField::ExpiresInSeconds, Value::Count(60)),
+        (DefaultField::Metadata, Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))]))),
+    ];
+    let mut patch = GroupPatch::default();
+    assert!(patch.set(GroupField::KeyDefaults, Value::KeyDefaults(defaults.into())));
+    let group = group().with(&patch, NOW);
+    let mut own = KeyPatch::default();
+    assert!(own.set(KeyField::Bound(Bound::Limit), Value::Null));
+    assert!(own.set(KeyField::Bound(Bound::MaxInFlight), Value::Count(2)));
+    let key = key().with(&group.key_defaults.settings(NOW), NOW).with(&own, NOW);
+    assert_eq!(key.spend.budget.limit, None);
+    assert_eq!(key.value(KeyField::Bound(Bound::MaxInFlight), NOW), Value::Count(2));
+    assert_eq!(key.spend.expires_at, Some(Timestamp::from_millis(NOW.millis() + 60_000)));
+    assert_eq!(key.metadata["plan"], "gold");
+}
+
+#[test]
+fn an_archived_group_does_not_change() {
+    let archived = group().archived(NOW);
+    assert_eq!(archived.clone().updated(&GroupPatch::default(), Ok(()), NOW), Err(GroupNotChanged::Archived));
+    let later = Timestamp::from_millis(NOW.millis() + 1);
+    assert_eq!(archived.clone().archived(later), archived);
+}

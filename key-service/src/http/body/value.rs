@@ -1,0 +1,240 @@
+//! Values of fields in request bodies, read and checked by the type that the field's row names.
+
+use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
+
+use shared::{
+    calendar::Per,
+    error::{ApiError, Code},
+    json::{self, Kind as Json, Object, RawValue, elements, invalid_json},
+    money::{MoneyError, NanoUsd},
+    text::is_control,
+    time::Timestamp,
+    wire::{
+        DefaultField, Fields, Kind, Limit, MAX_LIMIT, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS,
+        MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Value,
+    },
+};
+
+use super::{settable, unknown};
+
+/// Reads and checks a value at this place of the body.
+pub(super) fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> {
+    if let Kind::Line { max } = kind {
+        return line(param, "a string", max, raw).map(Value::Text);
+    }
+    if Json::of(raw) == Json::Null {
+        return Ok(Value::Null);
+    }
+    match kind {
+        Kind::Line { max } | Kind::ExternalId { max } => external_id(param, max, raw).map(Value::Text),
+        Kind::Amount => amount(param, "a number or null", raw).map(Value::Amount),
+        Kind::Time => time(param, raw).map(Value::Time),
+        Kind::Count { max } => count(param, 1..=max, raw).map(Value::Count),
+        // An empty list is no bound.
+        Kind::Limits => limits(param, raw)
+            .map(|limits| if limits.is_empty() { Value::Null } else { Value::Limits(limits) }),
+        Kind::Models => models(param, raw).map(Value::Texts),
+        Kind::Metadata => metadata(param, raw).map(Value::Metadata),
+        Kind::Group => group(param, raw),
+        Kind::KeyDefaults => key_defaults(param, raw).map(Value::KeyDefaults),
+        Kind::Answered(_) => Err(ApiError::internal()),
+    }
+}
+
+fn line(param: &str, expected: &str, max: usize, raw: &RawValue) -> Result<String, ApiError> {
+    let text = text(param, expected, raw)?;
+    at_most(param, max, &text)?;
+    if text.chars().any(is_control) {
+        let message = format!("`{param}` has control characters, or marks that turn the direction of text.");
+        return Err(ApiError::at(Code::InvalidValue, param, message));
+    }
+    Ok(text.into_owned())
+}
+
+fn external_id(param: &str, max: usize, raw: &RawValue) -> Result<String, ApiError> {
+    let text = line(param, "a string or null", max, raw)?;
+    not_empty(param, &text)?;
+    Ok(text)
+}
+
+/// Reads an amount from the raw token, exact where a float would not be.
+fn amount(param: &str, expected: &str, raw: &RawValue) -> Result<NanoUsd, ApiError> {
+    let wrong = |code, message: String| ApiError::at(code, param, message);
+    expect(param, Json::Number, expected, raw)?;
+    let below = || wrong(Code::DecimalBelowMinValue, format!("`{param}` must be at least 0."));
+    let above = || wrong(Code::DecimalAboveMaxValue, format!("`{param}` must be at most {MAX_LIMIT}."));
+    match NanoUsd::parse(raw.get()) {
+        Ok(amount) if amount < NanoUsd::ZERO => Err(below()),
+        Ok(amount) if amount > MAX_LIMIT => Err(above()),
+        Ok(amount) => Ok(amount),
+        Err(MoneyError::OutOfRange { negative: true }) => Err(below()),
+        Err(MoneyError::OutOfRange { negative: false }) => Err(above()),
+        Err(e @ (MoneyError::NotANumber | MoneyError::RoundsToZero)) => {
+            Err(wrong(Code::InvalidValue, format!("`{param}` {e}.")))
+        }
+    }
+}
+
+fn time(param: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {
+    let text = text(param, "a string or null", raw)?;
+    Timestamp::parse(&text).ok_or_else(|| {
+        let message = format!("`{param}` must be an ISO 8601 date and time, such as 2027-12-31T23:59:59Z.");
+        ApiError::at(Code::InvalidValue, param, message)
+    })
+}
+
+fn count(param: &str, bounds: RangeInclusive<u64>, raw: &RawValue) -> Result<u64, ApiError> {
+    expect(param, Json::Number, "an integer or null", raw)?;
+    let token = raw.get();
+    if token.contains(['.', 'e', 'E']) {
+        let message = format!("`{param}` must be an integer or null, not a decimal number.");
+        return Err(ApiError::at(Code::InvalidType, param, message));
+    }
+    // All digits: a number that no integer holds lies beyond the bounds, on the side of the sign.
+    let number = if token.starts_with('-') { 0 } else { token.parse().unwrap_or(u64::MAX) };
+    if number < *bounds.start() {
+        let message = format!("`{param}` must be at least {}.", bounds.start());
+        return Err(ApiError::at(Code::IntegerBelowMinValue, param, message));
+    }
+    if number > *bounds.end() {
+        let message = format!("`{param}` must be at most {}.", bounds.end());
+        return Err(ApiError::at(Code::IntegerAboveMaxValue, param, message));
+    }
+    Ok(number)
+}
+
+fn limits(param: &str, raw: &RawValue) -> Result<Vec<Limit>, ApiError> {
+    let mut limits: Vec<Limit> = Vec::new();
+    for (at, raw) in list(param, MAX_LIMITS, raw)?.into_iter().enumerate() {
+        let param = format!("{param}[{at}]");
+        let limit = limit(&param, raw)?;
+        if limits.iter().any(|before| before.per == limit.per) {
+            let message =
+                format!("`{param}.per` is `{}` once more; each may be given once.", limit.per.as_str());
+            return Err(ApiError::at(Code::InvalidValue, format!("{param}.per"), message));
+        }
+        limits.push(limit);
+    }
+    Ok(limits)
+}
+
+fn limit(param: &str, raw: &RawValue) -> Result<Limit, ApiError> {
+    let members = object(param, "an object", raw)?;
+    let [amount_param, per_param] = ["amount", "per"].map(|name| format!("{param}.{name}"));
+    if let Some((name, _)) = members.iter().find(|(name, _)| !["amount", "per"].contains(name)) {
+        return Err(unknown(&format!("{param}."), name, ["amount", "per"].into_iter()));
+    }
+    let member = |name: &str, param: &str| {
+        let missing = || {
+            let message = format!("`{param}` is missing.");
+            ApiError::at(Code::MissingRequiredParameter, param, message)
+        };
+        members.get(name).ok_or_else(missing)
+    };
+    let amount = amount(&amount_param, "a number", member("amount", &amount_param)?)?;
+    let per = text(&per_param, "a string", member("per", &per_param)?)?;
+    let per = Per::ALL.into_iter().find(|known| known.as_str() == per).ok_or_else(|| {
+        let message = format!("`{per_param}` must be `hour`, `day`, `week` or `month`.");
+        ApiError::at(Code::InvalidValue, &per_param, message)
+    })?;
+    Ok(Limit { amount, per, window: None })
+}
+
+fn models(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
+    let models = list(param, MAX_MODELS, raw)?;
+    if models.is_empty() {
+        let message = format!("`{param}` is empty; null allows all models, and a limit of 0 no request.");
+        return Err(ApiError::at(Code::EmptyArray, param, message));
+    }
+    let model = |(at, raw): (usize, &&RawValue)| {
+        let param = format!("{param}[{at}]");
+        let id = line(&param, "a string", MAX_MODEL_CHARS, raw)?;
+        not_empty(&param, &id)?;
+        Ok(id)
+    };
+    models.iter().enumerate().map(model).collect()
+}
+
+fn metadata(param: &str, raw: &RawValue) -> Result<BTreeMap<String, Option<String>>, ApiError> {
+    let mut metadata = BTreeMap::new();
+    for (name, raw) in object(param, "an object or null", raw)?.iter() {
+        at_most(param, MAX_METADATA_NAME_CHARS, name)?;
+        not_empty(param, name)?;
+        let param = format!("{param}.{name}");
+        let value = if Json::of(raw) == Json::Null {
+            None
+        } else {
+            let text = text(&param, "a string or null", raw)?;
+            at_most(&param, MAX_METADATA_VALUE_CHARS, &text)?;
+            Some(text.into_owned())
+        };
+        metadata.insert(name.to_owned(), value);
+    }
+    if metadata.values().flatten().count() > MAX_METADATA {
+        let message = format!("`{param}` has more than {MAX_METADATA} members.");
+        return Err(ApiError::at(Code::ObjectAboveMaxProperties, param, message));
+    }
+    Ok(metadata)
+}
+
+/// Reads the id of a group. A text that is no id is the id of no group.
+fn group(param: &str, raw: &RawValue) -> Result<Value, ApiError> {
+    let id = text(param, "a string or null", raw)?.parse();
+    id.map(Value::Group).map_err(|_| super::super::error::unknown_group(param))
+}
+
+fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)>, ApiError> {
+    let mut settings = Vec::new();
+    for (name, raw) in object(param, "an object or null", raw)?.iter() {
+        let names = || DefaultField::settings().map(|field| field.row().name);
+        let field = settable::<DefaultField>(name, true);
+        let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
+        settings.push((field, read(&format!("{param}.{name}"), field.row().kind, raw)?));
+    }
+    Ok(settings)
+}
+
+fn at_most(param: &str, max: usize, text: &str) -> Result<(), ApiError> {
+    if text.chars().count() <= max {
+        return Ok(());
+    }
+    let message = format!("`{param}` has more than {max} characters.");
+    Err(ApiError::at(Code::StringAboveMaxLength, param, message))
+}
+
+fn not_empty(param: &str, text: &str) -> Result<(), ApiError> {
+    if text.is_empty() {
+        let message = format!("`{param}` has an empty string.");
+        return Err(ApiError::at(Code::EmptyString, param, message));
+    }
+    Ok(())
+}
+
+fn list<'a>(param: &str, max: usize, raw: &'a RawValue) -> Result<Vec<&'a RawValue>, ApiError> {
+    expect(param, Json::Array, "an array or null", raw)?;
+    let values = elements(raw).map_err(|e| invalid_json(&e))?;
+    if values.len() > max {
+        let message = format!("`{param}` has more than {max} elements.");
+        return Err(ApiError::at(Code::ArrayAboveMaxLength, param, message));
+    }
+    Ok(values)
+}
+
+fn object<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Object<'a>, ApiError> {
+    expect(param, Json::Object, expected, raw)?;
+    Object::from_raw(raw).map_err(|e| invalid_json(&e))
+}
+
+fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ApiError> {
+    expect(param, Json::String, expected, raw)?;
+    // The remaining error is half of a surrogate pair: well-formed JSON that is not text.
+    json::text(raw).map_err(|e| invalid_json(&e))
+}
+
+fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(), ApiError> {
+    if Json::of(raw) == kind {
+        return Ok(());
+    }
+    let message = format!("`{param}` must be {expected}, not {}.", Json::of(raw).name());
+    Err(ApiError::at(Code::InvalidType, param, message))
+}

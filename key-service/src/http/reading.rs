@@ -1,0 +1,108 @@
+//! What callers only read: an account's money, counters and bills, and the key that asks.
+
+use std::collections::BTreeSet;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use shared::{
+    error::{ApiError, Code},
+    ids::GenerationId,
+    process::http::ok,
+    wire::{Credits, UsageList, UsageObject},
+};
+
+use super::{
+    Api,
+    error::read_error,
+    listing,
+    object::{Shown, own_group, with_group},
+    parts::{Caller, Holder, PathId},
+    query::{self, Query, invalid},
+};
+use crate::management::{
+    generations::Bill,
+    usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
+};
+use domain::usage::Day;
+
+/// Days of usage without a `start`.
+const DEFAULT_DAYS: i64 = 30;
+
+pub(super) async fn credits(State(api): State<Api>, Caller(account): Caller) -> Result<Response, ApiError> {
+    let money = api.management.money(account).await.map_err(read_error)?;
+    Ok(ok(&Credits {
+        object: "credits",
+        credit: money.credit,
+        held: money.held,
+        total_deposited: money.deposited,
+        total_used: money.used,
+    }))
+}
+
+pub(super) async fn usage(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
+    let sums = api.management.sums_of_usage(account, &search).await.map_err(read_error)?;
+    let data = sums.iter().map(line).collect();
+    Ok(ok(&UsageList { object: "list", data, has_more: false }))
+}
+
+fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> {
+    let days = |name| Ok::<_, ApiError>(query.time(name)?.map(|(first, _)| Day::of(first)));
+    let last = days("end")?.unwrap_or(today);
+    let first = days("start")?.unwrap_or(last.plus(1 - DEFAULT_DAYS));
+    if last.number() - first.number() >= MAX_DAYS {
+        return Err(invalid("start", format!("`start` and `end` must be at most {MAX_DAYS} days apart.")));
+    }
+    let mut by = BTreeSet::new();
+    for name in query.one("group_by")?.unwrap_or_default().split(',').filter(|name| !name.is_empty()) {
+        let grouping = GROUPINGS.into_iter().find(|grouping| grouping.as_str() == name);
+        let message = "`group_by` must name `day`, `key`, `group` or `model`, or several with commas.";
+        by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);
+    }
+    Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, by })
+}
+
+fn line((of, counts): &UsageSum) -> UsageObject<'_> {
+    UsageObject {
+        day: of.day.map(|day| day.to_string()),
+        key_id: of.key,
+        group_id: of.group,
+        model: of.model.as_deref(),
+        requests: counts.requests,
+        prompt_tokens: counts.usage.prompt,
+        cached_tokens: counts.usage.cached,
+        completion_tokens: counts.usage.completion,
+        cost: counts.charged,
+    }
+}
+
+pub(super) async fn generations(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = query::read::<Bill>(request.uri().query())?;
+    listing::respond(api, account, query).await
+}
+
+pub(super) async fn generation(
+    State(api): State<Api>,
+    Caller(account): Caller,
+    path: PathId<GenerationId>,
+) -> Result<Response, ApiError> {
+    let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of such a generation.");
+    let bill = api.management.bill(account, path.or(unknown())?).await.map_err(read_error)?;
+    Ok(ok(&bill.ok_or_else(unknown)?.shown(api.clock.now())))
+}
+
+/// Shows a key to its holder. Not a use of the key, and answered also when no money is left.
+pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
+    let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
+    ok(&with_group(&own.key, group.as_ref(), api.clock.now()))
+}

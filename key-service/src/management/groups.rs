@@ -1,0 +1,149 @@
+//! Use-cases of groups: made once for each external id, changed, archived; all keys revoked at once.
+
+use futures_util::future::try_join_all;
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, GroupId},
+};
+
+use super::{Error, Management};
+use crate::store::{GroupCreated, GroupUpdated, Order, Page, StoreError};
+use domain::{
+    group::{Group, GroupNotChanged, GroupPatch, KeyDefaults, NewGroup},
+    ledger,
+    settings::Metadata,
+};
+
+/// Keys of a group read at a time, to be revoked.
+const REVOKED_AT_ONCE: usize = 500;
+/// Keys of a group revoked side by side, which stores write together.
+const REVOKED_TOGETHER: usize = 64;
+
+/// Reason why a group was not made, changed or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRefused {
+    /// The account does not have the group.
+    NotFound,
+    /// The group cannot be changed so.
+    NotChanged(GroupNotChanged),
+    /// The account is at its bound of groups.
+    TooMany {
+        /// Largest number of groups that the account may have.
+        most: u64,
+    },
+    /// The store is nearly full.
+    StoreFull,
+}
+
+/// Answer to the creation of a group.
+#[derive(Debug)]
+pub enum MadeGroup {
+    /// The group was made.
+    New(Group),
+    /// A group with the external id exists, and stays as it is.
+    Existing(Group),
+}
+
+impl Management {
+    /// Creates a group, only once for each external id.
+    pub async fn create_group(
+        &self,
+        account: AccountId,
+        settings: GroupPatch,
+    ) -> Result<MadeGroup, Error<GroupRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
+        if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
+            && let Some(group) = self.store.group_with_external_id(account, external_id).await?
+        {
+            return Ok(MadeGroup::Existing(group));
+        }
+        if self.store.is_nearly_full().await? {
+            return refused(GroupRefused::StoreFull);
+        }
+        let now = self.clock.now();
+        let blank = Group {
+            id: GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
+            name: String::new(),
+            external_id: None,
+            metadata: Metadata::new(),
+            key_defaults: KeyDefaults::default(),
+            created_at: now.to_whole_seconds(),
+            keys: 0,
+            spend: ledger::Group::default(),
+        };
+        let most = self.max_keys;
+        let new = NewGroup { account, group: blank.with(&settings, now), most };
+        match self.store.create_group(new).await? {
+            GroupCreated::New(group) => Ok(MadeGroup::New(group)),
+            GroupCreated::Existing(group) => Ok(MadeGroup::Existing(group)),
+            GroupCreated::BadParent(bad) => refused(GroupRefused::NotChanged(GroupNotChanged::Parent(bad))),
+            GroupCreated::TooMany => refused(GroupRefused::TooMany { most }),
+        }
+    }
+
+    /// Finds a group of the account.
+    pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<GroupRefused>> {
+        self.store.group(account, id).await?.ok_or(Error::Refused(GroupRefused::NotFound))
+    }
+
+    /// Changes a group, completely or not at all, and returns the result.
+    pub async fn update_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        patch: GroupPatch,
+    ) -> Result<Group, Error<GroupRefused>> {
+        let has_texts = patch.name.as_ref().is_some_and(|name| !name.is_empty())
+            || !patch.metadata.changes.is_empty()
+            || !patch.key_defaults.metadata.changes.is_empty();
+        if has_texts && self.store.is_nearly_full().await? {
+            return Err(Error::Refused(GroupRefused::StoreFull));
+        }
+        match self.store.update_group(account, id, patch, self.clock.now()).await? {
+            GroupUpdated::Group(group) => Ok(group),
+            GroupUpdated::NotChanged(reason) => Err(Error::Refused(GroupRefused::NotChanged(reason))),
+            GroupUpdated::NotFound => Err(Error::Refused(GroupRefused::NotFound)),
+        }
+    }
+
+    /// Archives a group for good; repeating it changes nothing.
+    pub async fn archive_group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<GroupRefused>> {
+        let now = self.clock.now().to_whole_seconds();
+        self.store.archive_group(account, id, now).await?.ok_or(Error::Refused(GroupRefused::NotFound))
+    }
+
+    /// Revokes all keys of a group, those of its child groups excepted, and returns the number of keys that were live.
+    pub async fn revoke_keys(&self, account: AccountId, id: GroupId) -> Result<u64, Error<GroupRefused>> {
+        self.group(account, id).await?;
+        let now = self.clock.now().to_whole_seconds();
+        let (mut after, mut revoked) = (None, 0);
+        loop {
+            let page = Page { after, order: Order::Ascending, status: None, limit: REVOKED_AT_ONCE };
+            let keys = self.store.keys_of_group(account, id, page).await?;
+            after = keys.last().map(|key| key.id);
+            let live: Vec<_> =
+                keys.iter().filter(|key| key.spend.revoked_at.is_none()).map(|key| key.id).collect();
+            revoked += live.len() as u64;
+            for together in live.chunks(REVOKED_TOGETHER) {
+                try_join_all(together.iter().map(|key| self.store.revoke_key(account, *key, now))).await?;
+            }
+            if keys.len() < REVOKED_AT_ONCE {
+                return Ok(revoked);
+            }
+        }
+    }
+
+    /// A group and its parent, if the account has them.
+    pub(super) async fn group_with_parent(
+        &self,
+        account: AccountId,
+        id: GroupId,
+    ) -> Result<Option<(Group, Option<Group>)>, StoreError> {
+        let Some(group) = self.store.group(account, id).await? else { return Ok(None) };
+        let parent = match group.spend.parent {
+            Some(parent) => self.store.group(account, parent).await?,
+            None => None,
+        };
+        Ok(Some((group, parent)))
+    }
+}

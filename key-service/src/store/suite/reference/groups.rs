@@ -1,0 +1,128 @@
+//! Groups of the reference store.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use shared::{
+    ids::{AccountId, GroupId},
+    time::Timestamp,
+};
+
+use super::{AccountBook, Reference};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError};
+use domain::{
+    group::{self, BadGroup, Group, GroupPatch, NewGroup},
+    key::ApiKey,
+};
+
+impl AccountBook {
+    /// The group with the number of its keys.
+    fn counted(&self, group: &Group) -> Group {
+        let keys = self.keys.values().filter(|key| key.spend.group == Some(group.id)).count() as u64;
+        Group { keys, ..group.clone() }
+    }
+
+    /// Judges whether a group, which may not exist yet, may have this parent, if any.
+    fn may_have_parent(&self, id: GroupId, parent: Option<GroupId>) -> Result<(), BadGroup> {
+        let Some(parent) = parent else { return Ok(()) };
+        let has_children = self.groups.values().any(|group| group.spend.parent == Some(id));
+        let found = self.groups.get(&parent).map(|group| &group.spend);
+        group::may_be_parent((parent, found), id, has_children)
+    }
+}
+
+#[async_trait]
+impl Groups for Reference {
+    async fn create_group(&self, new: NewGroup) -> Result<GroupCreated, StoreError> {
+        let mut books = self.books()?;
+        let book = books.account(new.account)?;
+        let has_id =
+            |group: &&Group| group.external_id.is_some() && group.external_id == new.group.external_id;
+        if let Some(group) = book.groups.values().find(has_id) {
+            return Ok(GroupCreated::Existing(book.counted(group)));
+        }
+        if let Err(bad) = book.may_have_parent(new.group.id, new.group.spend.parent) {
+            return Ok(GroupCreated::BadParent(bad));
+        }
+        if book.groups.len() as u64 >= new.most && !book.groups.contains_key(&new.group.id) {
+            return Ok(GroupCreated::TooMany);
+        }
+        Ok(GroupCreated::New(book.groups.entry(new.group.id).or_insert(new.group).clone()))
+    }
+
+    async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
+        let books = self.books()?;
+        let book = books.accounts.get(&account);
+        Ok(book.and_then(|book| book.groups.get(&id).map(|group| book.counted(group))))
+    }
+
+    async fn group_with_external_id(
+        &self,
+        account: AccountId,
+        external_id: &str,
+    ) -> Result<Option<Group>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(None) };
+        let found = book.groups.values().find(|group| group.external_id.as_deref() == Some(external_id));
+        Ok(found.map(|group| book.counted(group)))
+    }
+
+    async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let behind = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(match page.order {
+            Order::Ascending => {
+                let groups = book.groups.range((behind, Bound::Unbounded)).take(page.limit);
+                groups.map(|(_, group)| book.counted(group)).collect()
+            }
+            Order::Descending => {
+                let groups = book.groups.range((Bound::Unbounded, behind)).rev().take(page.limit);
+                groups.map(|(_, group)| book.counted(group)).collect()
+            }
+        })
+    }
+
+    async fn keys_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        self.keys_that(account, page, |key| key.spend.group == Some(group))
+    }
+
+    async fn update_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        patch: GroupPatch,
+        now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(GroupUpdated::NotFound) };
+        let Some(group) = book.groups.get(&id).cloned() else { return Ok(GroupUpdated::NotFound) };
+        let parent = book.may_have_parent(id, patch.parent.flatten());
+        Ok(match group.updated(&patch, parent, now) {
+            Ok(group) => {
+                book.groups.insert(id, group.clone());
+                GroupUpdated::Group(book.counted(&group))
+            }
+            Err(reason) => GroupUpdated::NotChanged(reason),
+        })
+    }
+
+    async fn archive_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<Option<Group>, StoreError> {
+        let mut books = self.books()?;
+        let Some(book) = books.accounts.get_mut(&account) else { return Ok(None) };
+        let Some(group) = book.groups.get(&id).cloned() else { return Ok(None) };
+        let group = group.archived(now);
+        book.groups.insert(id, group.clone());
+        Ok(Some(book.counted(&group)))
+    }
+}

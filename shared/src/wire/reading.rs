@@ -1,0 +1,126 @@
+//! Objects that the management API only reads: money, counters, bills.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    ids::{GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+/// Money of an account.
+#[derive(JsonSchema, Serialize)]
+pub struct Credits {
+    /// `credits`
+    #[schemars(extend("const" = "credits"))]
+    pub object: &'static str,
+    /// Prepaid credit that is left, held amounts included.
+    pub credit: NanoUsd,
+    /// Part of the credit that requests in flight hold.
+    pub held: NanoUsd,
+    /// Sum of all deposits.
+    pub total_deposited: NanoUsd,
+    /// Sum of all charges.
+    pub total_used: NanoUsd,
+}
+
+/// Sums of usage: over all that the line does not name.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "UsageLine")]
+pub struct UsageObject<'a> {
+    /// The day in UTC, where usage is grouped by day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
+    /// The key, where usage is grouped by key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<KeyId>,
+    /// The group that the keys were in, where usage is grouped by group; null for keys without a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_id: Option<Option<GroupId>>,
+    /// The model, where usage is grouped by model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<&'a str>,
+    /// Billed requests.
+    pub requests: u64,
+    /// Tokens of prompts.
+    pub prompt_tokens: u64,
+    /// Tokens of prompts that were read from a cache.
+    pub cached_tokens: u64,
+    /// Tokens of answers.
+    pub completion_tokens: u64,
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    pub cost: NanoUsd,
+}
+
+/// A listing of sums of usage.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "UsageList")]
+pub struct UsageList<'a> {
+    /// `list`
+    #[schemars(extend("const" = "list"))]
+    pub object: &'static str,
+    /// The sums.
+    pub data: Vec<UsageObject<'a>>,
+    /// Always false: the list is whole.
+    pub has_more: bool,
+}
+
+/// The bill of a generation.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Generation")]
+pub struct BillObject<'a> {
+    /// The generation.
+    pub id: GenerationId,
+    /// `generation`
+    #[schemars(extend("const" = "generation"))]
+    pub object: &'static str,
+    /// The key that paid.
+    pub key_id: KeyId,
+    /// The group that the key was in.
+    pub group_id: Option<GroupId>,
+    /// The model.
+    pub model: &'a str,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens of the prompt that were read from a cache.
+    pub cached_tokens: u64,
+    /// Tokens of the answer.
+    pub completion_tokens: u64,
+    /// Cost of the tokens.
+    pub cost: NanoUsd,
+    /// Amount billed: the cost, or less where the money was used up.
+    pub charged: NanoUsd,
+    /// Part of the cost that was not billed.
+    pub shortfall: NanoUsd,
+    /// `captured`, or `expired` where the last report was billed as the gateway was lost.
+    #[schemars(extend("enum" = ["captured", "expired"]))]
+    pub ending: &'static str,
+    /// The tokens are an estimate.
+    pub estimated: bool,
+    /// Time at which the request began.
+    pub created_at: Timestamp,
+}
+
+/// Answer to the revocation of a group's keys.
+#[derive(JsonSchema, Serialize)]
+pub struct RevokedKeys {
+    /// The group.
+    pub id: GroupId,
+    /// `group.revoked_keys`
+    #[schemars(extend("const" = "group.revoked_keys"))]
+    pub object: &'static str,
+    /// Number of keys that were revoked now; keys revoked before do not count.
+    pub revoked: u64,
+}
+
+/// Id and name of a key's group, and of the group's parent.
+#[derive(JsonSchema, Serialize)]
+pub struct OwnGroup {
+    /// The group.
+    pub id: GroupId,
+    /// Its name.
+    pub name: String,
+    /// The group that the group lies in.
+    pub parent: Option<Box<OwnGroup>>,
+}

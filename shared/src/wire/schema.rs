@@ -1,0 +1,172 @@
+//! Schemas of the management API's objects, from the table of fields.
+
+use std::{borrow::Cow, marker::PhantomData};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::{BillObject, Fields, GroupField, KeyField, OwnGroup};
+use crate::ids::{GenerationId, GroupId, KeyId};
+
+/// An object of the management API: its fields, and what stands before them.
+pub trait Object {
+    /// The fields.
+    type Fields: Fields;
+    /// The identifier.
+    type Id: JsonSchema;
+    /// Name of the schema.
+    const NAME: &'static str;
+    /// Value of `object`.
+    const OBJECT: &'static str;
+    /// A member that only the answer to the creation has, with its description.
+    const ONCE: Option<(&'static str, &'static str)>;
+}
+
+/// An API key.
+pub struct KeyObject;
+
+impl Object for KeyObject {
+    type Fields = KeyField;
+    type Id = KeyId;
+    const NAME: &'static str = "ApiKey";
+    const OBJECT: &'static str = "api_key";
+    const ONCE: Option<(&'static str, &'static str)> = Some(("key", "The plaintext, where the key is made."));
+}
+
+/// A group of API keys that share bounds.
+pub struct GroupObject;
+
+impl Object for GroupObject {
+    type Fields = GroupField;
+    type Id = GroupId;
+    const NAME: &'static str = "Group";
+    const OBJECT: &'static str = "group";
+    const ONCE: Option<(&'static str, &'static str)> = None;
+}
+
+/// Schema of an object in answers.
+macro_rules! answered {
+    ($($object:ident),+) => {
+        $(impl JsonSchema for $object {
+            fn schema_name() -> Cow<'static, str> {
+                Self::NAME.into()
+            }
+
+            fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+                answered::<Self>(schemas)
+            }
+        })+
+    };
+}
+
+answered!(KeyObject, GroupObject);
+
+fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
+    let id = described(schemas.subschema_for::<O::Id>(), "Names the object for good.");
+    let (fields, names) = properties(schemas, O::Fields::all());
+    let mut members = Map::from_iter([
+        ("id".to_owned(), id),
+        ("object".to_owned(), json!({"type": "string", "const": O::OBJECT})),
+    ]);
+    members.extend(fields);
+    let required: Vec<&str> = ["id", "object"].into_iter().chain(names).collect();
+    if let Some((name, description)) = O::ONCE {
+        members.insert(name.into(), json!({"type": "string", "description": description}));
+    }
+    json_schema!({"type": "object", "properties": members, "required": required})
+}
+
+/// Schemas and names of fields in answers.
+pub(super) fn properties<F: Fields>(
+    schemas: &mut SchemaGenerator,
+    fields: impl Iterator<Item = F>,
+) -> (Map<String, Value>, Vec<&'static str>) {
+    let rows: Vec<_> = fields.map(Fields::row).collect();
+    let schema =
+        |row: &super::Field| (row.name.to_owned(), described(row.kind.answered(schemas), row.description));
+    (rows.iter().map(schema).collect(), rows.iter().map(|row| row.name).collect())
+}
+
+/// Adds a description to a schema.
+pub(super) fn described(mut schema: Schema, description: &str) -> Value {
+    schema.insert("description".into(), description.into());
+    schema.to_value()
+}
+
+/// An API key as its holder sees it.
+pub struct OwnKey;
+
+impl JsonSchema for OwnKey {
+    fn schema_name() -> Cow<'static, str> {
+        "OwnApiKey".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let group = schemas.subschema_for::<Option<OwnGroup>>();
+        json_schema!({"allOf": [
+            schemas.subschema_for::<KeyObject>(),
+            {"type": "object", "properties": {"group": group}, "required": ["group"]},
+        ]})
+    }
+}
+
+/// An object that a listing contains.
+pub trait Listable: JsonSchema {
+    /// Cursor of the listing.
+    type Id: JsonSchema;
+}
+
+impl Listable for KeyObject {
+    type Id = KeyId;
+}
+
+impl Listable for GroupObject {
+    type Id = GroupId;
+}
+
+impl Listable for BillObject<'_> {
+    type Id = GenerationId;
+}
+
+/// A listing of objects.
+pub struct List<O>(PhantomData<O>);
+
+impl<O: Listable> JsonSchema for List<O> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}List", O::schema_name()).into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let id = schemas.subschema_for::<Option<O::Id>>();
+        json_schema!({
+            "type": "object",
+            "description": "A listing, written piece by piece in constant memory.",
+            "properties": {
+                "object": {"type": "string", "const": "list"},
+                "data": schemas.subschema_for::<Vec<O>>(),
+                "first_id": id,
+                "last_id": id,
+                "has_more": {"type": "boolean"},
+            },
+            "required": ["object", "data", "first_id", "last_id", "has_more"],
+        })
+    }
+}
+
+/// A body that makes an object (`NEW`) or changes one.
+pub struct Body<O, const NEW: bool>(PhantomData<O>);
+
+impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
+    fn schema_name() -> Cow<'static, str> {
+        if NEW { format!("New{}", O::NAME) } else { format!("{}Change", O::NAME) }.into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let rows = O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
+        let schema = |row: super::Field| {
+            (row.name.to_owned(), described(row.kind.requested(schemas), row.description))
+        };
+        let properties: Map<String, Value> = rows.map(schema).collect();
+        json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
+    }
+}
