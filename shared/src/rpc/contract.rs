@@ -145,6 +145,11 @@ impl Identity {
     pub const fn account(&self) -> AccountId {
         self.principal.account()
     }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
+    }
 }
 
 impl From<Principal> for Identity {
@@ -180,8 +185,8 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
-    /// State of the rates of the key and its groups.
-    pub rates: RateStatus,
+    /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
+    pub rates: Option<Box<RateStatus>>,
 }
 
 /// The outcome of an extension.
