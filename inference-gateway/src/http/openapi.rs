@@ -9,16 +9,16 @@ use axum::{
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
-use shared::{
-    error::{Code, ErrorBody},
-    ids::KeyId,
-    wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
-};
+use shared::error::{Code, ErrorBody};
 
+mod management;
 mod operation;
 
 use super::{
-    describe::{About, Health, ModelObject, Models},
+    count_tokens::TokenCount,
+    describe::{About, Health, Models},
+    dialect::Dialect,
+    model_pages::{ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
@@ -26,6 +26,8 @@ use operation::Operation;
 use domain::{
     answer::schema::{ChunkSchema, CompletionSchema},
     chat::ChatRequest,
+    messages::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest},
+    responses::{ResponseObject, ResponsesRequest},
 };
 
 /// Description of the API, made once per process.
@@ -43,8 +45,6 @@ const KEY: [Code; 7] = [
     Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
-/// Errors of a management key that may not call.
-const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
 /// Errors of the service itself.
 const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
 /// Errors of a body that cannot be read.
@@ -73,16 +73,6 @@ const CHAT: [Code; 21] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
-/// Errors of the fields of a key.
-const FIELDS: [Code; 6] = [
-    Code::InvalidType,
-    Code::InvalidValue,
-    Code::DecimalBelowMinValue,
-    Code::DecimalAboveMaxValue,
-    Code::StringAboveMaxLength,
-    Code::UnknownParameter,
-];
-
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
@@ -100,15 +90,16 @@ fn document() -> Value {
         "/openapi.json": {"get": description()},
         "/v1/models": {"get": models(&mut schemas)},
         "/v1/models/{id}": {"get": model(&mut schemas)},
-        "/v1/chat/completions": {"post": chat(&mut schemas)},
+        Dialect::Chat.route(): {"post": chat(&mut schemas)},
+        Dialect::Responses.route(): {"post": response(&mut schemas)},
+        Dialect::Messages.route(): {"post": message(&mut schemas)},
+        "/v1/messages/count_tokens": {"post": count_tokens(&mut schemas)},
     });
-    paths[KEYS] = json!({"get": list(&mut schemas), "post": create(&mut schemas)});
-    paths[format!("{KEYS}/{{id}}")] = json!({
-        "parameters": [{"name": "id", "in": "path", "required": true, "schema": schemas.subschema_for::<KeyId>()}],
-        "get": fetch(&mut schemas),
-        "patch": update(&mut schemas),
-        "delete": revoke(&mut schemas),
-    });
+    let (own_key, operations) = management::own_key(&mut schemas);
+    paths[own_key] = operations;
+    for (path, operations) in management::paths(&mut schemas) {
+        paths[path] = operations;
+    }
     schemas.subschema_for::<ErrorBody<'_>>();
     // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
     schemas.subschema_for::<ChunkSchema>();
@@ -148,7 +139,11 @@ fn description() -> Value {
 
 fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
-    let operation = operation.answers::<Models<'_>>(schemas, 200, &[]);
+    let content = json!({JSON: {"schema": {"anyOf": [
+        schemas.subschema_for::<Models<'_>>(), schemas.subschema_for::<ModelPage<'_>>(),
+    ]}}});
+    let operation =
+        operation.responds(200, "All models; a page of them with `anthropic-version`.", &content, &[]);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
 }
 
@@ -156,7 +151,12 @@ fn model(schemas: &mut SchemaGenerator) -> Value {
     let parameters =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
     let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
-    let operation = operation.with("parameters", parameters).answers::<ModelObject<'_>>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters);
+    let content = json!({JSON: {"schema": {"anyOf": [
+        schemas.subschema_for::<ModelObject<'_>>(), schemas.subschema_for::<PagedModel<'_>>(),
+    ]}}});
+    let operation =
+        operation.responds(200, "The model; with more members with `anthropic-version`.", &content, &[]);
     let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
     operation.refuses(&codes).into_value()
 }
@@ -174,72 +174,59 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let headers: Vec<&str> =
-        ["x-generation-id", "x-max-tokens"].into_iter().chain(rate_headers::NAMES).collect();
-    let operation = operation.responds(200, "The answer.", &content, &headers);
+    let operation = operation.responds(200, "The answer.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
-fn list(schemas: &mut SchemaGenerator) -> Value {
-    let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
-    let parameters = json!([
-        query(
-            "limit",
-            json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": "Without it, every key."})
-        ),
-        query("after", schemas.subschema_for::<KeyId>().to_value()),
-        query("order", json!({"enum": ORDERS, "default": ORDERS[0]})),
-        query("status", json!({"enum": STATUSES})),
-    ]);
-    let operation = governs("listApiKeys", "The API keys, revoked ones included.");
-    let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
-    let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
-    operation.refuses(&governing(&values)).into_value()
+fn response(schemas: &mut SchemaGenerator) -> Value {
+    let events = "With `stream`: events of the Responses API, each with a `sequence_number`; the last is one of \
+        `response.completed`, `response.incomplete` and `response.failed`, with the whole response.";
+    let operation = call::<ResponsesRequest, ResponseObject>(schemas, "createResponse", events);
+    let codes = [&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat();
+    operation.refuses(&codes).into_value()
 }
 
-fn create(schemas: &mut SchemaGenerator) -> Value {
-    let parameters = json!([{
-        "name": "Idempotency-Key",
-        "in": "header",
-        "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
-        "description": "A request with the same key and body makes no second API key.",
-    }]);
-    let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
-    let operation =
-        operation.answers::<KeyObject>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
-    let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
-    let codes = [&BODY[..], &FIELDS, &own].concat();
-    operation.refuses(&governing(&codes)).into_value()
+fn message(schemas: &mut SchemaGenerator) -> Value {
+    let events = "With `stream`: events of the Messages API, the last of them `message_stop`; a failure is an event `error`.";
+    let operation = call::<MessagesRequest, MessageObject>(schemas, "createMessage", events);
+    refuses_in_messages(operation, schemas).into_value()
 }
 
-fn fetch(schemas: &mut SchemaGenerator) -> Value {
-    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
+fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
+    let operation = Operation::new("countMessageTokens", "The tokens of a prompt.").secured("apiKey");
+    let operation = operation.takes::<CountRequest>(schemas, &[JSON]).answers::<TokenCount>(
+        schemas,
+        200,
+        &["request-id"],
+    );
+    refuses_in_messages(operation, schemas).into_value()
 }
 
-fn update(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
-    let operation =
-        operation.takes::<Body<KeyObject, false>>(schemas, &[JSON, "application/merge-patch+json"]);
-    let operation = operation.answers::<KeyObject>(schemas, 200, &[]);
-    let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
-    operation.refuses(&governing(&codes)).into_value()
+/// Headers of the answer to a model call.
+fn call_headers() -> Vec<&'static str> {
+    let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools"];
+    own.into_iter().chain(rate_headers::NAMES).collect()
 }
 
-fn revoke(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
+/// A model call in another dialect than chat.
+fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, events: &str) -> Operation {
+    let content = json!({
+        JSON: {"schema": schemas.subschema_for::<A>()},
+        "text/event-stream": {"schema": {"type": "string", "description": events}},
+    });
+    let operation = Operation::new(id, "The model's answer.").secured("apiKey").takes::<Q>(schemas, &[JSON]);
+    operation.responds(200, "The answer.", &content, &call_headers())
 }
 
-fn governs(id: &str, summary: &str) -> Operation {
-    Operation::new(id, summary).secured("managementKey")
-}
-
-fn governing(more: &[Code]) -> Vec<Code> {
-    [&NO_CREDENTIAL[..], &MANAGEMENT_KEY, &OURS, more].concat()
+/// Responds with the errors of model calls in the form of the Messages API.
+fn refuses_in_messages(operation: Operation, schemas: &mut SchemaGenerator) -> Operation {
+    let schema = schemas.subschema_for::<MessageErrorSchema>();
+    let content = json!({JSON: {"schema": schema}});
+    [400, 401, 402, 403, 404, 413, 415, 429, 500, 502, 504, 529]
+        .into_iter()
+        .fold(operation, |operation, status| {
+            operation.responds(status, "An error.", &content, &["request-id"])
+        })
 }
 
 #[cfg(test)]
@@ -280,6 +267,9 @@ mod tests {
         let named: BTreeSet<&str> =
             text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         assert!(named.iter().all(|name| described.contains_key(*name)), "{named:?}");
-        assert!(["Error", "ApiKey", "ChatCompletion"].iter().all(|name| named.contains(name)), "{named:?}");
+        assert!(
+            ["Error", "ApiKey", "Group", "ChatCompletion"].iter().all(|name| named.contains(name)),
+            "{named:?}"
+        );
     }
 }

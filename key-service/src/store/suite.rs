@@ -2,6 +2,7 @@
 
 mod accounts;
 mod books;
+mod groups;
 pub(crate) mod in_redis;
 mod keys;
 mod leases;
@@ -30,11 +31,13 @@ use self::reference::Reference;
 use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
+    group::{Group, KeyDefaults, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress, Refused,
         histories::{START, deposit},
     },
+    settings::Metadata,
 };
 
 /// The list of cases, written once.
@@ -72,6 +75,18 @@ macro_rules! contract {
                     a_link_signs_in_once_and_before_it_expires,
                     a_session_lives_until_it_expires_or_is_ended,
                     attempts_are_counted_until_they_are_forgotten,
+                }
+                groups::{
+                    a_group_is_made_once_and_found_by_both_of_its_ids,
+                    groups_are_listed_in_the_order_of_their_ids,
+                    groups_have_two_levels,
+                    a_patch_of_a_group_changes_what_it_names,
+                    an_archived_group_takes_nothing,
+                    keys_of_a_group_are_counted_and_listed,
+                    an_account_has_no_more_groups_than_it_may,
+                    a_key_comes_back_with_its_bounds_and_metadata,
+                    a_hold_is_paid_by_key_group_and_parent_as_of_its_beginning,
+                    usage_has_its_parts_and_the_cost_to_the_operator,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,
@@ -311,10 +326,25 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
         label: format!("Key {n}"),
         hint: format!("fg_api_{n}…"),
         created_at: after(n.into()),
-        metadata: domain::settings::Metadata::new(),
+        metadata: Metadata::new(),
         spend: ledger::Key::default(),
     };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
+}
+
+/// The group of this number, not yet made.
+fn new_group(account: AccountId, n: u8) -> NewGroup {
+    let group = Group {
+        id: ledger::histories::group(n),
+        name: format!("Group {n}"),
+        external_id: None,
+        metadata: Metadata::new(),
+        key_defaults: KeyDefaults::default(),
+        created_at: after(n.into()),
+        keys: 0,
+        spend: ledger::Group::default(),
+    };
+    NewGroup { account, group, most: 100 }
 }
 
 /// Makes a key that may spend this much.

@@ -11,8 +11,8 @@ use shared::{
 };
 
 use super::{
-    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, Payer, Progress,
-    Rate, Refused, Settlement,
+    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, MOST_TOKENS,
+    Payer, Progress, Rate, Refused, Settlement,
 };
 
 /// Time after which a request in flight may have ended.
@@ -118,13 +118,13 @@ impl Funds {
 
     /// Counts a request at every budget with bounds.
     pub(super) fn count(&mut self, prompt_tokens: u64) -> Counted {
-        let now = self.now;
+        let (now, tokens) = (self.now, prompt_tokens.min(MOST_TOKENS));
         let mut counted = Counted::default();
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = &mut budget.bounds {
-                bounds.count(prompt_tokens, now);
+                bounds.count(tokens, now);
                 counted.levels[level as usize] = true;
-                counted.tokens = prompt_tokens;
+                counted.tokens = tokens;
             }
         }
         counted
@@ -322,8 +322,8 @@ impl Funds {
 }
 
 /// Tokens of a request that count for rates.
-const fn tokens(usage: Usage) -> u64 {
-    usage.prompt.saturating_add(usage.completion)
+fn tokens(usage: Usage) -> u64 {
+    usage.prompt.saturating_add(usage.completion).min(MOST_TOKENS)
 }
 
 /// Sums here stay within the credit of an account, or within the total ever billed to a key.

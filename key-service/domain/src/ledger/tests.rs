@@ -56,7 +56,7 @@ impl Book {
     }
 
     fn group_mut(&mut self, n: u8) -> &mut Group {
-        self.world.groups.entry((account(MINE), group(n))).or_default()
+        self.world.groups.get_mut(&(account(MINE), group(n))).unwrap()
     }
 
     /// Moves the key to a group.
