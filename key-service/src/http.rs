@@ -35,7 +35,10 @@ mod parts;
 mod query;
 mod reading;
 
-use object::{Shown, with_plaintext};
+pub(crate) use body::settings;
+pub(crate) use object::Shown;
+
+use object::with_plaintext;
 use parts::{Caller, PathId};
 
 /// Header of an answer about a key that an earlier request made.

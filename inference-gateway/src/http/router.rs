@@ -226,6 +226,7 @@ mod tests {
             Dialect::MESSAGES,
             COUNT_TOKENS,
             "/v1/models",
+            "/v1/key",
             "/v1",
             "/",
             "/health",
