@@ -20,7 +20,7 @@ use super::{
     script::Arguments,
 };
 use crate::store::{Keys, Order, Page, StoreError};
-use domain::audit::{Audit, Auditor};
+use domain::audit::{Audit, AuditedEntry, Auditor};
 
 /// Keys in a read. Each read adds up the open holds again, about a microsecond a hold.
 const KEYS_AT_ONCE: usize = 500;
@@ -168,8 +168,7 @@ impl Reading {
         for addition in additions {
             let (number, text) = addition_of(addition)?;
             for read in records::read_entries(number, text)? {
-                let entry = read.entry;
-                self.auditor.entry(read.number, entry.settlement.payer.key, entry.delta, entry.used_after);
+                self.auditor.entry(AuditedEntry::of(read.number, &read.entry));
                 self.next = read.number + 1;
             }
             self.last_id.clone_from(&addition.0);

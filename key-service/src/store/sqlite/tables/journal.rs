@@ -6,7 +6,7 @@ use shared::ids::{AccountId, GenerationId, KeyId};
 use super::{damaged, id as column_id, money, time, usage_from};
 use crate::store::{Found, JournalEntry};
 use domain::{
-    audit::Auditor,
+    audit::{AuditedEntry, Auditor},
     ledger::{Ending, Entry, Payer, Settlement},
     search::{EntrySearch, Outcome},
     usage::Day,
@@ -111,12 +111,18 @@ pub(crate) fn audit(
     account: AccountId,
     auditor: &mut Auditor,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT number, key, delta, used_after FROM journal WHERE account = ?1 ORDER BY number";
+    let sql = "SELECT number, key, delta, used_after, at FROM journal WHERE account = ?1 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        let (number, key) = (row.get::<_, i64>(0)?.unsigned_abs(), column_id(row, 1, KeyId::from_slice)?);
-        auditor.entry(number, key, money(row, 2)?, money(row, 3)?);
+        auditor.entry(AuditedEntry {
+            number: row.get::<_, i64>(0)?.unsigned_abs(),
+            key: column_id(row, 1, KeyId::from_slice)?,
+            groups: [None, None],
+            at: time(row, 4)?,
+            delta: money(row, 2)?,
+            used_after: money(row, 3)?,
+        });
     }
     Ok(())
 }
