@@ -269,7 +269,8 @@ fn doctor(connection: &Connection, account: AccountId, fault: Fault) {
             write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
         }
         Fault::PhantomHold(phantom, like) => write(
-            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until
+            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until,
+                               group_id, parent, details, upstream_cost, counted, counted_tokens
              FROM holds WHERE account = ?1 AND generation = ?3",
             &[phantom.as_bytes(), like.as_bytes()],
         ),

@@ -7,6 +7,7 @@ use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
     rates::RateStatus,
+    refusal::Refusal,
     time::Timestamp,
     tokens::Usage,
 };
@@ -334,7 +335,7 @@ fn amount_outcome(command: &Command, number: i64) -> Option<Outcome> {
         Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
         Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(number).ok()?)),
         Command::Hold { .. } => Some(Outcome::Held { amount, rates: RateStatus::default() }),
-        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked: false }),
+        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked_by: None }),
         Command::Check { .. }
         | Command::Capture { .. }
         | Command::Release { .. }
@@ -359,10 +360,10 @@ fn settled_outcome(command: &Command, record: &[u8]) -> Option<Outcome> {
 fn word(text: &str) -> Option<Result<Outcome, Refused>> {
     if let Some(amount) = text.strip_prefix("revoked ") {
         let amount = NanoUsd::from_nanos(amount.parse().ok()?);
-        return Some(Ok(Outcome::Extended { amount, revoked: true }));
+        return Some(Ok(Outcome::Extended { amount, revoked_by: Some(Refusal::InvalidApiKey) }));
     }
     Some(match text {
-        "allowed" => Ok(Outcome::Allowed),
+        "allowed" => Ok(Outcome::Allowed { models: None }),
         "released" => Ok(Outcome::Released),
         "not_due" => Ok(Outcome::NotDue),
         "gone" => Ok(Outcome::Gone),
