@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use shared::{
-    money::NanoUsd,
-    rates::{RateLimit, RateStatus},
-    time::Timestamp,
-    tokens::Usage,
-};
+use shared::{money::NanoUsd, rates::RateStatus, time::Timestamp, tokens::Usage};
 
 use super::{
     Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, MOST_TOKENS,
-    Payer, Progress, Rate, Refused, Settlement,
+    Payer, Progress, Rate, Refused, Settlement, allowed_models, tightest,
 };
 
 /// Time after which a request in flight may have ended.
-const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
+pub const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
 
 /// The smallest amount.
 const NANO: NanoUsd = NanoUsd::from_nanos(1);
@@ -71,9 +66,7 @@ impl Funds {
     pub(super) fn admit(&self, model: &String, prompt_tokens: u64) -> Result<(), Refused> {
         let lists = || self.bounds().filter_map(|bounds| bounds.models.as_ref());
         if lists().any(|models| !models.contains(model)) {
-            let mut models = lists().next().cloned().unwrap_or_default();
-            models.retain(|model| lists().all(|models| models.contains(model)));
-            return Err(Refused::ModelNotAllowed { models });
+            return Err(Refused::ModelNotAllowed { models: allowed_models(&lists().collect::<Vec<_>>()) });
         }
         if self.bounds().any(|bounds| bounds.max_in_flight.is_some_and(|most| bounds.in_flight >= most)) {
             return Err(Refused::RateLimited { retry_after: RETRY_IN_FLIGHT });
@@ -210,10 +203,7 @@ impl Funds {
 
     /// The tightest rates of key and groups.
     pub(super) fn rates(&self) -> RateStatus {
-        let tightest = |rate: fn(&Bounds) -> Option<Rate>| -> Option<RateLimit> {
-            let limits = self.bounds().filter_map(|bounds| Some(rate(bounds)?.status(self.now)));
-            limits.min_by_key(|limit| (limit.remaining, limit.limit))
-        };
+        let tightest = |rate: fn(&Bounds) -> Option<Rate>| tightest(self.bounds().filter_map(rate), self.now);
         RateStatus {
             requests: tightest(|bounds| bounds.requests_per_minute),
             tokens: tightest(|bounds| bounds.tokens_per_minute),
