@@ -128,7 +128,8 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Counts the request against the account that pays, and trusts its connection. The first call alone counts.
+    /// Counts the request against the account that pays, and trusts its connection. The first call alone counts, before
+    /// a hold has the slot.
     pub(crate) fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
         let owner = Owner::Account(account);
         if self.slot.owner() == owner {

@@ -6,20 +6,16 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use parking_lot::{Mutex, MutexGuard};
+use shared::process::serve::Detach;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::TaskTracker;
-
-/// Time without reads after which a stream runs in a task of its own: inside the connection's task the stream would
-/// stand still meanwhile, and its upstream may not.
-const DETACH_AFTER: Duration = Duration::from_secs(1);
 
 /// The presence of a request's client. Cheap to clone.
 #[derive(Clone, Default)]
@@ -115,8 +111,8 @@ struct PendingBytes {
     last: Option<Bytes>,
     /// The stream puts nothing more in.
     ended: bool,
-    /// Time of the connection's last request for more; `None` while the connection waits for the stream.
-    untaken_since: Option<Instant>,
+    /// The connection waits for the stream.
+    asked: bool,
     /// Wakers of a stream with its own task, and of the connection. `None` while both are a single task.
     wakers: Option<Box<Wakers>>,
 }
@@ -141,7 +137,7 @@ impl PendingBytes {
     /// Takes the next bytes, and lets the stream put in more.
     fn take(&mut self) -> Option<Bytes> {
         let bytes = self.piece.take().or_else(|| self.last.take())?;
-        self.untaken_since = Some(Instant::now());
+        self.asked = false;
         self.wake_stream();
         Some(bytes)
     }
@@ -240,7 +236,7 @@ impl Pipe {
         if pending.ended {
             return Poll::Ready(None);
         }
-        pending.untaken_since = None;
+        pending.asked = true;
         if let Some(wakers) = &mut pending.wakers {
             wakers.connection = Some(context.waker().clone());
         }
@@ -262,20 +258,13 @@ struct StreamTask {
     tracker: TaskTracker,
 }
 
-/// Watch over a stream whose client does not read: moves the stream to its own task, and ends it later.
-pub(crate) struct StallWatch {
-    stream: Weak<StreamTask>,
-    bound: Duration,
-}
-
 impl StreamBody {
     /// A body of the bytes that `stream` puts into the pipe.
     pub(crate) fn new<F>(client: Client, tracker: &TaskTracker, stream: impl FnOnce(Pipe) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let untaken_since = Some(Instant::now());
-        let pending = PendingBytes { piece: None, last: None, ended: false, untaken_since, wakers: None };
+        let pending = PendingBytes { piece: None, last: None, ended: false, asked: false, wakers: None };
         let pipe = Pipe { client, pending: Arc::new(Mutex::new(pending)) };
         let (stream, ending) = (stream(pipe.clone()), pipe.clone());
         let future = Box::pin(tracker.track_future(async move {
@@ -285,9 +274,9 @@ impl StreamBody {
         Self(Arc::new(StreamTask { future: Mutex::new(Some(future)), pipe, tracker: tracker.clone() }))
     }
 
-    /// Makes a watch that treats a client as gone after `bound` without a read.
-    pub(crate) fn stall_watch(&self, bound: Duration) -> StallWatch {
-        StallWatch { stream: Arc::downgrade(&self.0), bound }
+    /// The stream, for the watch over its connection.
+    pub(crate) fn stream(&self) -> Arc<dyn Detach> {
+        self.0.clone()
     }
 }
 
@@ -318,34 +307,12 @@ impl Drop for StreamBody {
     }
 }
 
-impl StallWatch {
-    /// Moves the stream of a lagging client to its own task, or ends the stream of a client that has not read for too
-    /// long.
-    pub(crate) fn check(&self, now: Instant) {
-        let Some(stream) = self.stream.upgrade() else { return };
-        let untaken = stream.untaken(now);
-        if untaken >= self.bound {
-            tracing::info!("a client takes nothing of its stream, which ends");
-            stream.abandon();
-        } else if untaken >= DETACH_AFTER {
-            stream.detach();
-        }
-    }
-}
-
-impl StreamTask {
-    /// Time for which the connection has not asked for more.
-    fn untaken(&self, now: Instant) -> Duration {
-        let since = self.pipe.pending().untaken_since;
-        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
-
-    /// Moves the stream to its own task, so that the stream goes on while the connection asks for nothing.
+impl Detach for StreamTask {
     fn detach(&self) {
         let mut future = self.future.lock();
         let mut pending = self.pipe.pending();
         // A connection that asks by now waits for the future itself.
-        if pending.untaken_since.is_none() {
+        if pending.asked {
             return;
         }
         let Some(future) = future.take() else { return };
@@ -353,7 +320,9 @@ impl StreamTask {
         drop(pending);
         self.tracker.spawn(future);
     }
+}
 
+impl StreamTask {
     /// Marks the client as gone, and lets the rest of the stream run in the background.
     fn abandon(&self) {
         let future = self.future.lock().take();
@@ -376,7 +345,10 @@ impl StreamTask {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        time::Duration,
+    };
 
     use super::*;
 
@@ -435,16 +407,17 @@ mod tests {
     #[tokio::test]
     async fn a_stream_whose_client_takes_nothing_ends_in_the_background_and_breaks_off() {
         let (tracker, ended) = (TaskTracker::new(), Arc::new(AtomicU32::new(0)));
-        let mut body = pieces(&tracker, &ended);
-        let watch = body.stall_watch(Duration::from_mins(1));
-        watch.check(Instant::now() + Duration::from_secs(59));
+        let body = pieces(&tracker, &ended);
+        body.stream().detach();
         tokio::task::yield_now().await;
         assert_eq!(ended.load(Ordering::SeqCst), 0, "it waits for its client");
-        watch.check(Instant::now() + Duration::from_secs(61));
+        let task = body.0.clone();
+        drop(body);
         tracker.close();
         tracker.wait().await;
         assert_eq!(ended.load(Ordering::SeqCst), 1);
-        assert!(body.frame().await.unwrap().is_err(), "no end that passes for the stream's own");
+        let mut rest = StreamBody(task);
+        assert!(rest.frame().await.unwrap().is_err(), "no end that passes for the stream's own");
     }
 
     #[tokio::test]
@@ -459,11 +432,9 @@ mod tests {
             pipe.put(Bytes::from_static(b"b"));
             pipe.put_last(Bytes::from_static(b"c"));
         });
-        let watch = body.stall_watch(Duration::from_mins(1));
-        watch.check(Instant::now() + DETACH_AFTER / 2);
         tokio::task::yield_now().await;
         assert_eq!(ended.load(Ordering::SeqCst), 0, "it waits for its client");
-        watch.check(Instant::now() + DETACH_AFTER);
+        body.stream().detach();
         tokio::task::yield_now().await;
         assert_eq!(ended.load(Ordering::SeqCst), 1, "it runs by itself");
         assert_eq!(body.collect().await.unwrap().to_bytes(), &b"abc"[..]);
@@ -480,7 +451,7 @@ mod tests {
                 pipe.put(Bytes::from_static(piece.as_bytes()));
             }
         });
-        body.stall_watch(Duration::from_mins(1)).check(Instant::now() + DETACH_AFTER);
+        body.stream().detach();
         assert_eq!(body.collect().await.unwrap().to_bytes(), &b"ab"[..]);
     }
 }

@@ -3,11 +3,11 @@
 //! A generation runs inside its client's connection. If the client leaves, the rest goes on in the background: a whole
 //! answer to its end, a stream to its settlement.
 
+mod answer_permit;
 mod authorize;
 mod dispatch;
 mod log;
 mod model_metrics;
-mod room;
 mod streamed;
 mod whole;
 
@@ -16,9 +16,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use shared::{
     catalog::LeftBeforeHead,
+    clock::Clock,
     error::{ApiError, Code},
     ids::{GenerationId, RequestId},
-    process::http::ClientRequestId,
+    process::{http::ClientRequestId, serve::Detach},
+    rates::RateStatus,
     refusal::Refusal,
     text::shown,
     tokens::{Usage, UsageDetails},
@@ -36,8 +38,8 @@ use authorize::Authorized;
 use dispatch::{Reached, Route};
 use domain::{
     answer::{self, Reported},
-    chat::Forward,
     metering::{UsageBounds, UsageCounter},
+    request::Forward,
 };
 use log::GenerationLog;
 pub(crate) use model_metrics::Metrics;
@@ -47,6 +49,8 @@ const MAX_SHOWN_REASON: usize = 40;
 
 /// Runs generations; one generator per worker.
 pub(crate) struct Generator {
+    /// Source of time.
+    pub(crate) clock: Arc<dyn Clock>,
     /// The key-services.
     pub(crate) keys: Keys,
     /// The open holds of this worker.
@@ -97,6 +101,8 @@ pub(crate) struct Job {
 pub(crate) struct Started {
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
+    /// State of the rates of the key and its groups.
+    pub(crate) rates: RateStatus,
     /// The answer.
     pub(crate) body: AnswerBody,
 }
@@ -107,6 +113,16 @@ pub(crate) enum AnswerBody {
     Whole(Bytes),
     /// A stream.
     Stream(StreamBody),
+}
+
+impl AnswerBody {
+    /// The stream that goes on by itself while its client takes nothing.
+    pub(crate) fn stream(&self) -> Option<Arc<dyn Detach>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stream(body) => Some(body.stream()),
+        }
+    }
 }
 
 impl Job {
@@ -208,16 +224,12 @@ impl Generator {
         let mut route = Route { counted_by, asked: None };
         log.generation = hold.generation();
         log.key = Some(hold.key());
-        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
-            hold.release().await;
-            return Err(overloaded);
-        }
         let job = &*job;
         let reached = tokio::select! {
             reached = self.reach(pool, job, &hold, asked, &mut route) => reached,
-            () = revoked(&hold), if job.forward.stream => {
+            refusal = revoked(&hold), if job.forward.stream => {
                 hold.release().await;
-                return Err(Refusal::InvalidApiKey.into());
+                return Err(refusal.into());
             }
             () = self.cut.cancelled() => Err(Failure::Broken("cut off, since the gateway stops".into())),
             () = deadline.passed(), if !job.forward.stream => Err(Failure::Timeout),
@@ -259,9 +271,12 @@ impl Generator {
     }
 }
 
-/// Returns when the hold's key is found to be revoked.
-async fn revoked(hold: &OpenHold) {
-    while hold.standing() != HoldStatus::Revoked {
+/// Returns when the hold's key is found to be revoked, or its group archived.
+async fn revoked(hold: &OpenHold) -> Refusal {
+    loop {
+        if let HoldStatus::Revoked(refusal) = hold.standing() {
+            return refusal;
+        }
         hold.changed().await;
     }
 }

@@ -8,7 +8,7 @@ mod spool;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -17,6 +17,8 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
+    rates::RateStatus,
+    refusal::Refusal,
     rpc::{Charge, Extend, Extended, Extension, Grant, HoldRef},
     tokens::Usage,
 };
@@ -52,8 +54,6 @@ struct HoldState {
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
-    /// Called at each heartbeat.
-    watch: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
 }
 
 /// Lease of a hold as known to this gateway.
@@ -75,8 +75,8 @@ struct Lease {
 pub(crate) enum HoldStatus {
     /// Open.
     Open,
-    /// Open, with the key revoked.
-    Revoked,
+    /// Open, with the key revoked or its group archived: the reason to end a stream.
+    Revoked(Refusal),
     /// Expired, since the lease ran out.
     Gone,
 }
@@ -87,17 +87,7 @@ pub(crate) struct OpenHold {
     state: Arc<HoldState>,
     slot: Option<Slot>,
     ending: Ending,
-}
-
-/// Registration of a function that each heartbeat calls while the hold is unresolved.
-pub(crate) struct HeartbeatWatch(Arc<HoldState>);
-
-impl HeartbeatWatch {
-    /// Sets the function; only once per hold.
-    pub(crate) fn set(self, watch: impl Fn(Instant) + Send + Sync + 'static) {
-        // A second call would be a mistake of this crate, and is ignored.
-        let _ = self.0.watch.set(Box::new(watch));
-    }
+    rates: RateStatus,
 }
 
 impl Holds {
@@ -108,7 +98,7 @@ impl Holds {
 
     /// Adds a hold that was granted to a call sent at `asked_at`.
     pub(crate) fn open(&self, grant: Grant, prompt_tokens: u64, asked_at: Instant, slot: Slot) -> OpenHold {
-        let Grant { hold, output_tokens, lease } = grant;
+        let Grant { hold, output_tokens, lease, rates } = grant;
         let lease = Lease {
             length: lease,
             renewed: asked_at,
@@ -124,10 +114,9 @@ impl Holds {
             hold,
             lease: Mutex::new(lease),
             changed: Notify::new(),
-            watch: OnceLock::new(),
         });
         self.unresolved().insert(generation, state.clone());
-        OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release }
+        OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release, rates }
     }
 
     /// Settles all captures that an earlier process left in the spool.
@@ -161,6 +150,11 @@ impl OpenHold {
     /// The key that pays.
     pub(crate) fn key(&self) -> KeyId {
         self.state.hold.key
+    }
+
+    /// State of the rates of the key and its groups when the hold was granted.
+    pub(crate) const fn rates(&self) -> RateStatus {
+        self.rates
     }
 
     /// Prompt tokens that the hold covers.
@@ -199,11 +193,6 @@ impl OpenHold {
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let state = self.state.clone();
         async move { state.changed.notified().await }
-    }
-
-    /// A registration for a function that each heartbeat calls.
-    pub(crate) fn heartbeat_watch(&self) -> HeartbeatWatch {
-        HeartbeatWatch(self.state.clone())
     }
 
     /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
@@ -291,14 +280,14 @@ impl HoldState {
         let mut lease = self.lease();
         let lapsed = asked_at.saturating_duration_since(lease.renewed) >= lease.length;
         let standing = match extended {
-            Extended::Open(Extension { output_tokens, lease: length, revoked }) => {
+            Extended::Open(Extension { output_tokens, lease: length, revoked_by }) => {
                 lease.renewed = lease.renewed.max(asked_at);
                 lease.length = length;
                 if prompt_tokens > 0 {
                     lease.prompt_tokens = prompt_tokens;
                     lease.output_tokens = lease.output_tokens.max(output_tokens);
                 }
-                if revoked { HoldStatus::Revoked } else { HoldStatus::Open }
+                revoked_by.map_or(HoldStatus::Open, HoldStatus::Revoked)
             }
             Extended::Gone => HoldStatus::Gone,
         };

@@ -1,39 +1,27 @@
 //! The public routes.
 
+mod caller;
 mod chat;
 mod cors;
 mod describe;
-mod front;
 mod observe;
 mod openapi;
 mod passthrough;
+mod rate_headers;
+mod router;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    http::HeaderName,
-    middleware,
-    routing::{any, get, post},
-};
-use shared::{
-    catalog::Catalog,
-    clock::Clock,
-    error::ApiError,
-    ids::AccountId,
-    key::{Class, Prefix},
-    process::{
-        http::{bearer, catch_panics, method_not_allowed, unknown_url},
-        serve::Handler,
-    },
-    refusal::Refusal,
-};
+use axum::{extract::Request, http::HeaderName};
+use shared::{catalog::Catalog, clock::Clock, ids::RequestId, key::Prefix, process::serve::ConnectionTrust};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{Admission, Caller},
     generation::Generator,
 };
+pub(crate) use passthrough::Management;
+pub(crate) use router::routes;
 
 /// Dependencies of the routes, an instance per worker.
 pub(crate) struct App {
@@ -57,78 +45,20 @@ pub(crate) struct App {
     pub(crate) draining: CancellationToken,
 }
 
-/// The public routes, wrapped in `front`.
-pub(crate) fn routes(app: Arc<App>) -> Handler {
-    let public = Router::new()
-        .route(CHAT, post(chat::create))
-        .route("/v1/models", get(describe::models))
-        .route("/v1/models/{id}", get(describe::model))
-        .route("/v1", get(describe::service))
-        .route("/", get(describe::service))
-        .route("/health", get(describe::health))
-        .route("/openapi.json", get(openapi::describe))
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(cors::layer());
-    let management = Router::new()
-        .route("/v1/management/{*rest}", any(passthrough::forward))
-        .route("/dashboard", any(passthrough::forward_page))
-        .route("/dashboard/{*rest}", any(passthrough::forward_page));
-    let routes = Router::new()
-        .merge(public)
-        .merge(management)
-        .fallback(unknown_url)
-        .layer(catch_panics())
-        .layer(middleware::from_fn(observe::observe))
-        .with_state(app.clone());
-    front(app, routes)
+/// A request, under an id of ours.
+pub(crate) struct Call {
+    pub(crate) id: RequestId,
+    pub(crate) request: Request,
 }
 
-/// The route of chat requests.
-const CHAT: &str = "/v1/chat/completions";
+impl Call {
+    /// The caller, by the connection of the request.
+    fn caller(&self) -> Caller {
+        Caller(ConnectionTrust::of(self.request.extensions()))
+    }
+}
 
 /// Response header with the generation's id, which is also the billing id.
 pub(crate) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
 /// Response header with the value to which `max_tokens` was lowered, since more could not be paid.
 pub(crate) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
-
-use front::front;
-pub(crate) use passthrough::Management;
-
-/// Returns the presented credential if the form is that of an API key. A management key is first checked by the
-/// key-service, so that the error names the right reason.
-async fn credential(
-    app: &App,
-    request_headers: &http::HeaderMap,
-    caller: &Caller,
-) -> Result<String, ApiError> {
-    let presented = bearer(request_headers)?;
-    match app.prefix.classify(presented) {
-        None => Err(Refusal::InvalidApiKey.into()),
-        Some(Class::Api) => Ok(presented.to_owned()),
-        Some(Class::Management) => {
-            authenticate(app, presented, caller).await?;
-            Err(Refusal::InvalidApiKey.into())
-        }
-    }
-}
-
-/// The account of a key that may make model calls right now.
-async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<AccountId, ApiError> {
-    Ok(account(app, credential, Class::Api, caller).await??)
-}
-
-/// The account of a credential, or the refusal. Unauthenticated callers take turns, so that authenticated calls do
-/// not wait behind any number of unauthenticated calls.
-async fn account(
-    app: &App,
-    credential: &str,
-    required: Class,
-    caller: &Caller,
-) -> Result<Result<AccountId, Refusal>, ApiError> {
-    let _turn = app.admission.check(caller).await?;
-    let authenticated = app.generator.keys.authenticate(credential, required).await?;
-    if let Ok(account) = &authenticated {
-        caller.accepted(*account);
-    }
-    Ok(authenticated)
-}

@@ -11,12 +11,12 @@ use shared::{
     backoff::Backoff,
     clock::Clock,
     error::ApiError,
-    ids::{AccountId, GenerationId},
+    ids::GenerationId,
     key::Class,
-    refusal::Refusal,
+    refusal::Denial,
     rpc::{
-        Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, KeyService,
-        PresentToken, Principal, Release,
+        Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity,
+        KeyService, PresentToken, Release,
     },
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -173,26 +173,23 @@ impl Keys {
         GenerationId::generate(&*self.0.clock)
     }
 
-    /// Finds the account of this credential, if the credential may be used for its class's purpose right now.
+    /// Finds the owner of this credential, if the credential may be used for its class's purpose right now.
     pub(crate) async fn authenticate(
         &self,
         credential: &str,
         required: Class,
-    ) -> Result<Result<AccountId, Refusal>, Unavailable> {
+    ) -> Result<Result<Identity, Denial>, Unavailable> {
         let call = Call::Authenticate { credential: credential.to_owned(), required };
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
         match self.call_until(deadline, call, |_| {}).await? {
-            Answer::Authenticated(result) => Ok(result.map(Principal::account)),
+            Answer::Authenticated(result) => Ok(result),
             _ => Err(Unavailable::Unfit),
         }
     }
 
     /// Opens a hold. If the outcome stays unknown, or the caller is dropped, a hold that may be open is released once
     /// the call can no longer take effect.
-    pub(crate) async fn authorize(
-        &self,
-        request: HoldRequest,
-    ) -> Result<Result<Grant, Refusal>, Unavailable> {
+    pub(crate) async fn authorize(&self, request: HoldRequest) -> Result<Result<Grant, Denial>, Unavailable> {
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
         let authorize = request.until(deadline);
         let mut orphan = OrphanGuard::new(&self.0.orphans, &authorize);

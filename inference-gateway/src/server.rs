@@ -125,6 +125,7 @@ impl RunningGateway {
                 holds.settle_spooled();
             }
             let generator = Arc::new(Generator {
+                clock: parts.clock.clone(),
                 keys,
                 holds,
                 pools: pools.clone(),

@@ -22,8 +22,8 @@ use crate::http_client::{ClientSettings, HttpClient, http_client};
 use dialect::{Counter, Dialect};
 use domain::{
     affinity,
-    chat::{Forward, ProgressReports, UpstreamParams},
     metering::UsageScope,
+    request::{Forward, ProgressReports, UpstreamParams},
 };
 pub(crate) use failure::{Failure, of_event};
 pub(crate) use pool::{Pool, Pools, Running};

@@ -16,8 +16,11 @@ use shared::{
     clock::Clock,
     ids::AccountId,
     key::Class,
-    refusal::Refusal,
-    rpc::{Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, KeyService, Principal, Release},
+    refusal::{Denial, Refusal},
+    rpc::{
+        Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal,
+        Release,
+    },
     tokens::Usage,
 };
 use tokio::time::Instant;
@@ -89,7 +92,9 @@ impl Service {
                 Plan::Run { account, command: Command::Check { key }, meaning: Meaning::Principal(principal) }
             }
             (owner, required) => {
-                Plan::Done(Ok(Answer::Authenticated(self.credentials.identify(owner, required).await?)))
+                let identified = self.credentials.identify(owner, required).await?;
+                let identified = identified.map(Identity::from).map_err(Denial::from);
+                Plan::Done(Ok(Answer::Authenticated(identified)))
             }
         })
     }
@@ -100,11 +105,11 @@ impl Service {
             other => {
                 let identified = self.credentials.identify(other, Class::Api).await?;
                 let refusal = identified.err().unwrap_or(Refusal::InvalidApiKey);
-                return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal)))));
+                return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
             }
         };
         let Some(model) = self.catalog.model(&a.model) else {
-            return Ok(Plan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound)))));
+            return Ok(Plan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound.into())))));
         };
         if a.valid_until.is_some_and(|until| until < Instant::now()) {
             let message = "the time until which the call may take effect is over".into();
@@ -124,7 +129,7 @@ impl Service {
             prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
-        let price = price.clone();
+        let price = Arc::clone(price);
         let hold =
             HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
         Ok(Plan::Run {

@@ -8,6 +8,8 @@ use http::StatusCode;
 
 pub use body::ErrorBody;
 
+use crate::time::Timestamp;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
         /// The stable name of an error. Wire format: add, never rename.
@@ -51,6 +53,8 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// A management key that may only read, on a route that writes.
+    ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
     /// The key's group, or its parent, is archived.
     GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
     /// A model that the key or one of its groups does not allow.
@@ -125,6 +129,8 @@ codes! {
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
     /// An `Idempotency-Key` was used before with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
+    /// The plaintext before the last rotation still works.
+    RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
     /// Too many requests in flight in this gateway.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
     /// The store is nearly full, and what is left of it is kept for holds and captures.
@@ -142,10 +148,11 @@ codes! {
 }
 
 impl Code {
-    /// Seconds after which a client may try again, as `Retry-After`. Short, since SDKs wait for exactly this time.
+    /// Seconds after which a client may try again, as `Retry-After`, where the error knows no time of its own. Short,
+    /// since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
-            Self::SpendReserved | Self::Overloaded => Some(1),
+            Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
             Self::ServiceUnavailable => Some(2),
             Self::UpstreamUnavailable => Some(5),
             _ => None,
@@ -163,8 +170,12 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// Place in the request: `messages[2].content[0].image_url.url`.
     pub param: Option<String>,
-    /// Ids of the existing models, with `model_not_found`.
+    /// Ids of the existing models, with `model_not_found`; of the allowed ones, with `model_not_allowed`.
     pub valid_models: Vec<String>,
+    /// Time at which a window of spending that is used up ends, with `key_limit_reached` and `group_limit_reached`.
+    pub resets_at: Option<Timestamp>,
+    /// Seconds after which a client may try again, where they are not those of the code.
+    pub retry_after: Option<u32>,
     /// Asks SDKs not to try again: the request was billed, or can never succeed.
     pub final_answer: bool,
 }
@@ -172,8 +183,20 @@ pub struct ApiError {
 impl ApiError {
     /// An error about the request as a whole.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        let final_answer = matches!(code, Code::KeyRevoked | Code::ArchivedGroup | Code::IdempotencyKeyReuse);
-        Self { code, message: message.into(), param: None, valid_models: Vec::new(), final_answer }
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            valid_models: Vec::new(),
+            resets_at: None,
+            retry_after: None,
+            final_answer: code.status() == StatusCode::CONFLICT,
+        }
+    }
+
+    /// Seconds after which a client may try again, as `Retry-After`.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.retry_after.or(self.code.retry_after())
     }
 
     /// An error about one place in the request.

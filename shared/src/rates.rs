@@ -11,6 +11,17 @@ pub struct RateStatus {
     pub tokens: Option<RateLimit>,
 }
 
+/// Bound of a key or a group that leaves no room for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateBound {
+    /// Requests at a time.
+    InFlight,
+    /// Requests per minute.
+    Requests,
+    /// Tokens per minute.
+    Tokens,
+}
+
 /// State of a rate bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {

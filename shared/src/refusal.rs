@@ -1,6 +1,15 @@
 //! Reasons for refusing a request, from the key-service over gRPC to the client.
 
-use crate::error::{ApiError, Code};
+use std::time::Duration;
+
+use crate::{
+    error::{ApiError, Code},
+    rates::RateBound,
+    time::Timestamp,
+};
+
+/// Largest `Retry-After` in seconds: SDKs sleep for exactly this time, or give up.
+const MOST_RETRY_SECONDS: u32 = 60;
 
 /// Reason why a request was refused. Nothing changed. The names are wire format: add, never rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,11 +107,90 @@ impl Refusal {
     }
 }
 
+/// A refusal with the details for its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The refusal.
+    pub refusal: Refusal,
+    /// The details; `None` for most refusals.
+    pub detail: Option<Box<DenialDetail>>,
+}
+
+/// Details of a refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenialDetail {
+    /// End of the window of spending that is used up.
+    pub resets_at: Option<Timestamp>,
+    /// Time after which the request may fit the rates.
+    pub retry_after: Option<Duration>,
+    /// The bound that leaves no room for the request.
+    pub rate: Option<RateBound>,
+    /// Models that the key may use.
+    pub models: Vec<String>,
+}
+
+impl Denial {
+    /// A refusal with these details, if there are any.
+    pub fn new(refusal: Refusal, detail: DenialDetail) -> Self {
+        let detail = (detail != DenialDetail::default()).then(|| Box::new(detail));
+        Self { refusal, detail }
+    }
+
+    /// The bound that leaves no room for the request, if a rate is the reason.
+    pub fn rate(&self) -> Option<RateBound> {
+        self.detail.as_ref()?.rate
+    }
+}
+
+impl From<Refusal> for Denial {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, detail: None }
+    }
+}
+
 /// Conversion to an error of the public API.
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), refusal.message())
+        Denial::from(refusal).into()
     }
+}
+
+/// Conversion to an error of the public API, whose message tells the details.
+impl From<Denial> for ApiError {
+    fn from(Denial { refusal, detail }: Denial) -> Self {
+        let mut error = Self::new(refusal.code(), refusal.message());
+        error.param = (refusal == Refusal::ModelNotAllowed).then(|| "model".to_owned());
+        let Some(detail) = detail else { return error };
+        let DenialDetail { resets_at, retry_after, rate, models } = *detail;
+        (error.resets_at, error.retry_after) = (resets_at, retry_after.map(retry_seconds));
+        if let Some(resets_at) = resets_at {
+            error.message = format!("{} It renews at {resets_at}.", error.message).into();
+        }
+        if let (Some(rate), Some(retry_after)) = (rate, retry_after) {
+            let bound = match rate {
+                RateBound::InFlight => "as many requests in flight as they may have",
+                RateBound::Requests => "used up their requests per minute",
+                RateBound::Tokens => "used up their tokens per minute",
+            };
+            let seconds = whole_seconds(retry_after);
+            error.message = format!("The API key or its group has {bound}; try again in {seconds} s.").into();
+        }
+        if !models.is_empty() {
+            error.message = format!("{} It may use: {}.", error.message, models.join(", ")).into();
+            error.valid_models = models;
+        }
+        error
+    }
+}
+
+/// Whole seconds of a time, rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+/// Seconds after which a client is to try again.
+fn retry_seconds(time: Duration) -> u32 {
+    u32::try_from(whole_seconds(time)).unwrap_or(u32::MAX).clamp(1, MOST_RETRY_SECONDS)
 }
 
 impl ApiError {

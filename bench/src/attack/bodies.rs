@@ -8,16 +8,13 @@ use http::{Request, header};
 use http_body_util::StreamBody;
 use hyper::{body::Frame, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use shared::{
-    key::{Class, Prefix},
-    secret::ExposeSecret,
-};
+use shared::key::Class;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::{
     Row,
     silent::address,
-    strangers::{connect_from, stranger},
+    strangers::{connect_from, invented_key, stranger},
 };
 use crate::measure::process::memory;
 use tests::harness::Server;
@@ -143,14 +140,6 @@ impl Drop for StalledBodies {
             task.abort();
         }
     }
-}
-
-/// A key of the right form that no account has.
-pub fn invented_key(class: Class, number: usize) -> String {
-    let mut random = [7; 32];
-    random[..8].copy_from_slice(&number.to_le_bytes());
-    let prefix = Prefix::parse("fg").expect("it is a prefix");
-    prefix.mint(class, random).expose_secret().to_owned()
 }
 
 type Stalling = StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, std::convert::Infallible>>>;

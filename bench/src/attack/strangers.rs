@@ -10,14 +10,17 @@ use std::{
 use futures_util::future::join_all;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use shared::key::Class;
+use shared::{
+    key::{Class, Prefix},
+    secret::ExposeSecret,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
     task::JoinHandle,
 };
 
-use super::{Row, bodies::invented_key, paying::slowest, plain, silent::address};
+use super::{Row, paying::slowest, plain, silent::address};
 use tests::harness::{Http, Stack};
 
 /// Time that strangers may add to a paying caller's request.
@@ -218,4 +221,12 @@ async fn ask_again(address: SocketAddr, number: usize, each: usize) {
         }
         carrying.abort();
     }
+}
+
+/// A key of the right form that no account has.
+pub fn invented_key(class: Class, number: usize) -> String {
+    let mut random = [7; 32];
+    random[..8].copy_from_slice(&number.to_le_bytes());
+    let prefix = Prefix::parse("fg").expect("it is a prefix");
+    prefix.mint(class, random).expose_secret().to_owned()
 }

@@ -7,21 +7,28 @@
 mod calls;
 mod finish;
 mod logprobs;
+mod messages;
 mod parts;
+mod responses;
 mod rewriter;
 pub mod schema;
 mod stream;
+mod turn;
 mod usage;
 mod whole;
+mod writer;
 
 use bytes::BytesMut;
-use shared::ids::GenerationId;
+use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 pub use finish::FinishReason;
+pub use messages::{MessagesReply, message_error};
+pub use responses::{ResponsesReply, ToolName, ToolNames};
 pub use rewriter::Rewriter;
 pub use stream::{Chunk, Event};
 pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
+pub use writer::{Reply, StreamWriter};
 
 /// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +62,20 @@ pub enum Nonsense {
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,
+    /// Pieces of several calls came mixed so that a call went on after its end.
+    #[error("a call went on after its arguments were complete")]
+    Interleaved,
+}
+
+/// The bill of an answer, as its client reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// Usage that is billed.
+    pub usage: Usage,
+    /// Amount billed; `None` while unknown.
+    pub cost: Option<NanoUsd>,
+    /// Time of the answer's end, in seconds since 1970.
+    pub completed: i64,
 }
 
 impl From<serde_json::Error> for Nonsense {
@@ -86,4 +107,4 @@ fn put_number(out: &mut BytesMut, number: u64) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

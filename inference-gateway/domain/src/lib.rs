@@ -3,7 +3,10 @@
 pub mod affinity;
 pub mod answer;
 pub mod chat;
+pub mod messages;
 pub mod metering;
+pub mod request;
+pub mod responses;
 pub mod routing;
 pub mod sse;
 pub mod template;

@@ -7,13 +7,13 @@ mod granted;
 mod usage;
 
 use bytes::{Bytes, BytesMut};
-use shared::{money::NanoUsd, tokens::Usage};
+use shared::{error::ApiError, money::NanoUsd, tokens::Usage};
 
 pub use granted::{GRANT_TOKENS, GrantedTokens};
 pub use usage::{UsageBounds, UsageCounter, UsageScope};
 
 use super::{
-    answer::{Chunk, Event, Rewriter},
+    answer::{Chunk, Event, Settled, StreamWriter},
     sse::Decoder,
     upstream_error::UpstreamError,
 };
@@ -28,7 +28,7 @@ const PIECES: usize = 8;
 /// The meter of one stream.
 pub struct StreamMeter {
     decoder: Decoder,
-    rewriter: Rewriter,
+    writer: StreamWriter,
     counter: UsageCounter,
     granted: GrantedTokens,
     /// Number of choices that were asked for.
@@ -76,10 +76,10 @@ enum Step {
 
 impl StreamMeter {
     /// Metering of a stream of `choices` that has not begun.
-    pub fn new(rewriter: Rewriter, counter: UsageCounter, granted: GrantedTokens, choices: u64) -> Self {
+    pub fn new(writer: StreamWriter, counter: UsageCounter, granted: GrantedTokens, choices: u64) -> Self {
         Self {
             decoder: Decoder::default(),
-            rewriter,
+            writer,
             counter,
             granted,
             choices,
@@ -168,12 +168,12 @@ impl StreamMeter {
     /// Returns whether every requested choice has its finish reason and none goes on, so that only usage and `[DONE]`
     /// are missing.
     pub fn is_finished(&self) -> bool {
-        self.rewriter.finished_choices() >= self.choices && !self.goes_on
+        self.writer.finished_choices() >= self.choices && !self.goes_on
     }
 
     /// Returns whether every choice that began has its finish reason. Further choices may follow.
     pub fn is_complete(&self) -> bool {
-        self.rewriter.is_finished()
+        self.writer.is_finished()
     }
 
     /// Returns whether only usage may be missing: an upstream may make fewer choices than requested.
@@ -221,10 +221,11 @@ impl StreamMeter {
         self.events
     }
 
-    /// Bytes in memory of events that are incomplete, that wait for tokens, or that wait for the client.
+    /// Bytes in memory of events that are incomplete, that wait for tokens or for the client, or that the last event
+    /// repeats.
     pub fn held_bytes(&self) -> usize {
         let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
-        self.decoder.held_bytes() + blocked + self.out.len()
+        self.decoder.held_bytes() + blocked + self.out.len() + self.writer.held_bytes()
     }
 
     /// Returns whether there are bytes for the client.
@@ -269,19 +270,30 @@ impl StreamMeter {
         self.blocked = None;
     }
 
-    /// Writes a comment that clients ignore, so that intermediate proxies do not time out.
+    /// Writes what clients ignore, so that intermediate proxies do not time out.
     pub fn keep_alive(&mut self) {
-        self.out.extend_from_slice(b": keep-alive\n\n");
+        self.writer.keep_alive(&mut self.out);
     }
 
     /// Writes the finish reason `length` for every unfinished choice.
     pub fn cut(&mut self) {
-        self.rewriter.cut(&mut self.out);
+        self.writer.cut(&mut self.out);
     }
 
-    /// Writes the usage, if the client requested it, and `[DONE]`. `cost` is the amount billed, if known. The written
-    /// usage leaves out undelivered tokens beyond the grant.
-    pub fn finish(&mut self, cost: Option<NanoUsd>) {
+    /// Writes the last events of a stream that succeeded. `cost` is the amount billed, if known, and `now` the time in
+    /// seconds since 1970. The written usage leaves out undelivered tokens beyond the grant.
+    pub fn finish(&mut self, cost: Option<NanoUsd>, now: i64) {
+        let settled = self.settled(cost, now);
+        self.writer.done(settled, &mut self.out);
+    }
+
+    /// Writes an error as the stream's last event. `cost` is the amount billed for what came before, if any.
+    pub fn fail(&mut self, error: &ApiError, cost: Option<NanoUsd>, now: i64) {
+        let settled = self.has_begun().then(|| self.settled(cost, now));
+        self.writer.fail(error, settled, &mut self.out);
+    }
+
+    fn settled(&self, cost: Option<NanoUsd>, completed: i64) -> Settled {
         let mut usage = self.counter.usage();
         if let Some(delivered) = self.delivered {
             let completion = usage.completion.min(delivered.max(self.granted.granted()));
@@ -290,12 +302,7 @@ impl StreamMeter {
                 *part = completion.min(*part);
             }
         }
-        self.rewriter.done(usage, cost, &mut self.out);
-    }
-
-    /// Writes an error as the stream's last event.
-    pub fn fail(&mut self, error: &shared::error::ApiError) {
-        Rewriter::error(error, &mut self.out);
+        Settled { usage, cost, completed }
     }
 
     /// Rewrites every received event that is covered.
@@ -328,14 +335,12 @@ impl StreamMeter {
         };
         let before = before.unwrap_or_else(|| self.count(&chunk));
         if self.is_covered() || self.ends_generation(&chunk) {
-            self.deliver(&chunk);
-            return Step::Delivered;
+            return self.deliver(&chunk).map_or(Step::Delivered, Step::Ended);
         }
         let exhausted = exhausted || self.granted.is_complete();
         if exhausted && !chunk.has_output() {
             // Tokens without visible text were generated all the same.
-            self.deliver(&chunk);
-            return Step::Ended(StreamEnd::GrantUsedUp);
+            return Step::Ended(self.deliver(&chunk).unwrap_or(StreamEnd::GrantUsedUp));
         }
         drop(chunk);
         self.blocked = Some(Blocked { data, before });
@@ -344,16 +349,18 @@ impl StreamMeter {
 
     /// Returns whether generation ends with this chunk, which has the finish reason or follows it.
     fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
-        !chunk.has_output() && (self.rewriter.is_finished() || chunk.finish_reasons().next().is_some())
+        !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
     }
 
-    fn deliver(&mut self, chunk: &Chunk<'_>) {
-        self.rewriter.chunk(chunk, &mut self.out);
+    /// Writes a chunk. Returns the end of a stream that the client's dialect cannot express.
+    fn deliver(&mut self, chunk: &Chunk<'_>) -> Option<StreamEnd> {
+        let written = self.writer.chunk(chunk, &mut self.out);
         if chunk.finish_reasons().next().is_some() {
             self.goes_on = false;
         } else if chunk.has_output() {
             self.goes_on = true;
         }
+        written.err().map(|nonsense| StreamEnd::Broken(nonsense.to_string()))
     }
 
     /// Counts the tokens of a chunk, and returns the count before it.

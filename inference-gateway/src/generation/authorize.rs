@@ -4,7 +4,8 @@
 use shared::{
     error::{ApiError, Code},
     key::Class,
-    refusal::Refusal,
+    rates::RateBound,
+    refusal::{Denial, Refusal},
     rpc::{Extended, Extension, Grant},
 };
 use tokio::time::Instant;
@@ -54,17 +55,18 @@ impl Generator {
             least_output_tokens: job.forward.n,
         };
         let asked_at = Instant::now();
-        let refusal = match self.keys.authorize(request.clone()).await? {
+        let denial = match self.keys.authorize(request.clone()).await? {
             Ok(grant) => {
-                let hold = self.holds.open(grant, bound, asked_at, job.admitted.slot());
+                let hold = self.open(job, grant, bound, asked_at).await?;
                 return Ok(Authorized { hold, asked, counted_by: None });
             }
-            Err(refusal) => refusal,
+            Err(denial) => denial,
         };
-        if !may_be_affordable(refusal) {
-            return Err(refusal.into());
+        match counting(&denial) {
+            Counting::Useless => Err(denial.into()),
+            Counting::MayPay => self.authorize_counted(job, pool, request, denial).await,
+            Counting::MayFitTokens => self.admit_counted(job, pool, request, denial).await,
         }
-        self.authorize_counted(job, pool, request, refusal).await
     }
 
     /// Opens the hold on an exact count, where the bound was refused. The least that the prompt can cost is held meanwhile: the
@@ -74,13 +76,13 @@ impl Generator {
         job: &mut Job,
         pool: &Pool,
         request: HoldRequest,
-        refusal: Refusal,
+        denial: Denial,
     ) -> Result<Authorized, ApiError> {
         let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
         if !running.upstream().counts(&job.forward) {
             // A key that may not call at all is answered that.
             self.keys.authenticate(&job.credential, Class::Api).await??;
-            return Err(refusal.into());
+            return Err(denial.into());
         }
         let (bound, least, asked) = (request.prompt_tokens, job.forward.prompt_least, request.output_tokens);
         let probe = HoldRequest {
@@ -90,17 +92,12 @@ impl Generator {
             ..request.clone()
         };
         let (grant, asked_at) = self.authorize_anew(job, probe).await?;
-        let hold = self.holds.open(grant, least, asked_at, job.admitted.slot());
-        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
-        if let Err(overloaded) = job.admitted.charge_to(hold.account()) {
-            hold.release().await;
-            return Err(overloaded);
-        }
+        let hold = self.open(job, grant, least, asked_at).await?;
         let exact = match self.try_count(&running, job).await {
             Ok(exact) if exact < bound => exact,
             Ok(_) | Err(NotCounted::Unsupported) => {
                 hold.release().await;
-                return Err(refusal.into());
+                return Err(denial.into());
             }
             Err(NotCounted::InTime) => {
                 hold.release().await;
@@ -121,8 +118,51 @@ impl Generator {
         hold.release().await;
         let (grant, asked_at) =
             self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
-        let hold = self.holds.open(grant, exact, asked_at, job.admitted.slot());
+        let hold = self.open(job, grant, exact, asked_at).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
+    }
+
+    /// Opens the hold on an exact count, where the bound does not fit the tokens per minute. No hold is needed meanwhile:
+    /// a key that is over its rate can pay.
+    async fn admit_counted(
+        &self,
+        job: &mut Job,
+        pool: &Pool,
+        request: HoldRequest,
+        denial: Denial,
+    ) -> Result<Authorized, ApiError> {
+        let running = pool.choose(job.forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        if !running.upstream().counts(&job.forward) {
+            return Err(denial.into());
+        }
+        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
+        job.admitted.charge_to(self.keys.authenticate(&job.credential, Class::Api).await??.account())?;
+        let exact = self.count(&running, job).await.filter(|exact| *exact < request.prompt_tokens);
+        let Some(exact) = exact else { return Err(denial.into()) };
+        let asked = request.output_tokens;
+        let (grant, asked_at) =
+            self.authorize_anew(job, HoldRequest { prompt_tokens: exact, ..request }).await?;
+        let hold = self.open(job, grant, exact, asked_at).await?;
+        Ok(Authorized { hold, asked, counted_by: Some(running) })
+    }
+
+    /// Takes over the hold of an authorized request, which is charged to the account that pays; without room there, the
+    /// hold is released.
+    async fn open(
+        &self,
+        job: &mut Job,
+        grant: Grant,
+        prompt_tokens: u64,
+        asked_at: Instant,
+    ) -> Result<OpenHold, ApiError> {
+        let charged = job.admitted.charge_to(grant.hold.account);
+        let hold = self.holds.open(grant, prompt_tokens, asked_at, job.admitted.slot());
+        if let Err(overloaded) = charged {
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
+            hold.release().await;
+            return Err(overloaded);
+        }
+        Ok(hold)
     }
 
     /// Authorizes a request another time, under a new generation id. The release of the last hold, or a copy of the
@@ -157,12 +197,26 @@ impl Generator {
     }
 }
 
-/// Returns whether an exact count of the prompt may turn this refusal into a hold. Money that other requests hold comes free again:
-/// trying later is better than counting now.
-const fn may_be_affordable(refusal: Refusal) -> bool {
-    match refusal {
-        Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => true,
-        Refusal::SpendReserved
+/// Use of an exact count of a prompt whose bound was refused.
+enum Counting {
+    /// The count changes nothing.
+    Useless,
+    /// What is left may pay for a smaller prompt.
+    MayPay,
+    /// A smaller prompt may fit the tokens per minute.
+    MayFitTokens,
+}
+
+/// Returns the use of an exact count after a denial. Money that other requests hold comes free again: trying later is
+/// better than counting now.
+fn counting(denial: &Denial) -> Counting {
+    match denial.refusal {
+        Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => {
+            Counting::MayPay
+        }
+        Refusal::RateLimitExceeded if denial.rate() == Some(RateBound::Tokens) => Counting::MayFitTokens,
+        Refusal::RateLimitExceeded
+        | Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
         | Refusal::KeyExpired
@@ -170,7 +224,6 @@ const fn may_be_affordable(refusal: Refusal) -> bool {
         | Refusal::ManagementKeyRequired
         | Refusal::ModelNotFound
         | Refusal::GroupArchived
-        | Refusal::ModelNotAllowed
-        | Refusal::RateLimitExceeded => false,
+        | Refusal::ModelNotAllowed => Counting::Useless,
     }
 }

@@ -3,7 +3,7 @@
 use hyper::body::Incoming;
 use shared::rpc::{Extended, Extension};
 
-use super::{Generator, Job, whole::WHOLE_ANSWER};
+use super::{Generator, Job};
 use crate::{
     hold::OpenHold,
     upstream::{Failure, Pool, Running},
@@ -12,6 +12,10 @@ use domain::{
     affinity::{affinity, cache_salt},
     routing::AttemptOutcome,
 };
+
+/// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
+/// multiple, and pays all the same.
+pub(super) const WHOLE_ANSWER: u32 = 3;
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {

@@ -18,7 +18,9 @@ use shared::{
 };
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, room::AnswerRoom};
+use super::{
+    AnswerBody, Generator, Job, Started, answer_permit::AnswerPermit, dispatch::Reached, log::GenerationLog,
+};
 use crate::{
     client::{Client, Pipe, StreamBody},
     hold::{HoldStatus, OpenHold},
@@ -26,7 +28,7 @@ use crate::{
 };
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use domain::{
-    answer::Rewriter,
+    answer::StreamWriter,
     metering::{GrantedTokens, StreamEnd, StreamMeter},
 };
 use end::End;
@@ -39,7 +41,7 @@ const MOST_COUNTED_BYTES: usize = 32 << 20;
 /// models.
 const MOST_UNREAD_BYTES: usize = 1 << 20;
 /// Room that is found before more is read for a client that takes nothing: a large piece of an upstream.
-const ROOM_FOR_A_PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A stream that runs.
 struct Stream {
@@ -51,7 +53,7 @@ struct Stream {
     log: GenerationLog,
     pipe: Pipe,
     /// Memory for an event that is large, or does not end.
-    room: AnswerRoom,
+    memory: AnswerPermit,
     extending: Option<Extending>,
     deadlines: Deadlines,
 }
@@ -71,14 +73,13 @@ pub(super) fn start(
     }
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let meter = StreamMeter::new(
-        Rewriter::new(job.generation(), job.forward.include_usage),
+        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens()),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let watch = hold.heartbeat_watch();
-    let room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let (rates, memory) = (hold.rates(), AnswerPermit::new(generator.admission.answers(), hold.account()));
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {
@@ -89,9 +90,9 @@ pub(super) fn start(
             running,
             log,
             pipe,
-            room,
+            memory,
             extending: None,
-            deadlines: Deadlines::new(generator.upstream_silence, now),
+            deadlines: Deadlines::new(generator.upstream_silence, generator.client_stall, now),
         };
         async move {
             let end = stream.carry(body).await;
@@ -100,9 +101,7 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    let stall = body.stall_watch(generator.client_stall);
-    watch.set(move |now| stall.check(now));
-    Started { max_tokens: lowered, body: AnswerBody::Stream(body) }
+    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {
@@ -171,12 +170,12 @@ impl Stream {
         if self.deadlines.left_at().is_some() {
             self.meter.discard_output();
         } else if !lapsed && self.pipe.is_writable() {
-            self.pipe.put(self.room.leave_with(self.meter.take_piece()));
+            self.pipe.put(self.memory.leave_with(self.meter.take_piece()));
             self.deadlines.wrote(Instant::now());
         } else {
             return;
         }
-        self.room.hold(self.meter.held_bytes());
+        self.memory.hold(self.meter.held_bytes());
     }
 
     /// Decides whether to read the upstream. Waiting output stops the reading, as long as the connection asks for the
@@ -193,7 +192,7 @@ impl Stream {
 
     fn has_room_for_more(&mut self) -> bool {
         self.meter.output_bytes() < MOST_UNREAD_BYTES
-            && self.room.hold(self.meter.held_bytes() + ROOM_FOR_A_PIECE)
+            && self.memory.hold(self.meter.held_bytes() + PIECE_BYTES)
     }
 
     /// Counts the upstream's output up to the end of the stream, without delivering any, after a grant, an error, a
@@ -207,7 +206,7 @@ impl Stream {
         while more
             && began.elapsed() < bound
             && bytes < MOST_COUNTED_BYTES
-            && self.room.hold(self.meter.held_bytes())
+            && self.memory.hold(self.meter.held_bytes())
             && let Ok(Some(Ok(piece))) = timeout(CAUGHT_UP_AFTER, next_bytes(upstream)).await
         {
             bytes += piece.len();
@@ -242,7 +241,7 @@ impl Stream {
 
     /// Reserves the memory that the stream takes now. An event without room ends the stream.
     fn keep_within_budget(&mut self) -> Option<End> {
-        if self.room.hold(self.meter.held_bytes()) {
+        if self.memory.hold(self.meter.held_bytes()) {
             return None;
         }
         tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "a stream finds no room for an event, and ends");

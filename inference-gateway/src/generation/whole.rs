@@ -8,8 +8,11 @@ use shared::error::{ApiError, Code};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    AnswerBody, Generator, Job, Started, dispatch::Reached, log::GenerationLog, model_metrics::OK,
-    room::AnswerRoom,
+    AnswerBody, Generator, Job, Started,
+    answer_permit::AnswerPermit,
+    dispatch::{Reached, WHOLE_ANSWER},
+    log::GenerationLog,
+    model_metrics::OK,
 };
 use crate::{
     client::Client,
@@ -17,13 +20,10 @@ use crate::{
     upstream::{Failure, Running, next_bytes},
 };
 use domain::{
-    answer::{Completion, Reported},
+    answer::{Completion, Reported, Settled},
     routing::AttemptOutcome,
 };
 
-/// Longest time of a whole answer, as a multiple of the answer deadline. The client was answered 504 after the first
-/// multiple, and pays all the same.
-pub(super) const WHOLE_ANSWER: u32 = 3;
 /// Largest answer that is given out, however large the budget is. Of a larger answer only the usage is read, from the
 /// end.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -116,10 +116,10 @@ pub(super) async fn run(
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
     let Reached { max_tokens, running, body } = reached;
-    let mut room = AnswerRoom::new(generator.admission.answers(), hold.account());
+    let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let largest = MAX_ANSWER_BYTES.min(generator.admission.largest_answer() as u64 / COPIES);
     let read = tokio::select! {
-        read = read(body, largest, &mut room, generator.upstream_silence) => read,
+        read = read(body, largest, &mut memory, generator.upstream_silence) => read,
         () = deadline.passed() => Read::Failed(Failure::Timeout),
         () = generator.cut.cancelled() => {
             Read::Failed(Failure::Broken("cut off, since the gateway stops".to_owned()))
@@ -141,14 +141,16 @@ pub(super) async fn run(
     }
     running.note(AttemptOutcome::Served);
     drop(running);
+    let rates = hold.rates();
     log.usage = counter.usage();
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
-    let written = completion.write(job.generation(), log.usage, cost);
+    let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
+    let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop(answer);
-    let body = AnswerBody::Whole(room.leave_with(written));
-    Ok(Started { max_tokens: job.lowered(max_tokens), body })
+    let body = AnswerBody::Whole(memory.leave_with(written));
+    Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
 }
 
 fn estimate_billed(job: &Job) {
@@ -158,12 +160,12 @@ fn estimate_billed(job: &Job) {
 
 /// Reads the body. The first byte may take all of generation's time; after that, the upstream may be silent for
 /// `silence`.
-async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: Duration) -> Read {
+async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silence: Duration) -> Read {
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length) = (BytesMut::new(), 0_u64);
     // A length that is announced is taken at once: answers that each hold a part would wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
-    let mut not_kept = refuse(announced, largest, room).await;
+    let mut not_kept = refuse(announced, largest, memory).await;
     let mut next = next_bytes(&mut body).await;
     while let Some(piece) = next {
         let piece = match piece {
@@ -172,7 +174,7 @@ async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: 
         };
         length += piece.len() as u64;
         if not_kept.is_none() {
-            not_kept = refuse(length.max(announced), largest, room).await;
+            not_kept = refuse(length.max(announced), largest, memory).await;
         }
         // An answer in a single piece is not copied.
         if length == piece.len() as u64 {
@@ -185,7 +187,7 @@ async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: 
         }
         if not_kept.is_some() && kept.len() > 2 * USAGE_WITHIN {
             kept = BytesMut::from(&kept[kept.len() - USAGE_WITHIN..]);
-            room.hold(0);
+            memory.hold(0);
         }
         let Ok(piece) = timeout(silence, next_bytes(&mut body)).await else {
             return Read::Failed(Failure::Timeout);
@@ -200,12 +202,12 @@ async fn read(mut body: Incoming, largest: u64, room: &mut AnswerRoom, silence: 
 }
 
 /// Returns the reason not to keep an answer of this length, if any.
-async fn refuse(length: u64, largest: u64, room: &mut AnswerRoom) -> Option<Reason> {
+async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<Reason> {
     if length > largest {
         return Some(Reason::TooLarge);
     }
     let bytes = usize::try_from(length * COPIES).unwrap_or(usize::MAX);
-    if room.wait_for(bytes).await { None } else { Some(Reason::NoRoom) }
+    if memory.wait_for(bytes).await { None } else { Some(Reason::NoRoom) }
 }
 
 /// A whole answer that fails costs nothing.

@@ -34,9 +34,6 @@ impl Holds {
         let holds: Vec<Arc<HoldState>> = self.unresolved().values().cloned().collect();
         let mut due = Vec::new();
         for hold in holds {
-            if let Some(watch) = hold.watch.get() {
-                watch(now);
-            }
             let mut lease = hold.lease();
             if !lease.renewing && now.saturating_duration_since(lease.renewed) >= period(lease.length) {
                 lease.renewing = true;

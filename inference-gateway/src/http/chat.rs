@@ -5,28 +5,32 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{Extension, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use shared::{
     admission::Permit,
     error::{ApiError, Code},
-    ids::{GenerationId, RequestId},
+    ids::GenerationId,
     process::{
         http::{ClientRequestId, content_length, read_body_within, require_json},
-        serve::{ConnectionTrust, Unread},
+        serve::Unread,
     },
 };
 use tokio::time::timeout;
 
-use super::{App, X_GENERATION_ID, X_MAX_TOKENS, authenticate, credential, observe::AlreadyLogged};
+use super::{
+    App, Call, X_GENERATION_ID, X_MAX_TOKENS,
+    caller::{authenticate, credential},
+    observe::AlreadyLogged,
+    rate_headers,
+};
 use crate::{
-    admission::{Caller, take_bytes},
+    admission::take_bytes,
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
-use domain::chat::{Chat, Forward};
+use domain::{chat, request::Forward};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
@@ -35,25 +39,16 @@ const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Handler behind the front, which takes `POST` itself: other methods and preflights are answered here.
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(request): Extension<RequestId>,
-    http: Request,
-) -> Result<Response, ApiError> {
-    answer(app, request, http).await
-}
-
 /// `POST /v1/chat/completions`
-pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> Result<Response, ApiError> {
-    let (parts, body) = http.into_parts();
-    let caller = Caller(ConnectionTrust::of(&parts.extensions));
+pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let caller = call.caller();
+    let (request, (parts, body)) = (call.id, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
     let mut permit = app.admission.small_body();
     let small = small_length(&parts.headers).is_some_and(|length| permit.try_grow(2 * length));
     if !small {
         permit = match authenticate(&app, &credential, &caller).await {
-            Ok(account) => app.admission.prompt(account),
+            Ok(identity) => app.admission.prompt(identity.account()),
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
@@ -84,9 +79,10 @@ pub(super) async fn answer(app: Arc<App>, request: RequestId, http: Request) -> 
         running.run_in_background();
         Err(late())
     };
+    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
     // A stream ends, and is billed, when the client takes nothing for this long.
-    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream: None });
+    response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
     Ok(response)
 }
@@ -110,7 +106,7 @@ async fn check(
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
-    let chat = Chat::parse(&body)?;
+    let chat = chat::parse(&body)?;
     let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
     let alias = (chat.model != model.id).then(|| chat.model.clone());
     let forward = chat.forward(model)?;
@@ -120,7 +116,7 @@ async fn check(
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response {
+fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),
@@ -138,6 +134,7 @@ fn respond(id: GenerationId, Started { max_tokens, body }: Started) -> Response 
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
+    rate_headers::insert(rates, headers);
     response
 }
 

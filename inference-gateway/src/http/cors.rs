@@ -1,52 +1,54 @@
 //! CORS on the public routes: any origin, no credentials.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
-use tower_http::cors::{AllowHeaders, AllowMethods, Any, CorsLayer};
+use axum::{
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
 
-use super::{X_GENERATION_ID, X_MAX_TOKENS};
+/// Headers on which an answer may depend.
+const VARY: &str = "access-control-request-method, access-control-request-headers";
+/// Headers of responses that scripts may read.
+const EXPOSED: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens,\
+    x-ratelimit-limit-requests,x-ratelimit-remaining-requests,x-ratelimit-reset-requests,\
+    x-ratelimit-limit-tokens,x-ratelimit-remaining-tokens,x-ratelimit-reset-tokens";
 
-/// The headers of responses that scripts may read.
-const EXPOSED: [HeaderName; 5] =
-    [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS];
-
-/// The layer of the routes, which also answers preflight requests.
-pub(super) fn layer() -> CorsLayer {
-    CorsLayer::new()
-        .allow_origin(Any)
-        .allow_headers(AllowHeaders::mirror_request())
-        .allow_methods(AllowMethods::mirror_request())
-        .expose_headers(EXPOSED)
+/// The answer to a preflight request: whatever it asks for is allowed.
+pub(super) fn preflight(asked: &HeaderMap) -> Response {
+    let mut response = ().into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::VARY, HeaderValue::from_static(VARY));
+    for (asked_by, allowed_by) in [
+        (header::ACCESS_CONTROL_REQUEST_METHOD, header::ACCESS_CONTROL_ALLOW_METHODS),
+        (header::ACCESS_CONTROL_REQUEST_HEADERS, header::ACCESS_CONTROL_ALLOW_HEADERS),
+    ] {
+        if let Some(value) = asked.get(asked_by) {
+            headers.insert(allowed_by, value.clone());
+        }
+    }
+    response
 }
 
-/// Adds the headers that the layer adds to every response but a preflight's.
+/// Lets scripts read a response.
 pub(super) fn allow(response: &mut HeaderMap) {
-    const ALL: &str = "x-request-id,retry-after,x-should-retry,x-generation-id,x-max-tokens";
-    const VARY: &str = "access-control-request-method, access-control-request-headers";
     response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    response.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ALL));
+    response.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     response.insert(header::VARY, HeaderValue::from_static(VARY));
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, body::Body, extract::Request, routing::get};
-    use tower::ServiceExt;
+    use axum::http::HeaderName;
+    use shared::process::http::{X_REQUEST_ID, X_SHOULD_RETRY};
 
-    use super::*;
+    use super::{
+        super::{X_GENERATION_ID, X_MAX_TOKENS},
+        *,
+    };
 
-    #[tokio::test]
-    async fn a_response_beside_the_layer_has_the_headers_of_one_behind_it() {
-        let app = Router::new().route("/", get(async || ())).layer(layer());
-        let request =
-            Request::get("/").header(header::ORIGIN, "https://x.example").body(Body::empty()).unwrap();
-        let behind = app.oneshot(request).await.unwrap();
-        let mut beside = HeaderMap::new();
-        allow(&mut beside);
-        for name in beside.keys() {
-            assert_eq!(behind.headers().get(name), beside.get(name), "{name}");
-        }
-        let of_cors = behind.headers().keys().filter(|name| name.as_str().starts_with("access-control-"));
-        assert_eq!(of_cors.count(), 2);
+    #[test]
+    fn scripts_may_read_every_header_of_ours() {
+        let ours = [X_REQUEST_ID, header::RETRY_AFTER, X_SHOULD_RETRY, X_GENERATION_ID, X_MAX_TOKENS];
+        assert_eq!(EXPOSED.split(',').collect::<Vec<_>>(), ours.each_ref().map(HeaderName::as_str));
     }
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::PathRejection},
-    http::{Extensions, HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
@@ -13,10 +12,14 @@ use serde::Serialize;
 use shared::{
     catalog::{Catalog, Model, Service},
     error::ApiError,
-    process::{http::ok, serve::ConnectionTrust},
+    process::http::ok,
+    rpc::Identity,
 };
 
-use super::{App, authenticate, credential};
+use super::{
+    App, Call,
+    caller::{authenticate, credential},
+};
 use crate::admission::Caller;
 
 /// A model in a listing.
@@ -56,40 +59,58 @@ pub(super) struct Health {
 }
 
 /// `GET /v1/models`
-pub(super) async fn models(
-    State(app): State<Arc<App>>,
-    extensions: Extensions,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
-    Ok(ok(&Models { object: "list", data: listed(&app.catalog) }))
+pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
+    Ok(ok(&Models { object: "list", data: listed(&app.catalog, &identity) }))
 }
 
 /// `GET /v1/models/{id}`
-pub(super) async fn model(
-    State(app): State<Arc<App>>,
-    id: Result<Path<String>, PathRejection>,
-    extensions: Extensions,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let caller = Caller(ConnectionTrust::of(&extensions));
-    authenticate(&app, &credential(&app, &headers, &caller).await?, &caller).await?;
+pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
     // A path that is no UTF-8 names no model.
-    let Path(name) = id.map_err(|_| not_found(&app.catalog))?;
-    let model = app.catalog.model(&name).ok_or_else(|| not_found(&app.catalog))?;
+    let name = model_id(call.request.uri().path()).and_then(percent_decoded);
+    let not_found =
+        || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
+    let name = name.ok_or_else(not_found)?;
+    let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
     Ok(ok(&describe(model, &name)))
 }
 
-fn not_found(catalog: &Catalog) -> ApiError {
-    ApiError::model_not_found(catalog.ids())
+/// The last part of the path of a model, as it was sent.
+pub(super) fn model_id(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/models/").filter(|id| !id.is_empty() && !id.contains('/'))
 }
 
-/// Describes all models, and after them their aliases.
-fn listed(catalog: &Catalog) -> Vec<ModelObject<'_>> {
-    let models = catalog.models.iter().map(|model| describe(model, &model.id));
-    let aliases =
-        catalog.models.iter().flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
+/// A part of a path without its percent-encoding.
+fn percent_decoded(part: &str) -> Option<String> {
+    let (mut decoded, mut bytes) = (Vec::with_capacity(part.len()), part.bytes());
+    while let Some(byte) = bytes.next() {
+        decoded.push(if byte == b'%' {
+            let digits = [bytes.next()?, bytes.next()?];
+            u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// The owner of the key in a request, if the key may make model calls right now.
+async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Identity, ApiError> {
+    let credential = credential(app, headers, caller).await?;
+    authenticate(app, &credential, caller).await
+}
+
+/// The models that a key may use.
+fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
+    catalog.models.iter().filter(|model| identity.may_use(&model.id))
+}
+
+/// Describes all models that a key may use, and after them their aliases.
+fn listed<'a>(catalog: &'a Catalog, identity: &'a Identity) -> Vec<ModelObject<'a>> {
+    let models = usable(catalog, identity).map(|model| describe(model, &model.id));
+    let aliases = usable(catalog, identity)
+        .flat_map(|model| model.aliases.iter().map(move |alias| describe(model, alias)));
     models.chain(aliases).collect()
 }
 
@@ -101,7 +122,7 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 }
 
 /// `GET /v1`, `GET /`
-pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
+pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
     ok(&About {
         service: name,
@@ -113,7 +134,7 @@ pub(super) async fn service(State(app): State<Arc<App>>) -> Response {
 }
 
 /// `GET /health`: this process serves. Dependencies are not checked.
-pub(super) async fn health() -> Response {
+pub(super) fn health() -> Response {
     ok(&Health { status: "ok" })
 }
 

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use axum::{
-    extract::{Extension, MatchedPath, Request},
+    extract::Request,
     http::{Method, StatusCode, Uri},
-    middleware::Next,
     response::Response,
 };
 use metrics::{Counter, Gauge};
@@ -34,7 +33,7 @@ impl Head {
         Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
     }
 
-    fn log(&self, route: &str, status: StatusCode, took: Duration) {
+    fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
         tracing::info!(
             request = %self.id,
             client_request = self.client.as_ref().map(ClientRequestId::as_str),
@@ -48,26 +47,17 @@ impl Head {
     }
 }
 
-/// Middleware: counts and logs.
-pub(super) async fn observe(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
-    let head = Head::of(&request, id);
-    // The route's pattern, not the path: labels are few.
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    Observed { route, served: None }.answer(head, next.run(request)).await
-}
-
 /// A route whose answers are counted and logged.
 pub(super) struct Observed<'a> {
-    /// The route's pattern.
-    pub(super) route: &'a str,
+    /// The route's pattern: labels are few.
+    pub(super) route: &'static str,
     /// The counter of answers 200 to `POST`, if looked up before: a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 
 /// The counter of answers by route, method and status.
-pub(super) fn answers(route: &str, method: &Method, status: StatusCode) -> Counter {
-    let (route, method) = (route.to_owned(), label(method));
+pub(super) fn answers(route: &'static str, method: &Method, status: StatusCode) -> Counter {
+    let method = label(method);
     metrics::counter!("gateway_http_requests_total", "route" => route, "method" => method, "status" => status.as_str().to_owned())
 }
 
@@ -93,13 +83,13 @@ impl Observed<'_> {
 /// A request in progress. If the client leaves before the answer begins, the request counts as 499, as with proxies.
 struct InFlight<'a> {
     requests: Gauge,
-    route: &'a str,
+    route: &'static str,
     method: &'a Method,
     answered: bool,
 }
 
 impl<'a> InFlight<'a> {
-    fn begin(route: &'a str, method: &'a Method) -> Self {
+    fn begin(route: &'static str, method: &'a Method) -> Self {
         let requests = metrics::gauge!("gateway_inflight_requests");
         requests.increment(1);
         Self { requests, route, method, answered: false }

@@ -6,7 +6,7 @@ mod replayable;
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use axum::{Extension, body::Body, extract::State};
+use axum::body::Body;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
@@ -22,14 +22,14 @@ use shared::{
     key::Class,
     process::{
         http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, incomplete_body, read_body_within},
-        serve::ConnectionTrust,
         tls::Tls,
     },
+    wire::OWN_KEY,
 };
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
-use super::App;
+use super::{App, Call, caller};
 use crate::{
     admission::{Caller, take_bytes},
     http_client::{ClientSettings, HttpClient, http_client},
@@ -113,15 +113,13 @@ enum SendFailure {
     CutShort,
 }
 
-/// Any method on `/v1/management/…`.
-pub(super) async fn forward(
-    State(app): State<Arc<App>>,
-    Extension(id): Extension<RequestId>,
-    mut request: Request<Body>,
-) -> Result<Response<Body>, ApiError> {
+/// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
+pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
+    let caller = call.caller();
+    let Call { id, mut request } = call;
     let span = app.management.identified(&mut request, id);
-    let caller = Caller(ConnectionTrust::of(request.extensions()));
-    let permit = match account(&app, request.headers(), &caller).await? {
+    let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
+    let permit = match account(&app, request.headers(), class, &caller).await? {
         Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request, &caller).instrument(span).await,
     };
@@ -131,10 +129,16 @@ pub(super) async fn forward(
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of the management key of a request, if any, before anything of the body is read.
-async fn account(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Option<AccountId>, ApiError> {
+/// Finds the account of a request's key of this class, if any, before anything of the body is read.
+async fn account(
+    app: &App,
+    headers: &HeaderMap,
+    class: Class,
+    caller: &Caller,
+) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    Ok(super::account(app, presented, Class::Management, caller).await?.ok())
+    let identified = caller::identify(app, presented, class, caller).await?;
+    Ok(identified.ok().map(|identity| identity.account()))
 }
 
 /// The key-service's own refusal, which needs the head of the request alone.
@@ -164,11 +168,8 @@ fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) ->
 }
 
 /// Any method on `/dashboard…`. The key-service learns the host that the client used, and the client's address.
-pub(super) async fn forward_page(
-    State(app): State<Arc<App>>,
-    Extension(id): Extension<RequestId>,
-    mut request: Request<Body>,
-) -> Result<Response<Body>, ApiError> {
+pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
+    let Call { id, mut request } = call;
     let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let signs_in = request.uri().path().trim_end_matches('/') == SIGN_IN;
     let span = app.management.identified(&mut request, id);

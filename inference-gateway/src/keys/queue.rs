@@ -290,7 +290,7 @@ mod tests {
         drop(given_up);
         let calls = take(&queue, 0);
         assert_eq!(calls.len(), 1);
-        let response = || Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey)));
+        let response = || Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey.into())));
         queue.requeue(0, calls.clone());
         assert!(calls[0].answer(response()).is_ok() && answered.try_recv().is_ok());
         assert!(calls[0].answer(response()).is_err());

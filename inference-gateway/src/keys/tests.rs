@@ -96,7 +96,7 @@ impl Fake {
             call::Request::Authorize(_) if self.refuses.load(Ordering::SeqCst) => {
                 let refusal = v1::Refusal::SpendReserved.into();
                 let result = Some(v1::authorize_response::Result::Refusal(refusal));
-                answer::Response::Authorize(v1::AuthorizeResponse { result })
+                answer::Response::Authorize(v1::AuthorizeResponse { result, refusal_detail: None })
             }
             call::Request::Authorize(asked) => {
                 let mut holds = self.ledger.0.lock().unwrap();
@@ -105,9 +105,10 @@ impl Fake {
                 }
                 let (account_id, key_id) = (self.account.clone(), self.key.clone());
                 let price = Some(v1::Price { input: 1, cached_input: 1, output: 1, ..v1::Price::default() });
-                let grant = v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000, price };
+                let grant =
+                    v1::Grant { account_id, key_id, output_tokens: 10, lease_ms: 30_000, price, rates: None };
                 let result = Some(v1::authorize_response::Result::Grant(grant));
-                answer::Response::Authorize(v1::AuthorizeResponse { result })
+                answer::Response::Authorize(v1::AuthorizeResponse { result, refusal_detail: None })
             }
             call::Request::Release(v1::ReleaseRequest { target }) => {
                 let released = match target.unwrap() {
@@ -118,9 +119,13 @@ impl Fake {
                 answer::Response::Release(v1::ReleaseResponse {})
             }
             call::Request::Authenticate(_) => {
-                let principal = v1::Principal { account_id: self.account.clone(), key_id: self.key.clone() };
+                let principal = v1::Principal {
+                    account_id: self.account.clone(),
+                    key_id: self.key.clone(),
+                    models: None,
+                };
                 let result = Some(v1::authenticate_response::Result::Principal(principal));
-                answer::Response::Authenticate(v1::AuthenticateResponse { result })
+                answer::Response::Authenticate(v1::AuthenticateResponse { result, refusal_detail: None })
             }
             call::Request::Extend(_) | call::Request::Capture(_) => unreachable!("not asked here"),
         };
@@ -296,7 +301,10 @@ async fn a_late_grant_after_a_refusal_is_released() {
     let (keys, _serving) = keys(&[&silent, &other]).await;
     silent.hangs.send_replace(true);
     other.refuses.store(true, Ordering::SeqCst);
-    assert_eq!(keys.authorize(ask()).await.unwrap().unwrap_err(), Refusal::SpendReserved);
+    assert_eq!(
+        keys.authorize(ask()).await.unwrap().unwrap_err(),
+        shared::refusal::Refusal::SpendReserved.into()
+    );
     other.refuses.store(false, Ordering::SeqCst);
     silent.hangs.send_replace(false);
     sleep(Duration::from_millis(200)).await;

@@ -3,7 +3,7 @@
 
 use shared::catalog::UpstreamKind;
 
-use domain::{chat::ProgressReports, metering::UsageScope};
+use domain::{metering::UsageScope, request::ProgressReports};
 
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

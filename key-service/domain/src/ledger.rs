@@ -177,7 +177,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
     match (command, record) {
         (Command::Check { .. }, record) => {
             funds.may_spend()?;
-            Ok((record, Outcome::Allowed))
+            Ok((record, Outcome::Allowed { models: funds.models() }))
         }
         (Command::Hold { .. }, Record::Open(hold)) => {
             let outcome = Outcome::Held { amount: hold.amount, rates: funds.rates() };
@@ -195,7 +195,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
         }
         (Command::Extend { most, progress, lease_ticks, .. }, Record::Open(hold)) => {
             let hold = funds.extend(hold, *most, *progress, *lease_ticks);
-            let outcome = Outcome::Extended { amount: hold.amount, revoked: !funds.may_continue() };
+            let outcome = Outcome::Extended { amount: hold.amount, revoked_by: funds.revoked_by() };
             Ok((Record::Open(hold), outcome))
         }
         (Command::Capture { key, generation, model, total, estimated }, record) => {

@@ -10,7 +10,7 @@ use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -219,6 +219,14 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         }
         Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
         Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
+        Figure::Window(key, per) => {
+            (format!("{key} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
+        Figure::GroupUsed(group) => (format!("{group} used"), "its journal adds up to"),
+        Figure::GroupHeld(group) => (format!("{group} held"), "its open holds add up to"),
+        Figure::GroupWindow(group, per) => {
+            (format!("{group} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
     };
@@ -318,11 +326,12 @@ struct AuditJson<'a> {
     wrong: Vec<WrongJson>,
 }
 
-/// A wrong figure. The key is null for a figure of the account.
+/// A wrong figure. Key and group are null for a figure of the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,
     key_id: Option<KeyId>,
+    group_id: Option<GroupId>,
     recorded: NanoUsd,
     proven: NanoUsd,
     off_by: NanoUsd,
@@ -333,6 +342,7 @@ impl<'a> AuditJson<'a> {
         let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| WrongJson {
             figure: figure.name(),
             key_id: figure.key(),
+            group_id: figure.group(),
             recorded: *recorded,
             proven: *proven,
             off_by: off_by(*recorded, *proven),

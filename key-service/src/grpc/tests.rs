@@ -7,9 +7,10 @@ use shared::{
     catalog::{Price, Rates},
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
-    refusal::Refusal,
+    rates::{RateBound, RateLimit, RateStatus},
+    refusal::{Denial, DenialDetail, Refusal},
     rpc::{
-        Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Principal, Release,
+        Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
         v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
     },
     time::Timestamp,
@@ -30,32 +31,56 @@ fn hold() -> HoldRef {
         account: AccountId::new(now, [2; 10]),
         key: KeyId::new(now, [3; 10]),
         model: "Model Flash".into(),
-        price: Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3))),
+        price: Arc::new(Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3)))),
         upstream: 0,
     }
 }
 
 const LEASE: Duration = Duration::from_secs(30);
 
+const RATES: RateStatus = RateStatus {
+    requests: None,
+    tokens: Some(RateLimit { limit: 600, remaining: 0, reset: Duration::from_millis(60_001) }),
+};
+
+/// A key that may use a single model.
+fn identity() -> Identity {
+    let principal = Principal::ApiKey(hold().account, hold().key);
+    Identity { principal, models: Some(vec!["Model Flash".into()]) }
+}
+
+/// A refusal with details.
+fn denial() -> Denial {
+    let retry_after = Some(Duration::from_millis(1_200));
+    let detail = DenialDetail { rate: Some(RateBound::Tokens), retry_after, ..DenialDetail::default() };
+    Denial::new(Refusal::RateLimitExceeded, detail)
+}
+
 #[async_trait]
 impl KeyService for Clerk {
     async fn handle(&self, calls: Vec<Call>) -> Vec<Result<Answer, CallFailure>> {
         let answer = |call: Call| match call {
             Call::Authenticate { credential, .. } if credential == "good" => {
-                Ok(Answer::Authenticated(Ok(Principal::ApiKey(hold().account, hold().key))))
+                Ok(Answer::Authenticated(Ok(identity())))
             }
-            Call::Authenticate { .. } => Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey))),
+            Call::Authenticate { .. } => Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey.into()))),
+            Call::Authorize(a) if a.model == "fast" => Ok(Answer::Authorized(Err(denial()))),
             Call::Authorize(a) if a.valid_until.is_some_and(|until| until < Instant::now()) => {
                 Err(CallFailure { code: Code::DeadlineExceeded, message: "too late".into() })
             }
             Call::Authorize(a) => {
                 let hold = HoldRef { generation: a.generation, model: a.model, ..hold() };
-                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens: a.output_tokens, lease: LEASE })))
+                Ok(Answer::Authorized(Ok(Grant {
+                    hold,
+                    output_tokens: a.output_tokens,
+                    lease: LEASE,
+                    rates: RATES,
+                })))
             }
             Call::Extend(e) => Ok(Answer::Extended(Extended::Open(Extension {
                 output_tokens: e.output_tokens,
                 lease: LEASE,
-                revoked: true,
+                revoked_by: Some(Refusal::GroupArchived),
             }))),
             Call::Capture(c) => {
                 let charged = NanoUsd::from_nanos(c.usage.completion.cast_signed());
@@ -113,25 +138,23 @@ async fn every_unary_call_is_answered() {
     let mut client = connect().await;
     let call = Call::Authenticate { credential: "good".into(), required: shared::key::Class::Api };
     let response = client.authenticate(message!(call, Authenticate)).await.unwrap().into_inner();
-    let Answer::Authenticated(Ok(Principal::ApiKey(account, key))) =
-        read(&call, answer::Response::Authenticate(response))
-    else {
+    let Answer::Authenticated(Ok(found)) = read(&call, answer::Response::Authenticate(response)) else {
         panic!("authenticated")
     };
-    assert_eq!((account, key), (hold().account, hold().key));
+    assert_eq!(found, identity());
 
     let call = authorize(None);
     let response = client.authorize(message!(call, Authorize)).await.unwrap().into_inner();
     let Answer::Authorized(Ok(grant)) = read(&call, answer::Response::Authorize(response)) else {
         panic!("granted")
     };
-    assert_eq!((grant.hold, grant.output_tokens, grant.lease), (hold(), 77, LEASE));
+    assert_eq!((grant.hold, grant.output_tokens, grant.lease, grant.rates), (hold(), 77, LEASE, RATES));
 
     let usage = shared::tokens::Usage::of(1, 0, 5);
     let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };
     let call = Call::Extend(extend);
     let response = client.extend(message!(call, Extend)).await.unwrap().into_inner();
-    let extended = Extension { output_tokens: 99, lease: LEASE, revoked: true };
+    let extended = Extension { output_tokens: 99, lease: LEASE, revoked_by: Some(Refusal::GroupArchived) };
     let answer = read(&call, answer::Response::Extend(response));
     assert!(matches!(answer, Answer::Extended(Extended::Open(e)) if e == extended), "{answer:?}");
 
@@ -152,7 +175,15 @@ async fn refusals_are_answers_and_failures_are_statuses_with_a_reason() {
     let call = Call::Authenticate { credential: "bad".into(), required: shared::key::Class::Api };
     let response = client.authenticate(message!(call, Authenticate)).await.unwrap().into_inner();
     let answer = read(&call, answer::Response::Authenticate(response));
-    assert!(matches!(answer, Answer::Authenticated(Err(Refusal::InvalidApiKey))), "{answer:?}");
+    let Answer::Authenticated(Err(refused)) = answer else { panic!("{answer:?}") };
+    assert_eq!(refused, Refusal::InvalidApiKey.into());
+
+    let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
+    let call = Call::Authorize(Authorize { model: "fast".into(), ..call });
+    let response = client.authorize(message!(call, Authorize)).await.unwrap().into_inner();
+    let answer = read(&call, answer::Response::Authorize(response));
+    let Answer::Authorized(Err(refused)) = answer else { panic!("{answer:?}") };
+    assert_eq!(refused, denial());
 
     let reason = |status: &Status| status.get_details_error_info().unwrap().reason;
     let unknown = Release::Unknown { credential: "good".into(), generation: hold().generation };

@@ -13,8 +13,9 @@ use shared::{
 
 use domain::settings::Patch;
 
-/// Largest body in bytes. The largest sensible body, of a group with metadata and defaults of keys, takes some 40 KiB.
-const MAX_BODY: usize = 64 << 10;
+/// Largest body in bytes. The largest sensible body, of a group with models and metadata for itself and for its keys, takes some
+/// 180 KiB.
+const MAX_BODY: usize = 256 << 10;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";

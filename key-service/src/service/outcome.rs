@@ -1,12 +1,12 @@
 //! Conversion of the ledger's outcomes to the answers of calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
     catalog::Price,
     money::NanoUsd,
-    refusal::Refusal,
-    rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Principal},
+    refusal::{Denial, DenialDetail},
+    rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
 };
 use tonic::Code;
 
@@ -20,7 +20,7 @@ use domain::{
 pub(super) enum Meaning {
     Principal(Principal),
     Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
-    Extension { price: Price, prompt: u64, images: u64, output: u64, lease: Duration },
+    Extension { price: Arc<Price>, prompt: u64, images: u64, output: u64, lease: Duration },
     Charge,
     Release,
 }
@@ -30,20 +30,22 @@ impl Meaning {
     pub(super) fn of(self, outcome: Result<Outcome, Refused>) -> Result<Answer, CallFailure> {
         match (self, outcome) {
             (_, Err(Refused::Damaged)) => Err(damaged()),
-            (Self::Principal(principal), Ok(Outcome::Allowed)) => Ok(Answer::Authenticated(Ok(principal))),
-            (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(refusal(e)?))),
-            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, .. })) => {
+            (Self::Principal(principal), Ok(Outcome::Allowed { models })) => {
+                Ok(Answer::Authenticated(Ok(Identity { principal, models })))
+            }
+            (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
+            (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, rates })) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
-                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease })))
+                Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),
-            (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(refusal(e)?))),
+            (Self::Grant { .. }, Err(e)) => Ok(Answer::Authorized(Err(denial(e)?))),
             (
                 Self::Extension { price, prompt, images, output, lease },
-                Ok(Outcome::Extended { amount, revoked }),
+                Ok(Outcome::Extended { amount, revoked_by }),
             ) => {
                 let output_tokens = pricing::covered_output(&price, amount, prompt, images, output);
-                Ok(Answer::Extended(Extended::Open(Extension { output_tokens, lease, revoked })))
+                Ok(Answer::Extended(Extended::Open(Extension { output_tokens, lease, revoked_by })))
             }
             (Self::Extension { .. }, Ok(Outcome::Gone) | Err(Refused::UnknownKey)) => {
                 Ok(Answer::Extended(Extended::Gone))
@@ -67,10 +69,27 @@ impl Meaning {
     }
 }
 
-fn refusal(refused: Refused) -> Result<Refusal, CallFailure> {
+/// The refusal of a command, with the details for the caller.
+fn denial(refused: Refused) -> Result<Denial, CallFailure> {
     let refusal = refused.refusal().ok_or_else(|| unfit(&format!("{refused:?}")))?;
     metrics::counter!("keyservice_denials_total", "reason" => refusal.code().as_str()).increment(1);
-    Ok(refusal)
+    let none = DenialDetail::default();
+    let detail = match refused {
+        Refused::LimitReached { level: _, resets_at } => DenialDetail { resets_at, ..none },
+        Refused::ModelNotAllowed { models } => DenialDetail { models, ..none },
+        Refused::RateLimited { bound, retry_after } => {
+            DenialDetail { rate: Some(bound), retry_after: Some(retry_after), ..none }
+        }
+        Refused::UnknownKey
+        | Refused::Revoked
+        | Refused::KeyExpired
+        | Refused::GroupArchived
+        | Refused::CreditEmpty
+        | Refused::Reserved
+        | Refused::BadDeposit
+        | Refused::Damaged => none,
+    };
+    Ok(Denial::new(refusal, detail))
 }
 
 /// The failure of a store.

@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use shared::{
     ids::{GenerationId, KeyId},
     money::NanoUsd,
+    rates::{RateBound, RateLimit, RateStatus},
+    refusal::DenialDetail,
     rpc::{Captured, Charge, Extended, Grant},
     secret::ExposeSecret,
     time::Timestamp,
@@ -17,7 +19,7 @@ use crate::{
 };
 use domain::{
     key::KeyPatch,
-    ledger::{BoundsPatch, Refused},
+    ledger::{BoundsPatch, Level, Refused},
 };
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
@@ -219,12 +221,82 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
         Call::Authorize(unknown_model),
     ];
     let answers = service.handle(calls).await;
-    assert!(matches!(answers[0], Ok(Answer::Authenticated(Err(Refusal::InvalidApiKey)))));
+    let refused = |refusal| Denial { refusal, detail: None };
+    assert!(
+        matches!(&answers[0], Ok(Answer::Authenticated(Err(e))) if *e == refused(Refusal::InvalidApiKey))
+    );
     assert!(matches!(&answers[1], Ok(Answer::Authorized(Ok(grant))) if grant.output_tokens == 7));
-    let principal = Principal::ApiKey(trial.account, trial.key);
-    assert!(matches!(answers[2], Ok(Answer::Authenticated(Ok(found))) if found == principal));
-    assert!(matches!(answers[3], Ok(Answer::Authorized(Err(Refusal::ModelNotFound)))));
+    let identity = Identity::from(Principal::ApiKey(trial.account, trial.key));
+    assert!(matches!(&answers[2], Ok(Answer::Authenticated(Ok(found))) if *found == identity));
+    assert!(matches!(&answers[3], Ok(Answer::Authorized(Err(e))) if *e == refused(Refusal::ModelNotFound)));
     assert_eq!(answers.len(), 4);
+}
+
+#[tokio::test]
+async fn a_refusal_by_a_bound_is_answered_with_what_its_caller_can_do() {
+    let trial = Trial::begin(None).await;
+    let none = DenialDetail::default();
+    let resets_at = Timestamp::parse("2026-12-01T00:00:00Z");
+    let (models, retry_after) = (vec!["Model Max".to_owned()], Duration::from_millis(1_200));
+    let (key, parent) = (Level::Key, Level::Parent);
+    for (refused, refusal, detail) in [
+        (Refused::GroupArchived, Refusal::GroupArchived, none.clone()),
+        (Refused::LimitReached { level: key, resets_at: None }, Refusal::KeyLimitReached, none.clone()),
+        (
+            Refused::LimitReached { level: key, resets_at },
+            Refusal::KeyLimitReached,
+            DenialDetail { resets_at, ..none.clone() },
+        ),
+        (
+            Refused::LimitReached { level: parent, resets_at },
+            Refusal::GroupLimitReached,
+            DenialDetail { resets_at, ..none.clone() },
+        ),
+        (
+            Refused::ModelNotAllowed { models: models.clone() },
+            Refusal::ModelNotAllowed,
+            DenialDetail { models, ..none.clone() },
+        ),
+        (
+            Refused::RateLimited { bound: RateBound::Tokens, retry_after },
+            Refusal::RateLimitExceeded,
+            DenialDetail { rate: Some(RateBound::Tokens), retry_after: Some(retry_after), ..none },
+        ),
+    ] {
+        let service = trial.over(Arc::new(Answering(Ok(Err(refused.clone())))), catalogue("Model Flash", 1));
+        let answer = one(&service, Call::Authorize(trial.authorize(1, 1))).await;
+        let expected = Denial::new(refusal, detail);
+        assert!(
+            matches!(&answer, Ok(Answer::Authorized(Err(e))) if *e == expected),
+            "{refused:?}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn models_rates_and_the_end_of_a_key_are_passed_on() {
+    let trial = Trial::begin(None).await;
+    let over = |outcome| trial.over(Arc::new(Answering(Ok(Ok(outcome)))), catalogue("Model Flash", 1));
+    let models = Some(vec!["Model Flash".to_owned()]);
+    let allowed = over(domain::ledger::Outcome::Allowed { models: models.clone() });
+    let check = Call::Authenticate { credential: trial.credential.clone(), required: Class::Api };
+    let answer = one(&allowed, check).await;
+    assert!(matches!(&answer, Ok(Answer::Authenticated(Ok(found))) if found.models == models), "{answer:?}");
+
+    let limit = RateLimit { limit: 60, remaining: 59, reset: Duration::from_secs(1) };
+    let rates = RateStatus { requests: Some(limit), tokens: None };
+    let held = over(domain::ledger::Outcome::Held { amount: NanoUsd::from_nanos(1), rates });
+    let answer = one(&held, Call::Authorize(trial.authorize(1, 1))).await;
+    let Ok(Answer::Authorized(Ok(grant))) = answer else { panic!("{answer:?}") };
+    assert_eq!(grant.rates, rates);
+
+    let revoked_by = Some(Refusal::GroupArchived);
+    let extended = over(domain::ledger::Outcome::Extended { amount: NanoUsd::ZERO, revoked_by });
+    let extend =
+        Extend { hold: grant.hold, usage: Usage::default(), prompt_tokens: 0, images: 0, output_tokens: 1 };
+    let answer = one(&extended, Call::Extend(extend)).await;
+    let Ok(Answer::Extended(Extended::Open(extension))) = answer else { panic!("{answer:?}") };
+    assert_eq!(extension.revoked_by, revoked_by);
 }
 
 /// A ledger with the same answer to every command.

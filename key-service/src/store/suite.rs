@@ -2,6 +2,8 @@
 
 mod accounts;
 mod books;
+mod budgets;
+mod groups;
 pub(crate) mod in_redis;
 mod keys;
 mod leases;
@@ -61,6 +63,29 @@ macro_rules! contract {
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
+                }
+                budgets::{
+                    no_level_is_passed_by_many_at_once,
+                    refusals_come_whole,
+                    a_window_turns_between_two_commands,
+                    a_rate_admits_exactly_its_number_at_once,
+                    requests_in_flight_are_free_again_when_they_end,
+                    tokens_count_by_their_bound_until_they_are_known,
+                    history_stays_with_the_groups_that_paid,
+                }
+                groups::{
+                    a_group_comes_back_as_it_was_made,
+                    a_key_comes_back_with_its_bounds,
+                    an_external_id_makes_one_group,
+                    a_race_for_an_external_id_makes_one_group,
+                    an_account_has_no_more_groups_than_it_may,
+                    groups_are_listed_in_the_order_of_their_ids,
+                    a_patch_of_a_group_changes_what_it_names,
+                    an_archived_group_stays_as_it_is,
+                    another_accounts_group_is_out_of_reach,
+                    there_are_two_levels_of_groups,
+                    keys_are_made_in_and_moved_to_groups_that_take_them,
+                    keys_of_a_group_are_listed_and_counted,
                 }
                 members::{
                     members_are_listed_oldest_first_each_in_its_account,
@@ -244,7 +269,8 @@ fn doctor(connection: &Connection, account: AccountId, fault: Fault) {
             write("DELETE FROM journal WHERE account = ? AND generation = ?", &[lost.as_bytes()]);
         }
         Fault::PhantomHold(phantom, like) => write(
-            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until
+            "INSERT INTO holds SELECT account, ?2, key, model, amount, prompt, cached, completion, cost, lease_until,
+                               group_id, parent, details, upstream_cost, counted, counted_tokens
              FROM holds WHERE account = ?1 AND generation = ?3",
             &[phantom.as_bytes(), like.as_bytes()],
         ),

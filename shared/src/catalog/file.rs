@@ -1,6 +1,6 @@
 //! The catalogue's file format, and its checks.
 
-use std::{collections::HashSet, ops::Range};
+use std::{collections::HashSet, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -9,12 +9,9 @@ use toml::Spanned;
 use super::{
     ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service, Upstream,
     UpstreamKind,
-    table::{Markup, RawTable},
+    table::{Fault, Markup, RawTable},
 };
 use crate::text::is_control;
-
-/// A fault and its place (the model's id for want of a better place).
-pub(super) type Fault = (Option<Range<usize>>, String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,7 +103,7 @@ impl RawModel {
             max_tokens_per_image: self.max_tokens_per_image,
             extra_params: self.extra_params,
             serves,
-            price,
+            price: Arc::new(price),
             upstreams,
         })
     }

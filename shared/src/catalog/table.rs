@@ -7,10 +7,12 @@ use toml::Spanned;
 
 use super::{
     Price, Rates, Tier, WrittenRates,
-    file::Fault,
     price::{borders, continued},
 };
 use crate::money::NanoUsd;
+
+/// A fault and its place (the model's id for want of a better place).
+pub(super) type Fault = (Option<Range<usize>>, String);
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ApiError;
-use crate::text::cut;
+use crate::{text::cut, time::Timestamp};
 
 /// Characters of an error's message: a longer one repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -25,6 +25,8 @@ struct ErrorFields<'a> {
     r#type: &'a str,
     param: Option<&'a str>,
     code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resets_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     valid_models: &'a [String],
 }
@@ -37,6 +39,7 @@ impl ApiError {
             r#type: self.code.kind(),
             param: self.param.as_deref().map(|param| cut(param, MAX_PARAM_CHARS)),
             code: self.code.as_str(),
+            resets_at: self.resets_at,
             valid_models: &self.valid_models,
         };
         serde_json::to_string(&ErrorBody { error }).unwrap_or_else(|_| {

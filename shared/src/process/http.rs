@@ -49,7 +49,7 @@ impl IntoResponse for ApiError {
         if let Some(challenge) = challenge(self.code) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
-        if let Some(seconds) = self.code.retry_after() {
+        if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if self.code == Code::RequestTooLarge {
@@ -69,12 +69,13 @@ const fn challenge(code: Code) -> Option<&'static str> {
     match code {
         Code::MissingApiKey => Some(r#"Bearer realm="api""#),
         Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
-        Code::InvalidApiKey | Code::InvalidManagementKey | Code::KeyExpired => {
+        Code::InvalidApiKey | Code::InvalidManagementKey | Code::KeyExpired | Code::GroupArchived => {
             Some(r#"Bearer realm="api", error="invalid_token""#)
         }
-        Code::ManagementKeyNotAllowed | Code::ManagementKeyRequired => {
-            Some(r#"Bearer realm="api", error="insufficient_scope""#)
-        }
+        Code::ManagementKeyNotAllowed
+        | Code::ManagementKeyRequired
+        | Code::ModelNotAllowed
+        | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
         _ => None,
     }
 }

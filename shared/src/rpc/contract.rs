@@ -1,7 +1,7 @@
 //! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
 //! messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Code;
@@ -11,7 +11,8 @@ use crate::{
     ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
     key::Class,
     money::NanoUsd,
-    refusal::Refusal,
+    rates::RateStatus,
+    refusal::{Denial, Refusal},
     tokens::Usage,
 };
 
@@ -70,7 +71,7 @@ pub struct HoldRef {
     /// The model's id in the catalogue.
     pub model: String,
     /// Prices at the opening.
-    pub price: Price,
+    pub price: Arc<Price>,
     /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     pub upstream: u32,
 }
@@ -119,15 +120,42 @@ pub enum Release {
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The owner of the credential.
-    Authenticated(Result<Principal, Refusal>),
+    Authenticated(Result<Identity, Denial>),
     /// The open hold.
-    Authorized(Result<Grant, Refusal>),
+    Authorized(Result<Grant, Denial>),
     /// The hold after the extension.
     Extended(Extended),
     /// The bill.
     Captured(Captured),
     /// Nothing is held.
     Released,
+}
+
+/// A caller with a credential that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The owner of the credential.
+    pub principal: Principal,
+    /// Ids of the models that an API key may use; `None` is all.
+    pub models: Option<Vec<String>>,
+}
+
+impl Identity {
+    /// The account.
+    pub const fn account(&self) -> AccountId {
+        self.principal.account()
+    }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
+    }
+}
+
+impl From<Principal> for Identity {
+    fn from(principal: Principal) -> Self {
+        Self { principal, models: None }
+    }
 }
 
 /// The owner of a credential.
@@ -157,6 +185,8 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
+    /// State of the rates of the key and its groups.
+    pub rates: RateStatus,
 }
 
 /// The outcome of an extension.
@@ -175,8 +205,8 @@ pub struct Extension {
     pub output_tokens: u64,
     /// Lifetime of the hold without a further extension.
     pub lease: Duration,
-    /// The key was revoked: no more is granted, and a stream must end.
-    pub revoked: bool,
+    /// Reason why no more is granted and a stream must end: the key was revoked, or a group archived.
+    pub revoked_by: Option<Refusal>,
 }
 
 /// The outcome of a capture.

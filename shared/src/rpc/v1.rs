@@ -10,6 +10,9 @@ pub struct AuthenticateRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthenticateResponse {
+    /// Absent where there is nothing to add to the refusal.
+    #[prost(message, optional, tag = "3")]
+    pub refusal_detail: ::core::option::Option<RefusalDetail>,
     #[prost(oneof = "authenticate_response::Result", tags = "1, 2")]
     pub result: ::core::option::Option<authenticate_response::Result>,
 }
@@ -23,6 +26,22 @@ pub mod authenticate_response {
         Refusal(i32),
     }
 }
+/// What the client of a refused request is told.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusalDetail {
+    /// End of the window of spending that is used up, in milliseconds since 1970.
+    #[prost(int64, optional, tag = "1")]
+    pub resets_at_ms: ::core::option::Option<i64>,
+    /// Time after which the request may fit the rates.
+    #[prost(uint64, optional, tag = "2")]
+    pub retry_after_ms: ::core::option::Option<u64>,
+    /// The bound that leaves no room for the request.
+    #[prost(enumeration = "RateBound", tag = "3")]
+    pub rate: i32,
+    /// Models that the key may use.
+    #[prost(string, repeated, tag = "4")]
+    pub models: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// Owner of a credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Principal {
@@ -32,6 +51,15 @@ pub struct Principal {
     /// `ak_…` or `mk_…`
     #[prost(string, tag = "2")]
     pub key_id: ::prost::alloc::string::String,
+    /// Absent if the key may use every model.
+    #[prost(message, optional, tag = "3")]
+    pub models: ::core::option::Option<ModelList>,
+}
+/// Ids of models that a key may use.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelList {
+    #[prost(string, repeated, tag = "1")]
+    pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthorizeRequest {
@@ -67,6 +95,9 @@ pub struct AuthorizeRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {
+    /// Absent where there is nothing to add to the refusal.
+    #[prost(message, optional, tag = "3")]
+    pub refusal_detail: ::core::option::Option<RefusalDetail>,
     #[prost(oneof = "authorize_response::Result", tags = "1, 2")]
     pub result: ::core::option::Option<authorize_response::Result>,
 }
@@ -96,9 +127,31 @@ pub struct Grant {
     /// The prices that the hold was opened with; every later message about it repeats them.
     #[prost(message, optional, tag = "5")]
     pub price: ::core::option::Option<Price>,
+    /// Absent if neither the key nor a group of it has rates.
+    #[prost(message, optional, tag = "6")]
+    pub rates: ::core::option::Option<RateStatus>,
 }
-/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each. A rate that is absent has its
-/// default.
+/// State of the rates of a key and its groups after an admission; each the tightest of all, absent without such a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RateStatus {
+    #[prost(message, optional, tag = "1")]
+    pub requests: ::core::option::Option<RateLimit>,
+    #[prost(message, optional, tag = "2")]
+    pub tokens: ::core::option::Option<RateLimit>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RateLimit {
+    /// Allowed in a minute.
+    #[prost(uint64, tag = "1")]
+    pub limit: u64,
+    /// Allowed now.
+    #[prost(uint64, tag = "2")]
+    pub remaining: u64,
+    /// Time until `remaining` is back at `limit`.
+    #[prost(uint64, tag = "3")]
+    pub reset_ms: u64,
+}
+/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Price {
     #[prost(int64, tag = "1")]
@@ -107,28 +160,35 @@ pub struct Price {
     pub cached_input: i64,
     #[prost(int64, tag = "3")]
     pub output: i64,
+    /// Absent where all of them have their defaults.
+    #[prost(message, optional, boxed, tag = "4")]
+    pub further: ::core::option::Option<::prost::alloc::boxed::Box<FurtherPrices>>,
+}
+/// Prices beyond three. One that is absent has its default.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FurtherPrices {
     /// Default: input.
-    #[prost(int64, optional, tag = "4")]
+    #[prost(int64, optional, tag = "1")]
     pub cache_write: ::core::option::Option<i64>,
     /// Default: cache_write.
-    #[prost(int64, optional, tag = "5")]
+    #[prost(int64, optional, tag = "2")]
     pub cache_write_long: ::core::option::Option<i64>,
     /// Default: output.
-    #[prost(int64, optional, tag = "6")]
+    #[prost(int64, optional, tag = "3")]
     pub reasoning: ::core::option::Option<i64>,
     /// Default: input.
-    #[prost(int64, optional, tag = "7")]
+    #[prost(int64, optional, tag = "4")]
     pub audio_input: ::core::option::Option<i64>,
     /// Default: output.
-    #[prost(int64, optional, tag = "8")]
+    #[prost(int64, optional, tag = "5")]
     pub audio_output: ::core::option::Option<i64>,
     /// Default: 0, as for request.
-    #[prost(int64, optional, tag = "9")]
+    #[prost(int64, optional, tag = "6")]
     pub image: ::core::option::Option<i64>,
-    #[prost(int64, optional, tag = "10")]
+    #[prost(int64, optional, tag = "7")]
     pub request: ::core::option::Option<i64>,
     /// In strictly rising order of `above`.
-    #[prost(message, repeated, tag = "11")]
+    #[prost(message, repeated, tag = "8")]
     pub tiers: ::prost::alloc::vec::Vec<PriceTier>,
 }
 /// Prices of all of a request whose prompt is longer than `above` tokens.
@@ -235,9 +295,12 @@ pub struct Extension {
     pub output_tokens: u64,
     #[prost(uint64, tag = "2")]
     pub lease_ms: u64,
-    /// The key was revoked: no more is granted, and a stream must end.
+    /// The key may not go on: no more is granted, and a stream must end.
     #[prost(bool, tag = "3")]
     pub revoked: bool,
+    /// Why the key may not go on, if not since it was revoked itself.
+    #[prost(enumeration = "Refusal", tag = "4")]
+    pub revoked_by: i32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HoldGone {}
@@ -468,6 +531,39 @@ impl Refusal {
             "REFUSAL_GROUP_LIMIT_REACHED" => Some(Self::GroupLimitReached),
             "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
             "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
+            _ => None,
+        }
+    }
+}
+/// Bounds of a key or a group on the number of requests and tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RateBound {
+    Unspecified = 0,
+    InFlight = 1,
+    Requests = 2,
+    Tokens = 3,
+}
+impl RateBound {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RATE_BOUND_UNSPECIFIED",
+            Self::InFlight => "RATE_BOUND_IN_FLIGHT",
+            Self::Requests => "RATE_BOUND_REQUESTS",
+            Self::Tokens => "RATE_BOUND_TOKENS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RATE_BOUND_UNSPECIFIED" => Some(Self::Unspecified),
+            "RATE_BOUND_IN_FLIGHT" => Some(Self::InFlight),
+            "RATE_BOUND_REQUESTS" => Some(Self::Requests),
+            "RATE_BOUND_TOKENS" => Some(Self::Tokens),
             _ => None,
         }
     }

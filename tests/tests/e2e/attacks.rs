@@ -5,10 +5,10 @@
 use std::time::{Duration, Instant};
 
 use bench::attack::{
-    bodies::{Body, StalledBodies, invented_key},
+    bodies::{Body, StalledBodies},
     pages::{leave_pages, slowest_look},
     silent::{Silence, address, flood, time_to_close},
-    strangers::{Stalling, connect_from},
+    strangers::{Stalling, connect_from, invented_key},
     unread::{leave_answers, open_streams},
 };
 use futures_util::future::join_all;

@@ -7,13 +7,21 @@ use std::{
 };
 
 /// Crates that these rules apply to.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 8] = [
     "shared",
     "key-service",
     "key-service/domain",
     "inference-gateway",
     "inference-gateway/domain",
     "local-model",
+    "faregate",
+    "bench",
+];
+/// Folders whose files still import each other in a circle, each with what would break it.
+const CIRCLES: [(&str, &str, &str); 3] = [
+    ("key-service", "cli", "the two commands over the books share their totals"),
+    ("key-service", "dashboard", "the frame of a page names pages, and pages the frame"),
+    ("key-service", "store/redis", "the audit reads the books, and the books audit"),
 ];
 /// Libraries that a domain may name: of data, hashes, errors and tests.
 const PURE: [&str; 11] = [
@@ -37,11 +45,14 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 fn no_modules_import_each_other_in_a_circle() {
     for name in CRATES {
         let source = root().join(name).join("src");
-        let circle = circle(&imports(&source, &[]));
-        assert_eq!(circle, None, "in {name}");
-        if source.join("process").is_dir() {
-            let circle = self::circle(&imports(&source, &["process"]));
-            assert_eq!(circle, None, "in process of {name}");
+        for folder in folders(&source) {
+            let parent: Vec<&str> = folder.iter().map(|part| part.to_str().unwrap()).collect();
+            let circle = circle(&imports(&source, &parent));
+            let known = CIRCLES.iter().find(|(of, at, _)| *of == name && Path::new(at) == folder);
+            match known {
+                None => assert_eq!(circle, None, "in {} of {name}", folder.display()),
+                Some(known) => assert!(circle.is_some(), "no circle is left: take {known:?} off the list"),
+            }
         }
     }
 }
@@ -110,6 +121,12 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Folders below a crate's source that hold modules, the source itself first.
+fn folders(source: &Path) -> BTreeSet<PathBuf> {
+    let inside = |file: &PathBuf| file.strip_prefix(source).unwrap().parent().unwrap().to_owned();
+    sources(source).iter().map(inside).collect()
 }
 
 /// Imports between the modules directly below `parent`.

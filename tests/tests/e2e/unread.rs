@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use bench::attack::unread::open_scripted_streams;
+use bench::attack::{silent::address, unread::open_scripted_streams};
+use serde_json::json;
 use tests::{
-    harness::{ApiKey, PATIENCE, Stack, cost_of},
+    harness::{ApiKey, FLASH, Options, PATIENCE, Stack, cost_of},
     upstream::{Generation, Script},
 };
-use tokio::time::sleep;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::sleep,
+};
 
 /// Tokens that an upstream generates while its stream's end reaches it.
 const ON_THEIR_WAY: u64 = 20;
@@ -15,6 +20,12 @@ const ON_THEIR_WAY: u64 = 20;
 /// A script of an upstream that generates at its own pace, whatever its reader does.
 fn own_pace(tokens: u64, pace_ms: u64) -> Script {
     Script { own_pace: true, tag: "unread".into(), ..Script::tokens(12, tokens).pace(pace_ms) }
+}
+
+/// A stack on which a client counts as gone after it took nothing for so many seconds.
+async fn with_stall(seconds: u32) -> Stack {
+    let env = vec![("FAREGATE_CLIENT_STALL_SECONDS", seconds.to_string())];
+    Stack::with(Options { env, ..Options::default() }).await
 }
 
 async fn unread_for(stack: &Stack, key: &ApiKey, script: &Script, time: Duration) -> Generation {
@@ -64,15 +75,49 @@ async fn a_client_that_pauses_finds_its_stream_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_client_for_which_no_more_is_kept_hears_so_after_what_was_kept() {
-    let stack = Stack::start().await;
+    let stack = with_stall(20).await;
     let key = stack.key().await;
     let script = Script { own_pace: true, ..Script::tokens(12, 120_000) };
     let mut stream = stack.call(&key, script).costing(cost_of(12, 1), cost_of(12, 120_000)).stream().await;
     stream.read_tokens(1).await;
     // Until the gateway's bound, and then some.
-    sleep(Duration::from_secs(14)).await;
+    sleep(Duration::from_secs(18)).await;
     let ended = stream.rest().await;
     ended.assert_error(503, "overloaded");
     stack.released(PATIENCE).await;
     assert!(stack.used(&key).await >= cost_of(12, ended.tokens() as u64), "what it got is billed");
+}
+
+/// A stream over a plain connection, read as its client likes.
+async fn open_plain(stack: &Stack, key: &ApiKey, script: &Script) -> TcpStream {
+    let messages = json!([{"role": "user", "content": script.message()}]);
+    let body = json!({"model": FLASH, "stream": true, "messages": messages}).to_string();
+    let mut plain = TcpStream::connect(address(stack.server().public())).await.unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+        content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        key.secret,
+        body.len()
+    );
+    plain.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    plain
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_takes_a_little_of_a_large_stream_now_and_then_gets_all_of_it() {
+    let stack = with_stall(6).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let mut plain = open_plain(&stack, &key, &Script::tokens(12, 60_000)).await;
+    let mut read = vec![0; 64 << 10];
+    // 64 KiB in every eighth of the time after which a client that takes nothing counts as gone.
+    for _ in 0..10 {
+        plain.read_exact(&mut read).await.unwrap();
+        sleep(Duration::from_millis(800)).await;
+    }
+    plain.read_to_end(&mut read).await.unwrap();
+    assert!(read.len() > 10 << 20, "{}", read.len());
+    let end = String::from_utf8_lossy(&read[read.len() - 200..]);
+    assert!(end.contains("data: [DONE]"), "{end}");
+    assert_eq!(stack.used(&key).await, cost_of(12, 60_000));
 }

@@ -6,7 +6,7 @@ use shared::ids::GenerationId;
 
 use super::{
     parts::{RawString, ToolCall},
-    put,
+    put, put_number,
 };
 
 /// Most calls of a choice that are kept apart; further calls pass unchanged. More than any model makes in an answer.
@@ -26,13 +26,18 @@ pub(super) struct MadeIds {
 impl MadeIds {
     /// Writes the id of this call as a JSON string.
     pub(super) fn write(self, call: u64, out: &mut BytesMut) {
+        put(out, "\"");
+        put(out, &self.spelled(call));
+        put(out, "\"");
+    }
+
+    /// The id of this call.
+    pub(super) fn spelled(self, call: u64) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
         hasher.update(self.generation.as_bytes());
         hasher.update(&(self.choice as u64).to_le_bytes()).update(&call.to_le_bytes());
         let id = hasher.finalize().to_hex();
-        put(out, "\"call_");
-        put(out, &id[..2 * ID_BYTES]);
-        put(out, "\"");
+        format!("call_{}", &id[..2 * ID_BYTES])
     }
 }
 
@@ -127,6 +132,55 @@ impl SentCall {
             self.id != id && !id.is_empty()
         };
         differs && !name.is_empty()
+    }
+}
+
+impl ToolCall<'_> {
+    /// Writes the call at `place` of a whole answer, with all members.
+    pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
+        let function = self.function.as_ref();
+        let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
+            Some(text) => text.write(out),
+            None => put(out, otherwise),
+        };
+        put(out, r#"{"id":"#);
+        match self.id {
+            Some(id) if !id.inner().is_empty() => id.write(out),
+            Some(_) | None => made.write(place as u64, out),
+        }
+        put(out, r#","type":"function","function":{"name":"#);
+        or(function.and_then(|f| f.name), r#""""#, out);
+        put(out, r#","arguments":"#);
+        or(function.and_then(|f| f.arguments), r#""{}""#, out);
+        put(out, "}}");
+    }
+
+    /// Writes a piece of a call: the index, and the members not sent before.
+    pub(super) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
+        put(out, r#"{"index":"#);
+        put_number(out, piece.index);
+        if piece.id != PieceId::Sent {
+            put(out, r#","id":"#);
+            match self.id.filter(|_| piece.id == PieceId::Upstream) {
+                Some(id) => id.write(out),
+                None => made.write(piece.index, out),
+            }
+            put(out, r#","type":"function""#);
+        }
+        if let Some(function) = &self.function {
+            put(out, r#","function":{"#);
+            let name = function.name.filter(|_| piece.name_is_new);
+            if let Some(name) = name {
+                put(out, r#""name":"#);
+                name.write(out);
+            }
+            if let Some(arguments) = function.arguments {
+                put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
+                arguments.write(out);
+            }
+            put(out, "}");
+        }
+        put(out, "}");
     }
 }
 

@@ -55,6 +55,17 @@ pub(super) fn put_logprobs(logprobs: Option<&RawValue>, out: &mut BytesMut) {
     }
 }
 
+/// Writes the tokens of a choice's text, separated by commas, without brackets.
+pub(super) fn put_content(logprobs: Option<&RawValue>, out: &mut BytesMut) {
+    let read = logprobs.and_then(|raw| serde_json::from_str::<Logprobs<'_>>(raw.get()).ok());
+    if let Some(content) = read.and_then(|read| read.content) {
+        let mut tokens = BytesMut::new();
+        if put_tokens(content, true, &mut tokens).is_ok() {
+            out.extend_from_slice(&tokens[1..tokens.len() - 1]);
+        }
+    }
+}
+
 /// Writes a list of tokens; null for another value, or a list with a token without text.
 fn put_tokens_or_null(tokens: Option<&RawValue>, out: &mut BytesMut) {
     let start = out.len();

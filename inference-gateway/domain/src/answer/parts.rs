@@ -1,6 +1,6 @@
 //! Parts that whole answers and chunks have in common: texts, tool calls, log probabilities.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use bytes::BytesMut;
 use serde::{
@@ -9,10 +9,7 @@ use serde::{
 };
 use shared::json::{Kind, RawValue};
 
-use super::{
-    calls::{MadeIds, PieceId, ToolCallDelta},
-    put, put_number,
-};
+use super::put;
 
 /// A JSON string in the upstream's spelling, quotes included.
 #[derive(Clone, Copy)]
@@ -23,7 +20,7 @@ impl<'a> RawString<'a> {
     pub(super) const EMPTY: Self = Self(r#""""#);
 
     /// The value, if `raw` is a string.
-    fn of(raw: &'a RawValue) -> Option<Self> {
+    pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
     }
 
@@ -32,19 +29,53 @@ impl<'a> RawString<'a> {
         &self.0[1..self.0.len() - 1]
     }
 
+    /// A string spelled here, quotes included.
+    pub(super) const fn trusted(spelled: &'a str) -> Self {
+        Self(spelled)
+    }
+
     /// Writes the string. Unpaired halves of surrogate pairs, which strict readers of JSON refuse, become replacement
     /// characters.
     pub(super) fn write(self, out: &mut BytesMut) {
+        self.pieces(|piece| put(out, piece));
+    }
+
+    /// Writes the text between the quotes.
+    pub(super) fn write_inner(self, out: &mut BytesMut) {
+        put(out, &self.sound());
+    }
+
+    /// The text between the quotes as it is written.
+    pub(super) fn sound(self) -> Cow<'a, str> {
+        if find_surrogate(self.0).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let mut spelled = String::new();
+        self.pieces(|piece| spelled.push_str(piece));
+        Cow::Owned(spelled[1..spelled.len() - 1].to_owned())
+    }
+
+    /// The text that the string spells.
+    pub(super) fn decoded(self) -> Cow<'a, str> {
+        if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
+            return Cow::Borrowed(self.inner());
+        }
+        let sound = format!("\"{}\"", self.sound());
+        // Without halves of surrogate pairs every string of a parser is well-formed.
+        Cow::Owned(serde_json::from_str(&sound).unwrap_or_default())
+    }
+
+    fn pieces(self, mut put: impl FnMut(&'a str)) {
         let mut rest = self.0;
         while let Some(at) = find_surrogate(rest) {
             let (before, escape) = rest.split_at(at);
-            put(out, before);
+            put(before);
             let pair = is_high(escape) && escape[ESCAPE..].starts_with("\\u") && is_low(&escape[ESCAPE..]);
             let length = if pair { 2 * ESCAPE } else { ESCAPE };
-            put(out, if pair { &escape[..length] } else { "\\ufffd" });
+            put(if pair { &escape[..length] } else { "\\ufffd" });
             rest = &escape[length..];
         }
-        put(out, rest);
+        put(rest);
     }
 
     /// Bytes between the quotes.
@@ -194,17 +225,18 @@ impl<'a> Delta<'a> {
 pub(super) struct ToolCall<'a> {
     index: Option<u64>,
     #[serde(borrow, default, deserialize_with = "short")]
-    id: Option<RawString<'a>>,
+    pub(super) id: Option<RawString<'a>>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    pub(super) function: Option<Function<'a>>,
 }
 
+/// The function that a call names.
 #[derive(Deserialize)]
-struct Function<'a> {
+pub(super) struct Function<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
-    name: Option<RawString<'a>>,
+    pub(super) name: Option<RawString<'a>>,
     #[serde(borrow)]
-    arguments: Option<RawString<'a>>,
+    pub(super) arguments: Option<RawString<'a>>,
 }
 
 /// Reads an id or a name, which is kept while a stream goes on and so has to be short.
@@ -217,25 +249,6 @@ fn short<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ra
 }
 
 impl ToolCall<'_> {
-    /// Writes the call at `place` of a whole answer, with all members.
-    pub(super) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
-        let function = self.function.as_ref();
-        let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
-            Some(text) => text.write(out),
-            None => put(out, otherwise),
-        };
-        put(out, r#"{"id":"#);
-        match self.id {
-            Some(id) if id.len() > 0 => id.write(out),
-            Some(_) | None => made.write(place as u64, out),
-        }
-        put(out, r#","type":"function","function":{"name":"#);
-        or(function.and_then(|f| f.name), r#""""#, out);
-        put(out, r#","arguments":"#);
-        or(function.and_then(|f| f.arguments), r#""{}""#, out);
-        put(out, "}}");
-    }
-
     /// Index given by the upstream; without an index, as of calls sent whole, the place in the array.
     pub(super) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
@@ -254,33 +267,5 @@ impl ToolCall<'_> {
     /// The function's arguments, if any.
     pub(super) fn arguments(&self) -> Option<RawString<'_>> {
         self.function.as_ref().and_then(|function| function.arguments)
-    }
-
-    /// Writes a piece of a call: the index, and the members not sent before.
-    pub(super) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
-        put(out, r#"{"index":"#);
-        put_number(out, piece.index);
-        if piece.id != PieceId::Sent {
-            put(out, r#","id":"#);
-            match self.id.filter(|_| piece.id == PieceId::Upstream) {
-                Some(id) => id.write(out),
-                None => made.write(piece.index, out),
-            }
-            put(out, r#","type":"function""#);
-        }
-        if let Some(function) = &self.function {
-            put(out, r#","function":{"#);
-            let name = function.name.filter(|_| piece.name_is_new);
-            if let Some(name) = name {
-                put(out, r#""name":"#);
-                name.write(out);
-            }
-            if let Some(arguments) = function.arguments {
-                put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
-                arguments.write(out);
-            }
-            put(out, "}");
-        }
-        put(out, "}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     usage::ReportForm,
 };
-use crate::{chat::MAX_CHOICES, upstream_error::UpstreamError};
+use crate::{request::MAX_CHOICES, upstream_error::UpstreamError};
 
 /// An event of an upstream's stream.
 pub enum Event<'a> {
@@ -42,6 +42,8 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<&'a RawValue>,
     pub(super) finish: Option<FinishReason>,
+    /// Sequence that ended the choice, of servers that tell.
+    pub(super) stop: Option<RawString<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +69,12 @@ struct RawChoice<'a> {
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
+    /// The sequence or the token that ended the choice, by vLLM.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    /// The same, by SGLang.
+    #[serde(borrow)]
+    matched_stop: Option<&'a RawValue>,
 }
 
 impl<'a> Event<'a> {
@@ -97,6 +105,7 @@ impl<'a> Event<'a> {
                 delta: choice.delta.unwrap_or_default(),
                 logprobs: choice.logprobs,
                 finish: word.and_then(FinishWord::reason),
+                stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
             });
         }
         let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };

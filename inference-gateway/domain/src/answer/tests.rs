@@ -1,5 +1,8 @@
 mod described;
+mod dialects;
 mod hostile;
+
+pub(crate) use dialects::whole_of;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -24,6 +27,8 @@ const USAGE: Usage = Usage {
     ..Usage::of(12, 4, 5)
 };
 const COST: Option<NanoUsd> = Some(NanoUsd::from_nanos(3200));
+const CHAT: Reply = Reply::Chat { include_usage: true };
+const SETTLED: Settled = Settled { usage: USAGE, cost: COST, completed: 1_795_140_700 };
 
 fn generation() -> Generation<'static> {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
@@ -41,7 +46,7 @@ fn usage() -> Value {
 fn whole(upstream: &Value) -> Result<Value, Nonsense> {
     let body = upstream.to_string();
     let completion = Completion::read(body.as_bytes())?;
-    Ok(serde_json::from_slice(&completion.write(generation(), USAGE, COST)).unwrap())
+    Ok(serde_json::from_slice(&completion.write(generation(), &CHAT, SETTLED)).unwrap())
 }
 
 /// Events that a client has received, in order.

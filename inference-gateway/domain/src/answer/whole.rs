@@ -2,18 +2,22 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use shared::{ids::GenerationId, json::RawValue, money::NanoUsd, tokens::Usage};
+use shared::{ids::GenerationId, json::RawValue};
 
 use super::{
-    FinishReason, Generation, Nonsense, Reported,
+    FinishReason, Generation, Nonsense, Reported, Settled,
     calls::MadeIds,
     finish::FinishWord,
     logprobs::put_logprobs,
+    messages::MessagesStream,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     put, put_number,
+    responses::ResponsesStream,
+    turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
+    writer::Reply,
 };
-use crate::chat::MAX_CHOICES;
+use crate::request::MAX_CHOICES;
 
 /// Room for an answer apart from its texts.
 const ENVELOPE_BYTES: usize = 512;
@@ -47,6 +51,10 @@ struct Choice<'a> {
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    matched_stop: Option<&'a RawValue>,
 }
 
 impl<'a> Completion<'a> {
@@ -79,21 +87,41 @@ impl<'a> Completion<'a> {
         self.choices.iter().map(|(choice, _)| choice.message.text_bytes())
     }
 
-    /// Writes the answer that the client reads. `cost` is what was billed; `None` where that is not known yet.
-    pub fn write(&self, generation: Generation<'_>, usage: Usage, cost: Option<NanoUsd>) -> Bytes {
+    /// Writes the answer that the client reads, in the form that the request wants.
+    pub fn write(&self, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
-        generation.write("chat.completion", &mut out);
-        put(&mut out, r#","choices":["#);
+        match reply {
+            Reply::Chat { .. } => self.write_chat(generation, settled, &mut out),
+            Reply::Responses(reply) => {
+                ResponsesStream::new(generation, reply.clone()).whole(&self.turn(), settled, &mut out);
+            }
+            Reply::Messages(reply) => {
+                MessagesStream::new(generation, reply.clone(), 0).whole(&self.turn(), settled, &mut out);
+            }
+        }
+        out.freeze()
+    }
+
+    fn write_chat(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+        generation.write("chat.completion", out);
+        put(out, r#","choices":["#);
         for (place, (choice, reason)) in self.choices.iter().enumerate() {
             if place > 0 {
-                put(&mut out, ",");
+                put(out, ",");
             }
-            choice.write(place, *reason, generation.id, &mut out);
+            choice.write(place, *reason, generation.id, out);
         }
-        put(&mut out, r#"],"usage":"#);
-        put_usage(usage, cost, &mut out);
-        put(&mut out, "}");
-        out.freeze()
+        put(out, r#"],"usage":"#);
+        put_usage(settled.usage, settled.cost, out);
+        put(out, "}");
+    }
+
+    /// The first choice, for dialects that have a single one; there is always a choice.
+    fn turn(&self) -> WholeTurn<'_> {
+        let (choice, finish) = &self.choices[0];
+        let stop = choice.stop_reason.or(choice.matched_stop).and_then(RawString::of);
+        let end = TurnEnd { finish: *finish, stop: stop.map(|stop| stop.decoded().into_owned()) };
+        WholeTurn { message: &choice.message, logprobs: choice.logprobs, end }
     }
 }
 

@@ -5,14 +5,8 @@ use shared::{
     json::Kind,
 };
 
-use super::{
-    forward::Draft,
-    image,
-    read::{Members, Value},
-};
+use crate::request::{ANY_NUMBER, Draft, Members, Value, image_url};
 
-/// Bound on messages, parts and calls: none beside the bound on the body.
-const ANY_NUMBER: usize = usize::MAX;
 /// An empty string in JSON.
 const EMPTY: &str = r#""""#;
 
@@ -146,16 +140,8 @@ fn tool_call(call: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let function = function.object()?;
     let name = function.require("name")?.filled_string_token()?;
     let arguments = function.require("arguments")?;
-    draft.shown.tool();
-    draft.shown.text(id);
-    draft.shown.text(name);
     draft.shown.maybe_json(&arguments.string()?);
-    draft.push("{\"id\":");
-    draft.push(id);
-    draft.push(",\"type\":\"function\",\"function\":{\"name\":");
-    draft.push(name);
-    draft.member("arguments", arguments.raw());
-    draft.push("}}");
+    draft.call(id, name, arguments.raw());
     Ok(())
 }
 
@@ -190,7 +176,11 @@ fn part(part: &Value<'_, '_>, role: Role, draft: &mut Draft) -> Result<(), ApiEr
             text_part(part.require("refusal")?.string_token()?, role, draft);
             Ok(())
         }
-        "image_url" if role == Role::User => image::image(&part.require("image_url")?, draft),
+        "image_url" if role == Role::User => {
+            let image = part.require("image_url")?;
+            let image = image.object()?;
+            image_url(&image.require("url")?, image.get("detail").as_ref(), draft)
+        }
         "image_url" => {
             let problem = format!("only 'user' messages can show images, not those of '{}'", role.as_str());
             Err(kind.error(Code::InvalidValue, &problem))

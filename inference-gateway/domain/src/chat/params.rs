@@ -7,31 +7,16 @@ use shared::{
     json::Kind,
 };
 
-use super::{
-    forward::Draft,
-    read::{Members, Value},
+use crate::request::{
+    Draft, Limit, MAX_CHOICES, MAX_STOPS, Members, TEMPERATURE, TOP_LOGPROBS, TOP_P, Value, stop_sequence,
 };
 
-/// Output tokens that no request may ask more of; a model's own bound may be lower.
-pub(super) const MAX_TOKENS: i64 = 131_072;
-/// Choices that a request may ask for.
-pub const MAX_CHOICES: u8 = 8;
-/// Sequences that may end an answer.
-pub(super) const MAX_STOPS: usize = 4;
-/// Between the likeliest word alone and mere chance.
-pub(super) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// The share of likelihood that is drawn from.
-pub(super) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Bounds of the penalty on tokens that were used before.
 pub(super) const PENALTY: RangeInclusive<f64> = -2.0..=2.0;
 /// Bounds of the bias on a token.
 pub(super) const BIAS: RangeInclusive<f64> = -100.0..=100.0;
-/// Alternatives that may be reported for each token.
-pub(super) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
 /// Amounts of thinking that a request may ask for.
 pub(super) const EFFORTS: [&str; 2] = ["low", "high"];
-/// Characters of a sequence that ends an answer: about a paragraph.
-pub(super) const MAX_STOP_CHARS: usize = 1024;
 /// Bytes of a parameter that is passed on: biases of as many tokens as an object may have members.
 const MAX_PASSED_ON_BYTES: usize = 128 << 10;
 /// Bytes of each of these parameters that are not counted with the prompt: numbers and names.
@@ -56,15 +41,6 @@ pub(super) const PASSED_ON: [(&str, Check); 11] = [
     ("stop", stop),
     ("logit_bias", logit_bias),
 ];
-
-/// Limit that a request sets to the length of the answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
-    /// Output tokens of each choice.
-    pub(super) tokens: u64,
-    /// Name of the parameter that sets the limit.
-    pub(super) name: &'static str,
-}
 
 /// Returns whether the parameter is passed on to upstreams.
 pub(super) fn is_passed_on(name: &str) -> bool {
@@ -97,11 +73,7 @@ pub(super) fn pass_on(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), A
 
 /// `max_tokens`, or the alias `max_completion_tokens`.
 pub(super) fn limit(body: &Members<'_, '_>) -> Result<Option<Limit>, ApiError> {
-    let read = |name| -> Result<Option<Limit>, ApiError> {
-        let Some(value) = body.get(name) else { return Ok::<_, ApiError>(None) };
-        Ok(Some(Limit { tokens: value.integer(1..=MAX_TOKENS)?.unsigned_abs(), name }))
-    };
-    let (limit, alias) = (read("max_tokens")?, read("max_completion_tokens")?);
+    let (limit, alias) = (Limit::read(body, "max_tokens")?, Limit::read(body, "max_completion_tokens")?);
     match (limit, alias) {
         (Some(limit), Some(alias)) if limit.tokens != alias.tokens => {
             let message = "'max_tokens' and 'max_completion_tokens' are the same parameter, and differ.";
@@ -154,15 +126,6 @@ fn stop(value: &Value<'_, '_>) -> Result<(), ApiError> {
             Err(value.wrong_type("a string or an array of strings"))
         }
     }
-}
-
-fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
-    value.filled_string_token()?;
-    if value.string()?.chars().count() > MAX_STOP_CHARS {
-        let problem = format!("must have at most {MAX_STOP_CHARS} characters");
-        return Err(value.error(Code::StringAboveMaxLength, &problem));
-    }
-    Ok(())
 }
 
 fn logit_bias(value: &Value<'_, '_>) -> Result<(), ApiError> {

@@ -5,13 +5,10 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{
-    image::FORMATS,
-    params::{
-        BIAS, EFFORTS, MAX_CHOICES, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, PENALTY, TEMPERATURE,
-        TOP_LOGPROBS, TOP_P,
-    },
-    tools::{MAX_NAME, MAX_TOOLS},
+use super::params::{BIAS, EFFORTS, PENALTY};
+use crate::request::{
+    FORMATS, MAX_CHOICES, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE,
+    TOP_LOGPROBS, TOP_P,
 };
 
 /// A chat request in the spelling of clients. Undescribed members are accepted and dropped.

@@ -8,6 +8,7 @@ use shared::{
 };
 
 use super::*;
+use crate::request::{Forward, ProgressReports, UpstreamParams};
 
 /// A body with everything in it that is read.
 const RICH: &str = r#"{
@@ -57,8 +58,8 @@ fn model() -> Model {
     Catalog::parse(text, "test").unwrap().models.remove(0)
 }
 
-fn parse(body: &str) -> Result<Chat, ApiError> {
-    Chat::parse(&Bytes::copy_from_slice(body.as_bytes()))
+fn parse(body: &str) -> Result<Request, ApiError> {
+    super::parse(&Bytes::copy_from_slice(body.as_bytes()))
 }
 
 fn forward(body: &str) -> Forward {
@@ -116,13 +117,10 @@ fn what_is_known_is_forwarded_and_nothing_else() {
 #[test]
 fn what_is_asked_for_is_known() {
     let chat = parse(RICH).unwrap();
-    assert_eq!((chat.model.as_str(), chat.stream, chat.include_usage), ("Model Flash", true, true));
-    assert_eq!((chat.max_tokens, chat.n, chat.draft.shown.images), (Some(100), 2, 2));
+    assert_eq!((chat.model.as_str(), chat.stream), ("Model Flash", true));
+    assert_eq!((chat.limit.map(|limit| limit.tokens), chat.n, chat.draft.shown.images), (Some(100), 2, 2));
     let forward = forward(&with_messages(&json!([{"role": "user", "content": ""}])));
-    assert_eq!(
-        (forward.stream, forward.include_usage, forward.n, forward.image_tokens),
-        (false, false, 1, 0)
-    );
+    assert_eq!((forward.stream, forward.n, forward.image_tokens), (false, 1, 0));
     assert_eq!(
         (forward.max_tokens, forward.limited),
         (4096, false),
@@ -442,7 +440,7 @@ proptest! {
 
     #[test]
     fn whatever_bytes_come_are_survived(body in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Chat::parse(&Bytes::from(body));
+        let _ = super::parse(&Bytes::from(body));
     }
 
     #[test]
@@ -458,7 +456,7 @@ proptest! {
                 _ => drop(body.remove(at)),
             }
         }
-        if let Ok(chat) = Chat::parse(&Bytes::from(body)) {
+        if let Ok(chat) = super::parse(&Bytes::from(body)) {
             let model = Model { extra_params: vec!["top_k".into(), "metadata".into()], ..model() };
             if let Ok(forward) = chat.forward(&model) {
                 sent(&forward, THERE);
@@ -547,7 +545,7 @@ fn what_is_passed_on_counts_with_the_prompt_and_the_prompt_has_a_least() {
 #[test]
 fn a_model_of_embeddings_takes_no_chat() {
     let body = br#"{"model":"Model Flash","messages":[{"role":"user","content":"x"}]}"#;
-    let chat = || Chat::parse(&Bytes::from_static(body)).unwrap();
+    let chat = || super::parse(&Bytes::from_static(body)).unwrap();
     let serving = |chat, embeddings| Model { serves: Serves { chat, embeddings }, ..model() };
     assert!(chat().forward(&serving(true, true)).is_ok());
     let refused = chat().forward(&serving(false, true)).err().unwrap();

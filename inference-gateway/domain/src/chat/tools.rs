@@ -5,16 +5,8 @@ use shared::{
     json::Kind,
 };
 
-use super::{
-    bound::{MAX_DEPTH, TooDeep},
-    forward::Draft,
-    read::{Members, Value},
-};
+use crate::request::{Draft, Function, MAX_TOOLS, Members, Value, json_schema, name};
 
-/// Tools that a request may offer.
-pub(super) const MAX_TOOLS: usize = 128;
-/// Characters in the name of a function or a schema.
-pub(super) const MAX_NAME: usize = 64;
 /// The kind of choice that lets the model call some of the tools, and the member with the list.
 const ALLOWED_TOOLS: &str = "allowed_tools";
 
@@ -80,24 +72,14 @@ fn tool(tool: &Value<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
     let function = function.object()?;
     let name_value = function.require("name")?;
     let name = name(&name_value)?;
-    draft.shown.tool();
-    draft.shown.text(name_value.raw());
-    draft.push("{\"type\":\"function\",\"function\":{\"name\":");
-    draft.push(name_value.raw());
-    if let Some(description) = function.get("description") {
-        description.string_token()?;
-        show_json(&description, draft)?;
-        draft.member("description", description.raw());
+    let description = function.get("description");
+    Function {
+        name: name_value.raw(),
+        description: description.as_ref().map(Value::string_token).transpose()?,
+        parameters: function.get("parameters"),
+        strict: function.get("strict"),
     }
-    if let Some(parameters) = function.get("parameters") {
-        if parameters.kind() != Kind::Object {
-            return Err(parameters.wrong_type("an object"));
-        }
-        show_json(&parameters, draft)?;
-        draft.member("parameters", parameters.raw());
-    }
-    strict(&function, draft)?;
-    draft.push("}}");
+    .write(draft)?;
     Ok(name)
 }
 
@@ -154,7 +136,7 @@ fn function_name(value: &Value<'_, '_>, is_known: impl Fn(&str) -> bool) -> Resu
     let function = members.require("function")?;
     let function = function.object()?;
     let name = function.require("name")?;
-    let text = self::name(&name)?;
+    let text = crate::request::name(&name)?;
     if !is_known(&text) {
         return Err(name.error(Code::InvalidValue, "no such function is offered in 'tools'"));
     }
@@ -174,55 +156,9 @@ pub(super) fn response_format(body: &Members<'_, '_>, draft: &mut Draft) -> Resu
     if kind == "json_schema" {
         let described = format.require("json_schema")?;
         let described = described.object()?;
-        let name = described.require("name")?;
-        self::name(&name)?;
         draft.name("json_schema");
-        draft.push("{\"name\":");
-        draft.push(name.raw());
-        if let Some(description) = described.get("description") {
-            description.string_token()?;
-            show_json(&description, draft)?;
-            draft.member("description", description.raw());
-        }
-        let schema = described.require("schema")?;
-        if schema.kind() != Kind::Object {
-            return Err(schema.wrong_type("an object"));
-        }
-        show_json(&schema, draft)?;
-        draft.member("schema", schema.raw());
-        strict(&described, draft)?;
-        draft.push("}");
+        json_schema(&described, None, draft)?;
     }
     draft.push("}");
     Ok(())
-}
-
-/// Counts a value that templates write anew as JSON.
-pub(super) fn show_json(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    draft.shown.json(value.raw()).map_err(|TooDeep| {
-        value.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))
-    })
-}
-
-fn strict(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    if let Some(strict) = members.get("strict") {
-        strict.boolean()?;
-        draft.member("strict", strict.raw());
-    }
-    Ok(())
-}
-
-/// The name of a function or a schema: `[a-zA-Z0-9_-]{1,64}`.
-fn name(value: &Value<'_, '_>) -> Result<String, ApiError> {
-    value.filled_string_token()?;
-    let name = value.string()?;
-    if name.chars().count() > MAX_NAME {
-        return Err(
-            value.error(Code::StringAboveMaxLength, &format!("must have at most {MAX_NAME} characters"))
-        );
-    }
-    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
-        return Err(value.error(Code::InvalidValue, "must consist of a-z, A-Z, 0-9, '_' and '-'"));
-    }
-    Ok(name.into_owned())
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 use shared::{ids::GenerationId, time::Timestamp};
 
 use super::*;
-use crate::answer::Generation;
+use crate::answer::{Generation, Reply};
 
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
     meter_of(1, granted, wanted)
@@ -11,12 +11,13 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
 
 fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
-    let rewriter = Rewriter::new(Generation { id, created: 1, model: "m" }, true);
+    let reply = Reply::Chat { include_usage: true };
+    let writer = StreamWriter::new(Generation { id, created: 1, model: "m" }, &reply, 10);
     let catalogue = Usage::of(100_000, 100_000, 100_000);
     let bounds =
         UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };
     let counter = UsageCounter::new(bounds, UsageScope::ChunkChoice);
-    StreamMeter::new(rewriter, counter, GrantedTokens::new(granted, wanted), choices)
+    StreamMeter::new(writer, counter, GrantedTokens::new(granted, wanted), choices)
 }
 
 /// A chunk with a text, and with the usage so far if `reported`.
@@ -106,7 +107,7 @@ fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows
     meter.cut();
     let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
     assert!(out.contains(r#""finish_reason":"length""#), "{out}");
-    meter.finish(None);
+    meter.finish(None, 2);
     let out = String::from_utf8(meter.take_output().to_vec()).unwrap();
     assert!(
         out.contains(r#""completion_tokens":120,"#),

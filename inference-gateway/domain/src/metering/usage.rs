@@ -4,7 +4,7 @@ use shared::tokens::{Usage, UsageDetails};
 
 use crate::{
     answer::{Chunk, Completion, MOST_TOKENS, Reported},
-    chat::{BYTES_PER_TOKEN, MAX_CHOICES},
+    request::{BYTES_PER_TOKEN, MAX_CHOICES},
 };
 
 /// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts

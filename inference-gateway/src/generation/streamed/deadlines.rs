@@ -22,12 +22,14 @@ pub(super) const CAUGHT_UP_AFTER: Duration = Duration::from_millis(10);
 pub(super) const CATCH_UP_BOUND: Duration = Duration::from_millis(100);
 /// Longest time to read and count the output after a lost hold: a gateway that was frozen has much in its sockets.
 pub(super) const CATCH_UP_BOUND_OF_LOST: Duration = Duration::from_millis(500);
-/// Longest time without reading the upstream while its client takes nothing and the memory for missed output is full.
-const UNREAD_BOUND: Duration = Duration::from_secs(10);
+/// Part of the time after which a client that takes nothing counts as gone, in quarters: for so long an upstream is not
+/// read once the memory for missed output is full. The client hears the reason if it comes back before it counts as gone.
+const UNREAD_QUARTERS: u32 = 3;
 
 /// Times of the last events of a stream. Every method takes the present time as an argument.
 pub(super) struct Deadlines {
     upstream_silence: Duration,
+    unread_bound: Duration,
     /// Start of the present standstill, which ends with an extension or a renewed lease.
     blocked_since: Option<Instant>,
     /// Start of the time in which no more is read for a client that takes nothing.
@@ -69,10 +71,12 @@ pub(super) enum ReadingOn {
 }
 
 impl Deadlines {
-    /// Starts at `now`; the upstream may be silent for `upstream_silence`.
-    pub(super) fn new(upstream_silence: Duration, now: Instant) -> Self {
+    /// Starts at `now`; the upstream may be silent for `upstream_silence`, and a client counts as gone after
+    /// `client_stall`.
+    pub(super) fn new(upstream_silence: Duration, client_stall: Duration, now: Instant) -> Self {
         Self {
             upstream_silence,
+            unread_bound: client_stall * UNREAD_QUARTERS / 4,
             blocked_since: None,
             full_since: None,
             listening: true,
@@ -138,7 +142,7 @@ impl Deadlines {
 
     /// Returns whether the client has taken nothing for too long while the upstream was not read.
     pub(super) fn client_is_overdue(&self, now: Instant) -> bool {
-        self.full_since.is_some_and(|since| now.duration_since(since) >= UNREAD_BOUND)
+        self.full_since.is_some_and(|since| now.duration_since(since) >= self.unread_bound)
     }
 
     /// Returns whether the upstream's silence, or its lingering after finished choices, has lasted too long.
@@ -165,7 +169,7 @@ impl Deadlines {
             extension,
             keep_alive,
             self.upstream_deadline(reported),
-            self.full_since.map(|since| since + UNREAD_BOUND),
+            self.full_since.map(|since| since + self.unread_bound),
             self.reading_on_deadline(reading_on),
         ];
         due.into_iter().flatten().min().unwrap_or(now + KEEP_ALIVE)
@@ -194,13 +198,15 @@ mod tests {
     use super::*;
 
     const SILENCE: Duration = Duration::from_mins(5);
+    const STALL: Duration = Duration::from_secs(12);
+    const UNREAD_BOUND: Duration = Duration::from_secs(9);
     /// Nothing is reported, in flight or unwritten.
     const PLAIN: StreamState =
         StreamState { reported: false, extending: false, unwritten: false, reading_on: ReadingOn::Received };
 
     fn begun() -> (Deadlines, Instant) {
         let now = Instant::now();
-        (Deadlines::new(SILENCE, now), now)
+        (Deadlines::new(SILENCE, STALL, now), now)
     }
 
     #[test]

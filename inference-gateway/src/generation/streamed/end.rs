@@ -61,9 +61,9 @@ impl Stream {
         let (usage, estimated) = self.meter.usage();
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
         let client_left = self.deadlines.left_at().is_some();
-        let Self { generator, job, hold, mut meter, running, mut log, pipe, mut room, .. } = self;
+        let Self { generator, job, hold, mut meter, running, mut log, pipe, mut memory, .. } = self;
         meter.forget_incomplete();
-        room.hold(meter.held_bytes());
+        memory.hold(meter.held_bytes());
         drop(running);
         let free = matches!(end, End::Failed(_)) && !meter.has_begun();
         if free {
@@ -82,16 +82,17 @@ impl Stream {
         if client_left {
             metrics::counter!("gateway_client_disconnects_total").increment(1);
         }
+        let (cost, now) = (log.charge.map(|charge| charge.charged), generator.clock.now().seconds());
         match &end {
             End::ClientGone => {}
             End::Complete | End::GrantUsedUp => {
                 meter.cut();
-                meter.finish(log.charge.map(|charge| charge.charged));
+                meter.finish(cost, now);
             }
-            End::Failed(error) => meter.fail(error),
+            End::Failed(error) => meter.fail(error, cost, now),
         }
         log.write(&job.model, &generator.metrics);
-        pipe.put_last(room.leave_with(meter.take_output()));
+        pipe.put_last(memory.leave_with(meter.take_output()));
     }
 
     /// Replaces an estimate of the prompt if the upstream can count it.

@@ -5,10 +5,7 @@ use std::{
     pin::Pin,
 };
 
-use shared::{
-    refusal::Refusal,
-    rpc::{Extended, Extension},
-};
+use shared::rpc::{Extended, Extension};
 
 use super::{
     Stream,
@@ -39,10 +36,10 @@ impl Stream {
     /// Takes the answer to an extension.
     pub(super) fn extended(&mut self, asked: u64, answer: &Result<Extended, Unavailable>) -> Option<End> {
         match answer {
-            Ok(Extended::Open(Extension { revoked: true, .. })) => {
-                Some(End::Failed(Refusal::InvalidApiKey.into()))
+            Ok(Extended::Open(Extension { revoked_by: Some(refusal), .. })) => {
+                Some(End::Failed((*refusal).into()))
             }
-            Ok(Extended::Open(Extension { output_tokens, revoked: false, .. })) => {
+            Ok(Extended::Open(Extension { output_tokens, revoked_by: None, .. })) => {
                 let end = self.meter.extended(*output_tokens, asked);
                 self.metered(end)
             }
@@ -57,7 +54,7 @@ impl Stream {
     /// Takes in the hold's status, as reported by the heartbeat.
     pub(super) fn standing_changed(&mut self) -> Option<End> {
         match self.hold.standing() {
-            HoldStatus::Revoked => Some(End::Failed(Refusal::InvalidApiKey.into())),
+            HoldStatus::Revoked(refusal) => Some(End::Failed(refusal.into())),
             HoldStatus::Gone => Some(gone()),
             HoldStatus::Open => None,
         }

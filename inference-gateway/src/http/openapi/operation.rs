@@ -114,6 +114,9 @@ fn header(name: &str) -> (String, Value) {
             json!({"required": true, "schema": {"type": "string", "pattern": "^req_[0-9a-f]{32}$"}})
         }
         "Retry-After" | "x-max-tokens" => json!({"schema": {"type": "integer", "minimum": 1}}),
+        _ if name.starts_with("x-ratelimit-") && !name.contains("reset") => {
+            json!({"schema": {"type": "integer", "minimum": 0}})
+        }
         "x-generation-id" => json!({"schema": {"type": "string", "pattern": "^gen_[0-9a-f]{32}$"}}),
         _ => json!({"schema": {"type": "string"}}),
     };

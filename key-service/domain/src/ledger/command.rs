@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::{
     ids::{DepositId, GenerationId, KeyId},
     money::NanoUsd,
-    rates::RateStatus,
+    rates::{RateBound, RateStatus},
     refusal::Refusal,
     time::Timestamp,
 };
@@ -140,7 +140,10 @@ pub enum Outcome {
     /// Current tick of the account.
     Ticked(u64),
     /// The key may spend.
-    Allowed,
+    Allowed {
+        /// Ids of the models that the key and its groups all allow; `None` is every model.
+        models: Option<Vec<String>>,
+    },
     /// The generation has a hold.
     Held {
         /// Amount held.
@@ -152,8 +155,8 @@ pub enum Outcome {
     Extended {
         /// Total amount held.
         amount: NanoUsd,
-        /// True if the key was revoked or a group archived in the meantime, so that no more is held.
-        revoked: bool,
+        /// Refusal of a key that was revoked, or whose group was archived, in the meantime: no more is held.
+        revoked_by: Option<Refusal>,
     },
     /// The generation is billed.
     Captured(Settlement),
@@ -205,6 +208,8 @@ pub enum Refused {
     },
     /// A rate, or the number of requests at a time, leaves no room for the request.
     RateLimited {
+        /// The bound that leaves no room.
+        bound: RateBound,
         /// Time after which the request may fit.
         retry_after: Duration,
     },

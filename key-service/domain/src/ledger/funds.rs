@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use shared::{money::NanoUsd, rates::RateStatus, time::Timestamp, tokens::Usage};
+use shared::{
+    money::NanoUsd,
+    rates::{RateBound, RateStatus},
+    refusal::Refusal,
+    time::Timestamp,
+    tokens::Usage,
+};
 
 use super::{
     Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, MOST_TOKENS,
@@ -64,21 +70,27 @@ impl Funds {
 
     /// Refuses a request that a bound other than money excludes.
     pub(super) fn admit(&self, model: &String, prompt_tokens: u64) -> Result<(), Refused> {
-        let lists = || self.bounds().filter_map(|bounds| bounds.models.as_ref());
-        if lists().any(|models| !models.contains(model)) {
-            return Err(Refused::ModelNotAllowed { models: allowed_models(&lists().collect::<Vec<_>>()) });
+        if self.model_lists().any(|models| !models.contains(model)) {
+            return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
         }
         if self.bounds().any(|bounds| bounds.max_in_flight.is_some_and(|most| bounds.in_flight >= most)) {
-            return Err(Refused::RateLimited { retry_after: RETRY_IN_FLIGHT });
+            return Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: RETRY_IN_FLIGHT });
         }
         let by_requests =
             self.bounds().filter_map(|bounds| bounds.requests_per_minute?.wait_for(1, self.now));
         let by_tokens =
             self.bounds().filter_map(|bounds| bounds.tokens_per_minute?.wait_for(prompt_tokens, self.now));
-        match by_requests.max().or_else(|| by_tokens.max()) {
-            Some(retry_after) => Err(Refused::RateLimited { retry_after }),
+        let wait = by_requests.max().map(|wait| (RateBound::Requests, wait));
+        match wait.or_else(|| by_tokens.max().map(|wait| (RateBound::Tokens, wait))) {
+            Some((bound, retry_after)) => Err(Refused::RateLimited { bound, retry_after }),
             None => Ok(()),
         }
+    }
+
+    /// Models that the key and its groups all allow; `None` is every model.
+    pub(super) fn models(&self) -> Option<Vec<String>> {
+        let lists: Vec<_> = self.model_lists().collect();
+        (!lists.is_empty()).then(|| allowed_models(&lists))
     }
 
     /// Sets an amount aside: `most`, or what is available of it.
@@ -122,16 +134,18 @@ impl Funds {
         self.account.tick.saturating_add(ticks)
     }
 
-    /// Returns whether the key may go on with what it began.
-    pub(super) fn may_continue(&self) -> bool {
-        self.key.revoked_at.is_none() && !self.is_archived()
+    /// Refusal of a key that may not go on with what it began.
+    pub(super) fn revoked_by(&self) -> Option<Refusal> {
+        if self.key.revoked_at.is_some() {
+            return Some(Refusal::InvalidApiKey);
+        }
+        self.is_archived().then_some(Refusal::GroupArchived)
     }
 
     pub(super) fn extend(&mut self, hold: Hold, most: NanoUsd, progress: Progress, lease_ticks: u64) -> Hold {
-        let more = if self.may_continue() {
-            most.left_after(hold.amount).min(self.available())
-        } else {
-            NanoUsd::ZERO
+        let more = match self.revoked_by() {
+            None => most.left_after(hold.amount).min(self.available()),
+            Some(_) => NanoUsd::ZERO,
         };
         self.set_aside(more);
         // Reports may overtake each other; the report with the highest cost is the latest.
@@ -237,6 +251,10 @@ impl Funds {
             self.groups.each_mut().map(|group| group.as_mut().map(|(_, group)| &mut group.budget));
         let groups = [group.map(|group| (Level::Group, group)), parent.map(|parent| (Level::Parent, parent))];
         std::iter::once((Level::Key, &mut self.key.budget)).chain(groups.into_iter().flatten())
+    }
+
+    fn model_lists(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.bounds().filter_map(|bounds| bounds.models.as_ref())
     }
 
     fn bounds(&self) -> impl Iterator<Item = &Bounds> {

@@ -7,7 +7,7 @@ mod windows;
 
 use std::time::Duration;
 
-use shared::time::Timestamp;
+use shared::{refusal::Refusal, time::Timestamp};
 
 use super::{
     histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key},
@@ -187,9 +187,9 @@ fn what_is_left_and_cannot_pay_is_a_limit_reached_and_never_a_reason_to_wait() {
 fn checks_are_made_in_their_order() {
     let mut book = Book::new(100, Some(100));
     let check = Command::Check { key: key(0) };
-    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
     book.must_hold(1, 100);
-    assert_eq!(book.run(&check), Ok(Outcome::Allowed));
+    assert_eq!(book.run(&check), Ok(Outcome::Allowed { models: None }));
     book.capture(1, cost(100));
     book.set_limit(None);
     assert_eq!(book.run(&check), Err(Refused::CreditEmpty));
@@ -264,7 +264,7 @@ fn a_cost_above_its_hold_is_billed_from_what_else_is_left_and_the_rest_is_shortf
 fn an_extension_takes_what_is_available_and_never_lowers_a_hold() {
     let mut book = Book::new(1_000, Some(500));
     book.must_hold(1, 100);
-    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked: false });
+    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
     assert_eq!(book.extend(1, 300, cost(10)), extended(300));
     assert_eq!(book.extend(1, 50, cost(20)), extended(300));
     assert_eq!(book.extend(1, 9_999, cost(30)), extended(500));
@@ -276,7 +276,7 @@ fn a_revoked_key_keeps_its_holds_and_gets_nothing_more() {
     let mut book = Book::new(1_000, None);
     book.must_hold(1, 100);
     book.key_mut().revoked_at = Some(book.now);
-    let extended = Ok(Outcome::Extended { amount: nanos(100), revoked: true });
+    let extended = Ok(Outcome::Extended { amount: nanos(100), revoked_by: Some(Refusal::InvalidApiKey) });
     assert_eq!(book.extend(1, 300, cost(50)), extended);
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Revoked));
     assert_eq!(book.capture(1, cost(60)).charged, nanos(60));

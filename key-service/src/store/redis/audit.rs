@@ -156,7 +156,7 @@ impl Redis {
         &self,
         account: AccountId,
         last_id: &str,
-        keys: &[KeyId],
+        fields: &[Vec<u8>],
     ) -> Result<Option<Look>, StoreError> {
         let key_space = &self.key_space;
         let mut arguments = Arguments::keys([

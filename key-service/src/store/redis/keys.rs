@@ -18,7 +18,12 @@ use super::{
     script::Arguments,
 };
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
-use domain::key::{ApiKey, KeyNotChanged, KeyPatch, NewKey};
+use domain::{
+    digest::Digest,
+    group::BadGroup,
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
+    ledger,
+};
 
 /// A key in Redis: the ledger's part, then texts.
 type Found = (Option<Vec<u8>>, KeyTexts);

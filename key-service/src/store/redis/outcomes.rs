@@ -6,7 +6,8 @@ use redis::{RedisError, RedisResult, Value};
 use shared::{
     calendar::Per,
     money::NanoUsd,
-    rates::{RateLimit, RateStatus},
+    rates::{RateBound, RateLimit, RateStatus},
+    refusal::Refusal,
     time::Timestamp,
 };
 
@@ -50,7 +51,7 @@ fn amount_outcome(command: &Command, amount: NanoUsd, rates: RateStatus) -> Opti
         Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
         Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(amount.nanos()).ok()?)),
         Command::Hold { .. } => Some(Outcome::Held { amount, rates }),
-        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked: false }),
+        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked_by: None }),
         Command::Check { .. }
         | Command::Capture { .. }
         | Command::Release { .. }
@@ -89,7 +90,7 @@ fn word_outcome(
         | Command::Expire { .. } => 0,
     };
     Some(match (word, rest) {
-        ("allowed", []) => Ok(Outcome::Allowed),
+        ("allowed", lists) => Ok(Outcome::Allowed { models: models(lists)? }),
         ("released", []) => Ok(Outcome::Released),
         ("not_due", []) => Ok(Outcome::NotDue),
         ("gone", []) => Ok(Outcome::Gone),
@@ -100,8 +101,10 @@ fn word_outcome(
         }
         ("revoked", []) => Err(Refused::Revoked),
         ("revoked", amount) => {
-            let amount = NanoUsd::from_nanos(std::str::from_utf8(amount).ok()?.parse().ok()?);
-            Ok(Outcome::Extended { amount, revoked: true })
+            Ok(Outcome::Extended { amount: written(amount)?, revoked_by: Some(Refusal::InvalidApiKey) })
+        }
+        ("archived", amount) => {
+            Ok(Outcome::Extended { amount: written(amount)?, revoked_by: Some(Refusal::GroupArchived) })
         }
         ("unknown_key", []) => Err(Refused::UnknownKey),
         ("key_expired", []) => Err(Refused::KeyExpired),
@@ -109,10 +112,12 @@ fn word_outcome(
         ("limit_reached", rest) => Err(limit_reached(rest)?),
         ("credit_empty", []) => Err(Refused::CreditEmpty),
         ("reserved", []) => Err(Refused::Reserved),
-        ("model_not_allowed", lists) => Err(model_not_allowed(lists)?),
-        ("in_flight", []) => Err(Refused::RateLimited { retry_after: RETRY_IN_FLIGHT }),
-        ("requests_limited", rates) => Err(rate_limited(rates, 1, now)?),
-        ("tokens_limited", rates) => Err(rate_limited(rates, prompt, now)?),
+        ("model_not_allowed", lists) => Err(Refused::ModelNotAllowed { models: models(lists)?? }),
+        ("in_flight", []) => {
+            Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: RETRY_IN_FLIGHT })
+        }
+        ("requests_limited", rates) => Err(rate_limited(RateBound::Requests, rates, 1, now)?),
+        ("tokens_limited", rates) => Err(rate_limited(RateBound::Tokens, rates, prompt, now)?),
         ("bad_deposit", []) => Err(Refused::BadDeposit),
         ("damaged", []) => Err(Refused::Damaged),
         _ => return None,
@@ -138,21 +143,27 @@ fn limit_reached(rest: &[u8]) -> Option<Refused> {
     Some(Refused::LimitReached { level, resets_at })
 }
 
-fn model_not_allowed(rest: &[u8]) -> Option<Refused> {
+fn written(amount: &[u8]) -> Option<NanoUsd> {
+    std::str::from_utf8(amount).ok()?.parse().ok().map(NanoUsd::from_nanos)
+}
+
+/// Reads the lists of models of all levels, and what they all allow; `Some(None)` without a list.
+#[expect(clippy::option_option, reason = "the outer option is an answer that cannot be read")]
+fn models(rest: &[u8]) -> Option<Option<Vec<String>>> {
     let (mut reader, mut lists) = (Reader(rest), Vec::new());
     while !reader.0.is_empty() {
         lists.push(reader.models()?);
     }
-    Some(Refused::ModelNotAllowed { models: allowed_models(&lists) })
+    Some((!lists.is_empty()).then(|| allowed_models(&lists)))
 }
 
 /// Reads the rates of all levels, of which at least one is too low for this many requests or tokens.
-fn rate_limited(rest: &[u8], count: u64, now: Timestamp) -> Option<Refused> {
+fn rate_limited(bound: RateBound, rest: &[u8], count: u64, now: Timestamp) -> Option<Refused> {
     let (mut reader, mut retry_after) = (Reader(rest), None::<Duration>);
     while !reader.0.is_empty() {
         retry_after = retry_after.max(reader.rate()?.wait_for(count, now));
     }
-    Some(Refused::RateLimited { retry_after: retry_after? })
+    Some(Refused::RateLimited { bound, retry_after: retry_after? })
 }
 
 /// Reads the rates of all levels.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use redis::pipe;
-use shared::ids::{AccountId, KeyId};
+use shared::ids::{AccountId, GroupId, KeyId};
 
 use super::{
     Redis,

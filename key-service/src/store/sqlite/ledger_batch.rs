@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use super::tables::{accounts, journal, keys, records, spend, usage as counters};
+use super::tables::{accounts, groups, holds, journal, keys, spend, usage as counters};
 use crate::store::Outcomes;
 use domain::{
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -32,8 +32,8 @@ pub(super) fn execute(
         let refused = |request: &Request| request.commands.iter().map(|_| Err(Refused::UnknownKey)).collect();
         return Ok(requests.iter().map(refused).collect());
     };
-    let (books, keys, counted) = (Row::new(books), HashMap::new(), HashMap::new());
-    let mut batch = LedgerBatch { connection, account, books, keys, counted };
+    let (books, keys, groups) = (Row::new(books), HashMap::new(), HashMap::new());
+    let mut batch = LedgerBatch { connection, account, books, keys, groups, counted: HashMap::new() };
     let outcomes = requests
         .iter()
         .map(|request| request.commands.iter().map(|command| batch.apply(command, request.now)).collect());
@@ -49,6 +49,8 @@ struct LedgerBatch<'c> {
     books: Row<accounts::Books>,
     /// `None` where the account does not have the key.
     keys: HashMap<KeyId, Row<Option<ledger::Key>>>,
+    /// `None` where the account does not have the group.
+    groups: HashMap<GroupId, Row<Option<ledger::Group>>>,
     /// Additions to the counters.
     counted: HashMap<(Day, Payer), Counts>,
 }
@@ -73,16 +75,11 @@ impl LedgerBatch<'_> {
     /// Loads the state, applies the command, and records the result. Holds and settlements are written at once: few
     /// change twice.
     fn apply(&mut self, command: &Command, now: Timestamp) -> rusqlite::Result<Result<Outcome, Refused>> {
-        let (connection, account) = (self.connection, self.account);
-        let key = command.key().map(|id| self.key(id)).transpose()?.flatten();
-        let before = match command.record().map(|id| records::record(connection, account, id)) {
-            None => Record::None,
-            Some(Ok(record)) => record,
-            Some(Err(rusqlite::Error::FromSqlConversionFailure(..))) => return Ok(Err(Refused::Damaged)),
-            Some(Err(e)) => return Err(e),
+        let state = match self.load(command) {
+            Err(rusqlite::Error::FromSqlConversionFailure(..)) => return Ok(Err(Refused::Damaged)),
+            loaded => loaded?,
         };
-        let state =
-            State { account: self.books.current.money, key, record: before.clone(), ..State::default() };
+        let before = state.record.clone();
         let (after, outcome) = match ledger::apply(state, command, now) {
             Ok(applied) => applied,
             Err(refused) => return Ok(Err(refused)),
@@ -96,12 +93,25 @@ impl LedgerBatch<'_> {
         if let Some(row) = command.key().and_then(|id| self.keys.get_mut(&id)) {
             row.current = after.key;
         }
+        for (id, group) in after.groups.into_iter().flatten() {
+            if let Some(row) = self.groups.get_mut(&id) {
+                row.current = Some(group);
+            }
+        }
         if let Some(id) = command.record()
             && after.record != before
         {
-            records::put(connection, account, id, &after.record, now)?;
+            holds::put(self.connection, self.account, id, &after.record, now)?;
         }
         Ok(Ok(outcome))
+    }
+
+    fn load(&mut self, command: &Command) -> rusqlite::Result<State> {
+        let key = command.key().map(|id| self.key(id)).transpose()?.flatten();
+        let record = command.record().map(|id| holds::record(self.connection, self.account, id));
+        State::load(self.books.current.money, key, record.transpose()?.unwrap_or_default(), |id| {
+            self.group(id)
+        })
     }
 
     fn append(&mut self, id: GenerationId, before: &Record, entry: &Entry) -> rusqlite::Result<()> {
@@ -121,6 +131,15 @@ impl LedgerBatch<'_> {
         Ok(key)
     }
 
+    fn group(&mut self, id: GroupId) -> rusqlite::Result<Option<ledger::Group>> {
+        if let Some(row) = self.groups.get(&id) {
+            return Ok(row.current.clone());
+        }
+        let group = groups::spend(self.connection, self.account, id)?;
+        self.groups.insert(id, Row::new(group.clone()));
+        Ok(group)
+    }
+
     fn write(self) -> rusqlite::Result<()> {
         if self.books.changed() {
             accounts::put_books(self.connection, self.account, self.books.current)?;
@@ -128,6 +147,11 @@ impl LedgerBatch<'_> {
         for (id, row) in self.keys {
             if let Some(key) = row.current.as_ref().filter(|_| row.changed()) {
                 keys::put_spend(self.connection, self.account, id, key)?;
+            }
+        }
+        for (id, row) in self.groups {
+            if let Some(group) = row.current.as_ref().filter(|_| row.changed()) {
+                groups::put_spend(self.connection, self.account, id, group)?;
             }
         }
         let mut spent: HashMap<(Day, &str), NanoUsd> = HashMap::new();

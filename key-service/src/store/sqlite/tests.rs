@@ -348,7 +348,7 @@ async fn a_refusal_writes_nothing() {
     let before = written();
     let check = |key: KeyId| Command::Check { key };
     let outcomes = store.execute(account(0), vec![check(key(0)), check(key(9))], START).await.unwrap();
-    assert_eq!(outcomes[0], Ok(Outcome::Allowed));
+    assert_eq!(outcomes[0], Ok(Outcome::Allowed { models: None }));
     outcomes[1].clone().unwrap_err();
     assert_eq!(written(), before);
 }

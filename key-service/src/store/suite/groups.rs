@@ -51,7 +51,8 @@ pub(super) async fn make_group(
     bounds: &BoundsPatch,
 ) -> GroupId {
     let mut new = new_group(account, n);
-    new.group.spend = ledger::Group { budget: Budget::new(bounds, START), parent: parent.map(id), archived_at: None };
+    new.group.spend =
+        ledger::Group { budget: Budget::new(bounds, START), parent: parent.map(id), archived_at: None };
     assert_eq!(store.create_group(new.clone()).await.unwrap(), GroupCreated::New(new.group));
     id(n)
 }
@@ -74,7 +75,11 @@ pub(super) fn moved_to(group: Option<GroupId>) -> KeyPatch {
 fn every_bound() -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(25))),
-        windows: Some(vec![(Per::Month, nanos(9_000_000_000_000_000)), (Per::Hour, nanos(0)), (Per::Week, nanos(7))]),
+        windows: Some(vec![
+            (Per::Month, nanos(9_000_000_000_000_000)),
+            (Per::Hour, nanos(0)),
+            (Per::Week, nanos(7)),
+        ]),
         models: Some(Some(vec!["Model Max".into(), "Zoë’s \u{0} \"model\"".into()])),
         requests_per_minute: Some(Some(1_000_000_000)),
         tokens_per_minute: Some(Some(1)),
@@ -240,7 +245,10 @@ pub(super) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl 
             bounds: BoundsPatch { limit: Some(None), max_in_flight: Some(Some(9)), ..BoundsPatch::default() },
             ..GroupPatch::default()
         },
-        GroupPatch { metadata: metadata(&[("plan", Some("gold")), ("x", Some("y"))]), ..GroupPatch::default() },
+        GroupPatch {
+            metadata: metadata(&[("plan", Some("gold")), ("x", Some("y"))]),
+            ..GroupPatch::default()
+        },
         GroupPatch { metadata: metadata(&[("x", None)]), parent: Some(None), ..GroupPatch::default() },
         GroupPatch {
             key_defaults: DefaultsPatch { expires_in_seconds: Some(Some(60)), ..DefaultsPatch::default() },
@@ -251,7 +259,7 @@ pub(super) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl 
     let mut expected = store.group(mine, group).await.unwrap().unwrap();
     for (n, patch) in (1..).zip(patches) {
         let store = subject.store();
-        expected = expected.updated(&patch, after(n)).unwrap();
+        expected = expected.updated(&patch, Ok(()), after(n)).unwrap();
         let updated = store.update_group(mine, group, patch, after(n)).await.unwrap();
         assert_eq!(updated, GroupUpdated::Group(expected.clone()));
         subject.interrupt().await;
@@ -330,7 +338,9 @@ pub(super) async fn keys_are_made_in_and_moved_to_groups_that_take_them(subject:
     store.archive_group(mine, parent, START).await.unwrap();
     subject.interrupt().await;
     let store = subject.store();
-    for (group, why) in [(parent, BadGroup::Archived), (child, BadGroup::Archived), (id(9), BadGroup::Unknown)] {
+    for (group, why) in
+        [(parent, BadGroup::Archived), (child, BadGroup::Archived), (id(9), BadGroup::Unknown)]
+    {
         assert_eq!(make_key_in(&**store, mine, 2, group).await, Created::BadGroup(why));
         let moved = store.update_key(mine, key(1), moved_to(Some(group)), START).await.unwrap();
         assert_eq!(moved, Updated::BadGroup(why));

@@ -18,7 +18,7 @@ use domain::{
     key::KeyPatch,
     ledger::{
         Command, Progress,
-        histories::{START, Step, account, deposit, generation, history, key},
+        histories::{Clock, START, Step, account, deposit, generation, history, key},
     },
 };
 
@@ -300,7 +300,7 @@ fn edges() -> Vec<Vec<Step>> {
         vec![
             at_once(vec![deposit(1, nanos(100))]),
             Step::Update(mine, key, short_lived),
-            Step::Wait(Duration::from_secs(9)),
+            Step::Clock(Clock::Wait(Duration::from_secs(9))),
             at_once(vec![hold(1, nanos(5))]),
         ],
         // Reports that overtake each other, and a correction of the bill.

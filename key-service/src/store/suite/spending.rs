@@ -11,8 +11,8 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_key, open_account,
-    open_account_with, spend, tick,
+    Subject, after, capture, due_holds, execute_one, groups::new_group, hold, make_key, nanos, new_key,
+    open_account, open_account_with, spend, tick,
 };
 use crate::store::{DueHold, JournalEntry, Store, UsageLine};
 use domain::{
@@ -21,8 +21,8 @@ use domain::{
     ledger::{
         BoundsPatch, Command, Outcome, Progress, Record, RecordId, Refused,
         histories::{
-            self, ACCOUNTS, GENERATIONS, KEY_LIMIT_REACHED, KEYS, START, Step, World, account, generation,
-            history, key, of_history,
+            self, ACCOUNTS, GENERATIONS, GROUPS, KEY_LIMIT_REACHED, KEYS, LONGEST_HISTORY, START, Step,
+            World, account, generation, group, history, key, of_history,
         },
     },
     usage::{COUNTED, Day},
@@ -30,9 +30,6 @@ use domain::{
 
 /// Number of random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
-
-/// Longer than the total waiting time of a history.
-const LONGEST_HISTORY: Duration = Duration::from_hours(40 * 3);
 
 /// Entries read at once: few, so that there are several pages.
 const PAGE: usize = 3;
@@ -281,6 +278,11 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
         open_account(&**subject.store(), a).await;
+        for g in 0..GROUPS {
+            let mut new = new_group(account(a), g);
+            new.group.spend = world.groups[&(account(a), group(g))].clone();
+            subject.store().create_group(new).await.unwrap();
+        }
         for k in 0..KEYS {
             let mut new = new_key(account(a), k);
             new.key.spend = world.keys[&(account(a), key(k))].clone();
@@ -294,10 +296,18 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         }
         let store = subject.store();
         match step {
-            Step::Wait(duration) => now = now.plus(duration),
+            Step::Clock(clock) => now = clock.after(now),
             Step::Update(account, key, patch) => {
-                world.update(account, key, &patch);
-                store.update_key(account, key, patch, START).await.unwrap();
+                world.update(account, key, &patch, now);
+                store.update_key(account, key, patch, now).await.unwrap();
+            }
+            Step::UpdateGroup(account, group, patch) => {
+                world.update_group(account, group, &patch, now);
+                store.update_group(account, group, patch, now).await.unwrap();
+            }
+            Step::Archive(account, group) => {
+                world.archive(account, group, now);
+                store.archive_group(account, group, now).await.unwrap();
             }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
@@ -314,10 +324,15 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     the_books_balance(&**subject.store(), world, now).await;
 }
 
-/// Compares everything that can be read: keys, accounts, open holds.
+/// Compares everything that can be read: keys, groups, accounts, open holds.
 async fn the_books_are_equal(store: &dyn Store, world: &World) {
     for ((account, key), expected) in &world.keys {
         assert_eq!(spend(store, *account, *key).await, *expected);
+    }
+    for ((account, id), expected) in &world.groups {
+        let group = store.group(*account, *id).await.unwrap().unwrap();
+        let keys = world.keys.iter().filter(|((of, _), key)| of == account && key.group == Some(*id)).count();
+        assert_eq!((&group.spend, group.keys), (expected, keys as u64));
     }
     for summary in store.accounts().await.unwrap() {
         let expected = world.accounts[&summary.id];
@@ -368,7 +383,7 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         assert_eq!(entries, numbered.collect::<Vec<_>>());
         let lines =
             expected.counted.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts });
-        let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
+        let days = Day::of(START).plus(-1)..=Day::of(START.plus(LONGEST_HISTORY));
         let lines: Vec<_> = lines.collect();
         assert_eq!(store.usage(*account, days.clone(), None).await.unwrap(), lines);
         let spent = store.spend(*account, days).await.unwrap();
@@ -379,7 +394,8 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         assert!(if at_bound { spent >= counted } else { spent == counted }, "{spent} {counted}");
         let audit = store.audit(*account).await.unwrap().unwrap();
         let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
-        assert_eq!(audit, Audit { entries: entries.len() as u64, keys, wrong: Vec::new() });
+        let groups = world.groups.keys().filter(|(of, _)| of == account).count() as u64;
+        assert_eq!(audit, Audit { entries: entries.len() as u64, keys, groups, wrong: Vec::new() });
     }
 }
 

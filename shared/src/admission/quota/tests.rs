@@ -14,7 +14,7 @@ fn owner(number: usize) -> Owner {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Take(usize, usize),
     Wait(usize, usize),

@@ -1,16 +1,18 @@
 //! Answers in messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
 use super::millis;
 use crate::{
     money::NanoUsd,
-    refusal::Refusal,
+    rates::{RateLimit, RateStatus},
+    refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Principal,
+        Identity, Principal,
+        refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
 };
@@ -19,7 +21,7 @@ impl Answer {
     /// The message.
     pub fn to_message(&self) -> answer::Response {
         match self {
-            Self::Authenticated(result) => answer::Response::Authenticate(authenticated(*result)),
+            Self::Authenticated(result) => answer::Response::Authenticate(authenticated(result.as_ref())),
             Self::Authorized(result) => answer::Response::Authorize(authorized(result.as_ref())),
             Self::Extended(extended) => answer::Response::Extend((*extended).into()),
             Self::Captured(captured) => answer::Response::Capture((*captured).into()),
@@ -43,42 +45,78 @@ impl Answer {
     }
 }
 
-fn authenticated(result: Result<Principal, Refusal>) -> v1::AuthenticateResponse {
+fn authenticated(result: Result<&Identity, &Denial>) -> v1::AuthenticateResponse {
     use v1::authenticate_response::Result as Wire;
-    let result = match result {
-        Ok(principal) => {
+    let (result, refusal_detail) = match result {
+        Ok(Identity { principal, models }) => {
             let (account_id, key_id) = match principal {
                 Principal::ApiKey(account, key) => (account.to_string(), key.to_string()),
                 Principal::ManagementKey(account, key) => (account.to_string(), key.to_string()),
             };
-            Wire::Principal(v1::Principal { account_id, key_id })
+            let models = models.clone().map(|ids| v1::ModelList { ids });
+            (Wire::Principal(v1::Principal { account_id, key_id, models }), None)
         }
-        Err(refusal) => Wire::Refusal(v1::Refusal::from(refusal).into()),
+        Err(denial) => {
+            let (refusal, detail) = denial.into();
+            (Wire::Refusal(refusal), detail)
+        }
     };
-    v1::AuthenticateResponse { result: Some(result) }
+    v1::AuthenticateResponse { result: Some(result), refusal_detail }
 }
 
-fn authorized(result: Result<&Grant, &Refusal>) -> v1::AuthorizeResponse {
+fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
     use v1::authorize_response::Result as Wire;
-    let result = match result {
-        Ok(grant) => Wire::Grant(v1::Grant {
-            account_id: grant.hold.account.to_string(),
-            key_id: grant.hold.key.to_string(),
-            output_tokens: grant.output_tokens,
-            lease_ms: millis(grant.lease),
-            price: Some((&grant.hold.price).into()),
-        }),
-        Err(refusal) => Wire::Refusal(v1::Refusal::from(*refusal).into()),
+    let (result, refusal_detail) = match result {
+        Ok(grant) => (
+            Wire::Grant(v1::Grant {
+                account_id: grant.hold.account.to_string(),
+                key_id: grant.hold.key.to_string(),
+                output_tokens: grant.output_tokens,
+                lease_ms: millis(grant.lease),
+                price: Some(grant.hold.price.as_ref().into()),
+                rates: rates(grant.rates),
+            }),
+            None,
+        ),
+        Err(denial) => {
+            let (refusal, detail) = denial.into();
+            (Wire::Refusal(refusal), detail)
+        }
     };
-    v1::AuthorizeResponse { result: Some(result) }
+    v1::AuthorizeResponse { result: Some(result), refusal_detail }
+}
+
+/// The message of rates; `None` without any, as for most keys.
+fn rates(rates: RateStatus) -> Option<v1::RateStatus> {
+    let limit =
+        |RateLimit { limit, remaining, reset }| v1::RateLimit { limit, remaining, reset_ms: millis(reset) };
+    let message = v1::RateStatus { requests: rates.requests.map(limit), tokens: rates.tokens.map(limit) };
+    (rates != RateStatus::default()).then_some(message)
+}
+
+fn read_rates(rates: Option<v1::RateStatus>) -> RateStatus {
+    let limit = |v1::RateLimit { limit, remaining, reset_ms }| RateLimit {
+        limit,
+        remaining,
+        reset: Duration::from_millis(reset_ms),
+    };
+    let v1::RateStatus { requests, tokens } = rates.unwrap_or_default();
+    RateStatus { requests: requests.map(limit), tokens: tokens.map(limit) }
 }
 
 impl From<Extended> for v1::ExtendResponse {
     fn from(extended: Extended) -> Self {
         use v1::extend_response::Result as Wire;
         let result = match extended {
-            Extended::Open(Extension { output_tokens, lease, revoked }) => {
-                Wire::Extension(v1::Extension { output_tokens, lease_ms: millis(lease), revoked })
+            Extended::Open(Extension { output_tokens, lease, revoked_by }) => {
+                // The most common reason is told by the flag alone, as every gateway understands.
+                let reason = revoked_by.filter(|refusal| *refusal != Refusal::InvalidApiKey);
+                Wire::Extension(v1::Extension {
+                    output_tokens,
+                    lease_ms: millis(lease),
+                    revoked: revoked_by.is_some(),
+                    revoked_by: reason.map_or(v1::Refusal::Unspecified, v1::Refusal::from).into(),
+                })
             }
             Extended::Gone => Wire::Gone(v1::HoldGone {}),
         };
@@ -103,14 +141,15 @@ impl From<Captured> for v1::CaptureResponse {
 fn read_authenticated(r: v1::AuthenticateResponse) -> Result<Answer, CallFailure> {
     use v1::authenticate_response::Result as Wire;
     let result = match r.result.ok_or_else(unfit)? {
-        Wire::Principal(v1::Principal { account_id, key_id }) => {
+        Wire::Principal(v1::Principal { account_id, key_id, models }) => {
             let account = account_id.parse().map_err(|_| unfit())?;
             let api = key_id.parse().map(|key| Principal::ApiKey(account, key));
-            Ok(api
+            let principal = api
                 .or_else(|_| key_id.parse().map(|key| Principal::ManagementKey(account, key)))
-                .map_err(|_| unfit())?)
+                .map_err(|_| unfit())?;
+            Ok(Identity { principal, models: models.map(|models| models.ids) })
         }
-        Wire::Refusal(refusal) => Err(read_refusal(refusal)?),
+        Wire::Refusal(refusal) => Err(denial(refusal, r.refusal_detail)?),
     };
     Ok(Answer::Authenticated(result))
 }
@@ -124,13 +163,14 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 account: grant.account_id.parse().map_err(|_| unfit())?,
                 key: grant.key_id.parse().map_err(|_| unfit())?,
                 model: asked.model.clone(),
-                price: grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?,
+                price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
             },
             output_tokens: grant.output_tokens,
             lease: Duration::from_millis(grant.lease_ms),
+            rates: read_rates(grant.rates),
         }),
-        Wire::Refusal(refusal) => Err(read_refusal(refusal)?),
+        Wire::Refusal(refusal) => Err(denial(refusal, r.refusal_detail)?),
     };
     Ok(Answer::Authorized(result))
 }
@@ -138,8 +178,9 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
 fn read_extended(r: v1::ExtendResponse) -> Result<Answer, CallFailure> {
     use v1::extend_response::Result as Wire;
     Ok(Answer::Extended(match r.result.ok_or_else(unfit)? {
-        Wire::Extension(v1::Extension { output_tokens, lease_ms, revoked }) => {
-            Extended::Open(Extension { output_tokens, lease: Duration::from_millis(lease_ms), revoked })
+        Wire::Extension(v1::Extension { output_tokens, lease_ms, revoked, revoked_by }) => {
+            let revoked_by = revoked.then(|| read_refusal(revoked_by).unwrap_or(Refusal::InvalidApiKey));
+            Extended::Open(Extension { output_tokens, lease: Duration::from_millis(lease_ms), revoked_by })
         }
         Wire::Gone(v1::HoldGone {}) => Extended::Gone,
     }))
@@ -156,9 +197,9 @@ fn read_captured(r: v1::CaptureResponse) -> Result<Answer, CallFailure> {
     }))
 }
 
-/// Reads a refusal. A refusal known only to a newer key-service cannot be reported to a client, so it is a failure.
-fn read_refusal(refusal: i32) -> Result<Refusal, CallFailure> {
-    v1::Refusal::try_from(refusal).ok().and_then(Option::<Refusal>::from).ok_or_else(unfit)
+/// Reads a denial. A refusal known only to a newer key-service cannot be reported to a client, so it is a failure.
+fn denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Result<Denial, CallFailure> {
+    read_denial(refusal, detail).ok_or_else(unfit)
 }
 
 fn unfit() -> CallFailure {

@@ -102,7 +102,7 @@ fn halves_of_surrogate_pairs_become_replacement_characters_wherever_a_text_is_wr
         let body = r#"{"choices":[{"message":{"content":"TEXT","refusal":"TEXT","reasoning":"TEXT",
             "tool_calls":[{"id":"TEXT","function":{"name":"TEXT","arguments":"TEXT"}}]},"finish_reason":"stop"}]}"#;
         let body = body.replace("TEXT", spelled);
-        let written = Completion::read(body.as_bytes()).unwrap().write(generation(), USAGE, COST);
+        let written = Completion::read(body.as_bytes()).unwrap().write(generation(), &CHAT, SETTLED);
         let message = &serde_json::from_slice::<Value>(&written).unwrap()["choices"][0]["message"];
         assert_eq!(message["content"], expected, "{spelled}");
         assert_eq!(message["tool_calls"][0]["function"]["arguments"], expected, "{spelled}");

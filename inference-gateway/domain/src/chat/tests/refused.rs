@@ -49,7 +49,7 @@ fn what_is_no_json_object_is_refused_as_a_whole() {
         assert_eq!((error.code, error.param), (Code::InvalidJson, None), "{body}");
     }
     let latin1 = b"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\xe9\"}]}";
-    assert_eq!(Chat::parse(&Bytes::from_static(latin1)).err().unwrap().code, Code::InvalidJson);
+    assert_eq!(crate::chat::parse(&Bytes::from_static(latin1)).err().unwrap().code, Code::InvalidJson);
 }
 
 #[test]
@@ -194,11 +194,11 @@ fn tools_are_functions_with_names() {
     let deep = format!(
         r#"{{"tools":[{{"type":"function","function":{{"name":"f","parameters":{{"a":{deep}}}}}}}]}}"#
     );
-    let long = format!(r#"{{"tools":[{{"type":"function","function":{{"name":"{}"}}}}]}}"#, "f".repeat(65));
+    let long = format!(r#"{{"tools":[{{"type":"function","function":{{"name":"{}"}}}}]}}"#, "f".repeat(129));
     assert_refused(&[
         (r#"{"tools":{}}"#, Code::InvalidType, "tools"),
         (r#"{"tools":[]}"#, Code::EmptyArray, "tools"),
-        (&many(129), Code::ArrayAboveMaxLength, "tools"),
+        (&many(513), Code::ArrayAboveMaxLength, "tools"),
         (r#"{"tools":[1]}"#, Code::InvalidType, "tools[0]"),
         (r#"{"tools":[{"function":{"name":"f"}}]}"#, Code::MissingRequiredParameter, "tools[0].type"),
         (r#"{"tools":[{"type":"retrieval"}]}"#, Code::InvalidValue, "tools[0].type"),
@@ -243,7 +243,7 @@ fn tools_are_functions_with_names() {
         (&deep, Code::InvalidValue, "tools[0].function.parameters"),
     ]);
     assert!(
-        parse(&many(128).replacen('{', r#"{"model":"m","messages":[{"role":"user","content":""}],"#, 1))
+        parse(&many(512).replacen('{', r#"{"model":"m","messages":[{"role":"user","content":""}],"#, 1))
             .is_ok()
     );
 }

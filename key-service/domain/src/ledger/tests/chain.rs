@@ -1,5 +1,7 @@
 //! The chain of budgets: key, group, parent.
 
+use shared::refusal::Refusal;
+
 use super::*;
 
 /// A ledger whose key is in group 1, which has group 0 as its parent.
@@ -77,7 +79,7 @@ fn the_tightest_level_bounds_holds_extensions_and_charges() {
         book.bound_group(1, &limit(group));
         book.bound_group(0, &limit(parent));
         assert_eq!(book.hold(1, 10, 20, 80), Ok(held(nanos(80))));
-        let extended = Ok(Outcome::Extended { amount: nanos(100), revoked: false });
+        let extended = Ok(Outcome::Extended { amount: nanos(100), revoked_by: None });
         assert_eq!(book.extend(1, 9_999, cost(10)), extended);
         assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
         assert_eq!(book.capture(1, cost(9_999)).charged, nanos(100));
@@ -167,7 +169,7 @@ fn an_archived_group_refuses_its_keys_and_those_of_child_groups() {
         assert_eq!(book.check(), Err(Refused::GroupArchived));
         assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::GroupArchived));
         // Streams are told to end, and what they used is billed.
-        let revoked = Ok(Outcome::Extended { amount: nanos(100), revoked: true });
+        let revoked = Ok(Outcome::Extended { amount: nanos(100), revoked_by: Some(Refusal::GroupArchived) });
         assert_eq!(book.extend(1, 300, cost(10)), revoked);
         assert_eq!(book.capture(1, cost(20)).charged, nanos(20));
     }
@@ -215,7 +217,7 @@ fn only_the_groups_of_its_hold_bound_what_a_generation_costs() {
     book.bound_group(2, &limit(0));
     book.join(2);
     assert_eq!(book.check(), reached(Level::Group));
-    let extended = Ok(Outcome::Extended { amount: nanos(200), revoked: false });
+    let extended = Ok(Outcome::Extended { amount: nanos(200), revoked_by: None });
     assert_eq!(book.extend(1, 200, cost(5)), extended);
     assert_eq!(book.capture(1, cost(300)).charged, nanos(300));
 }

@@ -1,6 +1,6 @@
 //! Rates, requests in flight, and models.
 
-use shared::rates::RateLimit;
+use shared::rates::{RateBound, RateLimit};
 
 use super::*;
 
@@ -27,8 +27,8 @@ fn usage(prompt: u64, completion: u64) -> Progress {
     Progress { usage: Usage::of(prompt, 0, completion), cost: nanos(1), upstream_cost: None }
 }
 
-fn limited(millis: u64) -> Result<Outcome, Refused> {
-    Err(Refused::RateLimited { retry_after: Duration::from_millis(millis) })
+fn limited(bound: RateBound, millis: u64) -> Result<Outcome, Refused> {
+    Err(Refused::RateLimited { bound, retry_after: Duration::from_millis(millis) })
 }
 
 /// A ledger whose key has these bounds.
@@ -71,9 +71,9 @@ impl Book {
 fn a_rate_admits_its_number_at_once_and_then_as_many_in_each_minute() {
     let mut book = book(&requests(50));
     assert_eq!(book.admitted(0), 50);
-    assert_eq!(book.request(50, 0), limited(1_200));
+    assert_eq!(book.request(50, 0), limited(RateBound::Requests, 1_200));
     book.wait(1_199);
-    assert_eq!(book.request(50, 0), limited(1));
+    assert_eq!(book.request(50, 0), limited(RateBound::Requests, 1));
     book.wait(1);
     assert_eq!(book.admitted(50), 1);
     book.wait(MINUTE / 2);
@@ -94,7 +94,7 @@ fn a_refused_request_counts_nothing_and_a_repeated_one_once() {
     assert_eq!(book.admitted(3), 1);
     let before = book.world.clone();
     assert!(matches!(book.request(9, 0), Err(Refused::RateLimited { .. })));
-    assert_eq!(book.check(), Ok(Outcome::Allowed));
+    assert_eq!(book.check(), Ok(Outcome::Allowed { models: None }));
     assert_eq!(book.world, before);
 }
 
@@ -102,7 +102,7 @@ fn a_refused_request_counts_nothing_and_a_repeated_one_once() {
 fn a_released_request_stays_counted_and_its_tokens_come_back() {
     let mut book = book(&BoundsPatch { tokens_per_minute: Some(Some(1_000)), ..requests(2) });
     book.request(1, 900).unwrap();
-    assert_eq!(book.request(2, 101), limited(60));
+    assert_eq!(book.request(2, 101), limited(RateBound::Tokens, 60));
     book.release(1).unwrap();
     book.request(2, 1_000).unwrap();
     assert_eq!(book.admitted(3), 0);
@@ -134,9 +134,9 @@ fn an_answer_may_pass_the_rate_and_is_made_up_for() {
     book.capture(1, usage(100, 2_900));
     assert_eq!(book.tokens_left(), 0);
     // 2,000 tokens too many were used, and one more has to fit.
-    assert_eq!(book.request(2, 1), limited(2 * MINUTE + 60));
+    assert_eq!(book.request(2, 1), limited(RateBound::Tokens, 2 * MINUTE + 60));
     book.wait(2 * MINUTE);
-    assert_eq!(book.request(2, 1), limited(60));
+    assert_eq!(book.request(2, 1), limited(RateBound::Tokens, 60));
     book.wait(MINUTE);
     book.request(2, 1_000).unwrap();
 }
@@ -166,9 +166,9 @@ fn a_late_capture_counts_nothing_again() {
 #[test]
 fn a_prompt_larger_than_the_rate_never_fits() {
     let mut book = book(&tokens(1_000));
-    assert_eq!(book.request(1, 1_001), limited(60));
+    assert_eq!(book.request(1, 1_001), limited(RateBound::Tokens, 60));
     book.wait(60 * MINUTE);
-    assert_eq!(book.request(1, 1_001), limited(60));
+    assert_eq!(book.request(1, 1_001), limited(RateBound::Tokens, 60));
     book.request(1, 1_000).unwrap();
 }
 
@@ -190,7 +190,7 @@ fn a_clock_that_steps_refills_nothing_twice() {
 fn requests_in_flight_end_by_capture_release_and_expiry() {
     let mut book = book(&in_flight(2));
     assert_eq!(book.admitted(0), 2);
-    assert_eq!(book.request(2, 0), limited(1_000));
+    assert_eq!(book.request(2, 0), limited(RateBound::InFlight, 1_000));
     book.capture(0, usage(1, 1));
     assert_eq!(book.admitted(2), 1);
     book.release(1).unwrap();
@@ -223,7 +223,7 @@ fn a_bound_counts_the_requests_that_begin_after_it_was_set() {
     };
     book.bound(&none);
     book.bound(&in_flight(1));
-    assert_eq!(book.request(3, 0), limited(1_000));
+    assert_eq!(book.request(3, 0), limited(RateBound::InFlight, 1_000));
     book.bound(&none);
     book.capture(2, usage(10, 10));
     assert_eq!(book.key_mut().budget.bounds, None);
@@ -252,11 +252,11 @@ fn every_level_bounds_rates_and_requests_in_flight() {
     book.bound_group(0, &requests(10));
     assert_eq!(book.admitted(0), 10);
     // The longest wait of all levels is named.
-    assert_eq!(book.request(10, 0), limited(6_000));
+    assert_eq!(book.request(10, 0), limited(RateBound::Requests, 6_000));
     book.bound_group(1, &BoundsPatch { requests_per_minute: Some(None), ..in_flight(11) });
     book.wait(MINUTE);
     assert_eq!(book.admitted(10), 1);
-    assert_eq!(book.request(11, 0), limited(1_000));
+    assert_eq!(book.request(11, 0), limited(RateBound::InFlight, 1_000));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn models_are_those_that_key_group_and_parent_allow() {
     assert_eq!(book.request(2, 0), refused(&["Model Mini", "Model Max"]));
     book.bound(&models(&["Model Flash", "Model Max"]));
     assert_eq!(book.request(2, 0), refused(&["Model Max"]));
-    assert_eq!(book.check(), Ok(Outcome::Allowed));
+    assert_eq!(book.check(), Ok(Outcome::Allowed { models: Some(vec!["Model Max".into()]) }));
     // A request that began before goes on.
     assert_eq!(book.capture(1, usage(1, 1)).charged, nanos(1));
 }
@@ -311,16 +311,16 @@ fn models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_
     book.request(1, 0).unwrap();
     book.bound(&all);
     book.bound(&BoundsPatch { models: Some(Some(vec!["Model Flash".into()])), ..BoundsPatch::default() });
-    assert_eq!(book.request(2, 600), limited(1_000));
+    assert_eq!(book.request(2, 600), limited(RateBound::InFlight, 1_000));
     book.bound(&BoundsPatch { models: Some(Some(Vec::new())), ..BoundsPatch::default() });
     assert_eq!(book.request(2, 600), Err(Refused::ModelNotAllowed { models: Vec::new() }));
     book.bound(&BoundsPatch { models: Some(None), max_in_flight: Some(None), ..BoundsPatch::default() });
     book.request(3, 0).unwrap();
     // A request a minute, taken now; 600 tokens would take an hour.
-    assert_eq!(book.request(2, 600), limited(MINUTE));
+    assert_eq!(book.request(2, 600), limited(RateBound::Requests, MINUTE));
     book.wait(MINUTE);
     book.set_limit(Some(1));
-    assert_eq!(book.request(2, 610), limited(60 * MINUTE));
+    assert_eq!(book.request(2, 610), limited(RateBound::Tokens, 60 * MINUTE));
     assert_eq!(book.hold(2, 2, 2, 2), Err(KEY_LIMIT_REACHED));
     assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::Reserved));
 }

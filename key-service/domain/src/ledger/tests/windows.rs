@@ -59,7 +59,7 @@ fn a_window_that_is_used_up_renews_at_its_end() {
     book.spend(2, 30);
     assert_eq!(book.check(), reached(MIDNIGHT));
     assert_eq!(book.at("2026-11-20T23:59:59.999Z").check(), reached(MIDNIGHT));
-    assert_eq!(book.at(MIDNIGHT).check(), Ok(Outcome::Allowed));
+    assert_eq!(book.at(MIDNIGHT).check(), Ok(Outcome::Allowed { models: None }));
     book.spend(3, 100);
     assert_eq!(book.check(), reached("2026-11-22T00:00Z"));
     assert_eq!(book.sums(), (100_000 - 200, 0, 200));
@@ -116,7 +116,7 @@ fn a_cost_beyond_its_hold_is_billed_as_far_as_the_window_allows() {
     assert_eq!((settlement.charged, settlement.shortfall()), (nanos(70), nanos(430)));
     // The same for a capture without a hold, and for an extension.
     assert_eq!(book.capture(3, cost(1)).charged, nanos(0));
-    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked: false });
+    let extended = |amount| Ok(Outcome::Extended { amount: nanos(amount), revoked_by: None });
     assert_eq!(book.extend(2, 500, cost(0)), extended(30));
     assert_eq!(book.at(MIDNIGHT).extend(2, 500, cost(0)), extended(100));
 }
@@ -130,7 +130,7 @@ fn a_clock_that_steps_back_stays_in_the_window_that_has_begun() {
     assert_eq!(book.hold(3, 41, 41, 41), reached("2026-11-22T00:00Z"));
     book.spend(3, 40);
     assert_eq!(book.at(MIDNIGHT).check(), reached("2026-11-22T00:00Z"));
-    assert_eq!(book.at("2026-11-22T00:00Z").check(), Ok(Outcome::Allowed));
+    assert_eq!(book.at("2026-11-22T00:00Z").check(), Ok(Outcome::Allowed { models: None }));
 }
 
 #[test]

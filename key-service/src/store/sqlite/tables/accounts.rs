@@ -1,56 +1,164 @@
-//! Accounts, their money, and the owners of credentials.
+//! Accounts, their money, the owners of credentials, and management keys.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
     ids::{AccountId, KeyId, ManagementKeyId},
     rpc::Principal,
+    time::Timestamp,
 };
 
-use super::{damaged, id, money as nano_usd, time};
-use crate::store::{AccountSummary, Funds, NewAccount};
+use super::{damaged, id as column_id, money as nano_usd, time, time_if_any};
+use crate::store::{
+    AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
+    sqlite::Sqlite,
+};
 use domain::{digest::Digest, ledger::Account};
 
-/// Makes an account. Returns true if it exists now, made by this call or by an earlier attempt of the same caller.
-pub(crate) fn create(connection: &Connection, account: &NewAccount) -> rusqlite::Result<bool> {
-    let sql = "INSERT INTO accounts (id, name, credit, held, created_at) VALUES (?1, ?2, 0, 0, ?3)
-               ON CONFLICT (name) DO NOTHING";
-    let row = params![account.id.as_bytes(), account.name, account.created_at.millis()];
-    connection.prepare_cached(sql)?.execute(row)?;
-    let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE name = ?1 AND id = ?2)";
-    connection.prepare_cached(sql)?.query_row(params![account.name, account.id.as_bytes()], |row| row.get(0))
+#[async_trait]
+impl Accounts for Sqlite {
+    async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
+        let work = move |connection: &Connection| {
+            let NewAccount { id, name, created_at } = &account;
+            let sql = "INSERT INTO accounts (id, name, credit, held, created_at) VALUES (?1, ?2, 0, 0, ?3)
+                       ON CONFLICT (name) DO NOTHING";
+            let row = params![id.as_bytes(), name, created_at.millis()];
+            connection.prepare_cached(sql)?.execute(row)?;
+            // The account may have been made by an earlier attempt of the same caller.
+            let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE name = ?1 AND id = ?2)";
+            connection.prepare_cached(sql)?.query_row(params![name, id.as_bytes()], |row| row.get(0))
+        };
+        self.writer.write(work).await
+    }
+
+    async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
+        let summary = |row: &Row<'_>| {
+            Ok(AccountSummary {
+                id: column_id(row, 0, AccountId::from_slice)?,
+                name: row.get(1)?,
+                credit: nano_usd(row, 2)?,
+                held: nano_usd(row, 3)?,
+                created_at: time(row, 4)?,
+                keys: row.get::<_, i64>(5)?.unsigned_abs(),
+            })
+        };
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id, name, credit, held, created_at,
+                              (SELECT count(*) FROM api_keys WHERE api_keys.account = accounts.id)
+                       FROM accounts ORDER BY id";
+            connection.prepare_cached(sql)?.query_map([], summary)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
+        let name = name.to_owned();
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id FROM accounts WHERE name = ?1";
+            let id = |row: &Row<'_>| column_id(row, 0, AccountId::from_slice);
+            connection.prepare_cached(sql)?.query_row([name], id).optional()
+        };
+        self.read(work).await
+    }
+
+    async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT name, credit, held FROM accounts WHERE id = ?1";
+            let funds = |row: &Row<'_>| {
+                Ok(Funds { name: row.get(0)?, credit: nano_usd(row, 1)?, held: nano_usd(row, 2)? })
+            };
+            connection.prepare_cached(sql)?.query_row([account.as_bytes()], funds).optional()
+        };
+        self.read(work).await
+    }
+
+    async fn create_management_key(&self, key: NewManagementKey) -> Result<bool, StoreError> {
+        self.writer.write(move |connection| create_management_key(connection, &key)).await
+    }
+
+    async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id, name, hint, created_at, revoked_at
+                       FROM management_keys WHERE account = ?1 ORDER BY id";
+            connection.prepare_cached(sql)?.query_map([account.as_bytes()], management_key)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id, name, hint, created_at, revoked_at
+                       FROM management_keys WHERE account = ?1 AND id = ?2";
+            let row = [account.as_bytes(), id.as_bytes()];
+            connection.prepare_cached(sql)?.query_row(row, management_key).optional()
+        };
+        self.read(work).await
+    }
+
+    async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<Option<ManagementKey>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "UPDATE management_keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1
+                       RETURNING id, name, hint, created_at, revoked_at";
+            let row = params![id.as_bytes(), now.millis()];
+            connection.prepare_cached(sql)?.query_row(row, management_key).optional()
+        };
+        self.writer.write(work).await
+    }
 }
 
-/// All accounts, oldest first.
-pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<AccountSummary>> {
-    let sql = "SELECT id, name, credit, held, created_at,
-                      (SELECT count(*) FROM api_keys WHERE api_keys.account = accounts.id)
-               FROM accounts ORDER BY id";
-    let summary = |row: &rusqlite::Row<'_>| {
-        Ok(AccountSummary {
-            id: id(row, 0, AccountId::from_slice)?,
-            name: row.get(1)?,
-            credit: nano_usd(row, 2)?,
-            held: nano_usd(row, 3)?,
-            created_at: time(row, 4)?,
-            keys: row.get::<_, i64>(5)?.unsigned_abs(),
-        })
-    };
-    connection.prepare_cached(sql)?.query_map([], summary)?.collect()
+#[async_trait]
+impl Credentials for Sqlite {
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
+        let owner = |row: &Row<'_>| {
+            let account = column_id(row, 1, AccountId::from_slice)?;
+            match row.get_ref(0)?.as_str()? {
+                API => Ok(Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?)),
+                MANAGEMENT => {
+                    Ok(Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?))
+                }
+                _ => Err(damaged(0, Type::Text, "a credential's class is not known")),
+            }
+        };
+        let work = move |connection: &Connection| {
+            let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
+            connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
+        };
+        self.read(work).await
+    }
 }
 
-/// The account of this name, by the index that keeps names unique.
-pub(crate) fn named(connection: &Connection, name: &str) -> rusqlite::Result<Option<AccountId>> {
-    let sql = "SELECT id FROM accounts WHERE name = ?1";
-    connection.prepare_cached(sql)?.query_row([name], |row| id(row, 0, AccountId::from_slice)).optional()
-}
-
-/// The name and the money of an account.
-pub(crate) fn funds(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Funds>> {
-    let sql = "SELECT name, credit, held FROM accounts WHERE id = ?1";
-    let funds = |row: &rusqlite::Row<'_>| {
-        Ok(Funds { name: row.get(0)?, credit: nano_usd(row, 1)?, held: nano_usd(row, 2)? })
-    };
-    connection.prepare_cached(sql)?.query_row([account.as_bytes()], funds).optional()
+/// Makes a management key unless the account has as many as it may. Returns whether there is one.
+fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<bool> {
+    let NewManagementKey { account, key, digest, most } = new;
+    let ManagementKey { id, name, hint, created_at, revoked_at } = key;
+    let sql = "SELECT count(*), coalesce(sum(id = ?2), 0) FROM management_keys WHERE account = ?1";
+    let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?));
+    let (keys, exists): (u64, bool) =
+        connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], counts)?;
+    if keys >= *most && !exists {
+        return Ok(false);
+    }
+    let sql = "INSERT INTO management_keys (account, id, name, hint, created_at, revoked_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (account, id) DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        id.as_bytes(),
+        name,
+        hint,
+        created_at.millis(),
+        revoked_at.map(Timestamp::millis),
+    ])?;
+    put_owner(connection, digest, Principal::ManagementKey(*account, *id))?;
+    Ok(true)
 }
 
 /// The ledger's part of an account.
@@ -64,7 +172,7 @@ pub(crate) struct Books {
 /// An account's books; `None` where the account does not exist.
 pub(crate) fn books(connection: &Connection, account: AccountId) -> rusqlite::Result<Option<Books>> {
     let sql = "SELECT credit, held, entries, tick FROM accounts WHERE id = ?1";
-    let books_of = |row: &rusqlite::Row<'_>| {
+    let books_of = |row: &Row<'_>| {
         let tick = row.get::<_, i64>(3)?.unsigned_abs();
         let money = Account { credit: nano_usd(row, 0)?, held: nano_usd(row, 1)?, tick };
         Ok(Books { money, entries: row.get::<_, i64>(2)?.unsigned_abs() })
@@ -82,20 +190,6 @@ pub(crate) fn put_books(connection: &Connection, account: AccountId, books: Book
     Ok(())
 }
 
-/// The owner of the credential with this digest.
-pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Principal>> {
-    let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
-    let owner = |row: &rusqlite::Row<'_>| {
-        let account = id(row, 1, AccountId::from_slice)?;
-        match row.get_ref(0)?.as_str()? {
-            API => Ok(Principal::ApiKey(account, id(row, 2, KeyId::from_slice)?)),
-            MANAGEMENT => Ok(Principal::ManagementKey(account, id(row, 2, ManagementKeyId::from_slice)?)),
-            _ => Err(damaged(0, rusqlite::types::Type::Text, "a credential's class is not known")),
-        }
-    };
-    connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
-}
-
 /// Records the owner of a credential; repeating it changes nothing.
 pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Principal) -> rusqlite::Result<()> {
     let (class, account, id) = match &owner {
@@ -110,3 +204,13 @@ pub(crate) fn put_owner(connection: &Connection, digest: &Digest, owner: Princip
 
 const API: &str = "api";
 const MANAGEMENT: &str = "management";
+
+fn management_key(row: &Row<'_>) -> rusqlite::Result<ManagementKey> {
+    Ok(ManagementKey {
+        id: column_id(row, 0, ManagementKeyId::from_slice)?,
+        name: row.get(1)?,
+        hint: row.get(2)?,
+        created_at: time(row, 3)?,
+        revoked_at: time_if_any(row, 4)?,
+    })
+}

@@ -1,50 +1,28 @@
 //! The journal: the bill of every generation, and the corrections of bills.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
-use shared::ids::{AccountId, GenerationId, KeyId};
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+};
 
-use super::{damaged, id as column_id, money, time, usage_from};
+use super::{damaged, details, id as column_id, money, payer, progress, rows, time};
 use crate::store::{Found, JournalEntry};
 use domain::{
     audit::Auditor,
-    ledger::{Ending, Entry, Payer, Settlement},
+    ledger::{Ending, Entry, Payer, Progress, Settlement},
     search::{EntrySearch, Outcome},
     usage::Day,
 };
 
-/// Entries after a number, in ascending order.
-pub(crate) fn page(
-    connection: &Connection,
-    account: AccountId,
-    after: u64,
-    limit: usize,
-) -> rusqlite::Result<Vec<JournalEntry>> {
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                      number, generation, delta, used_after
-               FROM journal WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-    connection
-        .prepare_cached(sql)?
-        .query_map(params![account.as_bytes(), after, limit], entry_from)?
-        .collect()
-}
+/// Columns of an entry in the order of [`entry_from`]; the first ones are those of a settlement.
+pub(crate) const COLUMNS: &str =
+    "key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+    charged, ending, estimated, at, number, generation, delta, used_after";
 
-/// The latest entries, or the latest before a number; newest first.
-pub(crate) fn latest(
-    connection: &Connection,
-    account: AccountId,
-    before: Option<u64>,
-    limit: usize,
-) -> rusqlite::Result<Vec<JournalEntry>> {
-    let sql = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                      number, generation, delta, used_after
-               FROM journal WHERE account = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
-    let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached(sql)?
-        .query_map(params![account.as_bytes(), before, limit], entry_from)?
-        .collect()
+/// A number of an entry, at most the largest that the column can have.
+pub(crate) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Entries that a search reads at most: some ten milliseconds of work.
@@ -77,15 +55,13 @@ pub(crate) fn find(
         "SELECT * FROM journal {of_index} AND account = ?1 AND number > ?2 AND number < ?3
          ORDER BY number DESC LIMIT {MAX_READ}"
     );
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let key = search.key.as_ref().map(KeyId::as_bytes);
     let (floor, before) = (number(floor), number(before));
     // A row beyond `limit` shows that there are more.
-    let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let wanted = rows(limit).saturating_add(1);
     // Rows come in the order of reading. With an ORDER BY, SQLite would read and sort all rows.
     let sql = format!(
-        "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at,
-                number, generation, delta, used_after
+        "SELECT {COLUMNS}
          FROM ({read}) WHERE (?5 IS NULL OR model = ?5) AND (?6 IS NULL OR at BETWEEN ?6 AND ?7) AND {of_outcome}
          LIMIT ?8"
     );
@@ -122,7 +98,9 @@ pub(crate) fn audit(
 }
 
 /// Query with a hint, as SQLite would otherwise scan the account's entries from the last on, to save a sort.
-const SETTLEMENT: &str = "SELECT key, model, prompt, cached, completion, cost, charged, ending, estimated, at
+const SETTLEMENT: &str =
+    "SELECT key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+           charged, ending, estimated, at
     FROM journal INDEXED BY journal_by_generation
     WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1";
 
@@ -144,22 +122,27 @@ pub(crate) fn append(
     id: GenerationId,
     entry: &Entry,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO journal (account, number, generation, key, model, prompt, cached, completion,
-                                    cost, charged, delta, used_after, ending, estimated, at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    let sql = "INSERT INTO journal (account, number, generation, key, model, group_id, parent,
+                                    prompt, cached, completion, details, cost, upstream_cost,
+                                    charged, delta, used_after, ending, estimated, at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
     let Entry { settlement, delta, used_after } = entry;
-    let Settlement { payer, usage, cost, upstream_cost: _, charged, ending, estimated, at } = settlement;
-    let Payer { key, model, groups: _ } = payer;
+    let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at } = settlement;
+    let Payer { key, model, groups: [group, parent] } = payer;
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         number.cast_signed(),
         id.as_bytes(),
         key.as_bytes(),
         model,
+        group.as_ref().map(GroupId::as_bytes),
+        parent.as_ref().map(GroupId::as_bytes),
         usage.prompt.cast_signed(),
         usage.cached.cast_signed(),
         usage.completion.cast_signed(),
+        details(*usage),
         cost.nanos(),
+        upstream_cost.map(NanoUsd::nanos),
         charged.nanos(),
         delta.nanos(),
         used_after.nanos(),
@@ -173,29 +156,30 @@ pub(crate) fn append(
     Ok(())
 }
 
-fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
-    let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 12)?, money(row, 13)?);
+pub(crate) fn entry_from(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
+    let (settlement, delta, used_after) = (settlement_from(row)?, money(row, 16)?, money(row, 17)?);
     Ok(JournalEntry {
-        number: row.get::<_, i64>(10)?.unsigned_abs(),
-        generation: column_id(row, 11, GenerationId::from_slice)?,
+        number: row.get::<_, i64>(14)?.unsigned_abs(),
+        generation: column_id(row, 15, GenerationId::from_slice)?,
         entry: Entry { settlement, delta, used_after },
     })
 }
 
 fn settlement_from(row: &Row<'_>) -> rusqlite::Result<Settlement> {
+    let Progress { usage, cost, upstream_cost } = progress(row, 4)?;
     Ok(Settlement {
-        payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
-        usage: usage_from(row, 2)?,
-        cost: money(row, 5)?,
-        upstream_cost: None,
-        charged: money(row, 6)?,
-        ending: match row.get_ref(7)?.as_str()? {
+        payer: payer(row, 0)?,
+        usage,
+        cost,
+        upstream_cost,
+        charged: money(row, 10)?,
+        ending: match row.get_ref(11)?.as_str()? {
             CAPTURED => Ending::Captured,
             EXPIRED => Ending::Expired,
-            _ => return Err(damaged(7, Type::Text, "an ending is not known")),
+            _ => return Err(damaged(11, Type::Text, "an ending is not known")),
         },
-        estimated: row.get(8)?,
-        at: time(row, 9)?,
+        estimated: row.get(12)?,
+        at: time(row, 13)?,
     })
 }
 

@@ -1,32 +1,24 @@
 //! API keys and idempotency keys.
 
-use quick_cache::sync::Cache;
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
-use super::{accounts, damaged, id as column_id, money, time, time_if_any};
-use crate::store::{Created, Idempotency, Order, Page, Updated};
+use super::{accounts, bounds, budget, damaged, group_if_any, id as column_id, rows, time, time_if_any};
+use crate::store::{
+    Created, Idempotency, Keys, Order, Page, StoreError, Updated,
+    sqlite::{Sqlite, key_counts::KeyCounts},
+};
 use domain::{
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
 };
-
-/// Numbers of API keys per account, as counted by this process.
-pub(crate) type KeyCounts = Cache<AccountId, KeyCount>;
-
-/// API keys of an account.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyCount {
-    keys: u64,
-    /// True if counted in the file. A number added to since is not exact: the additions may have been undone.
-    exact: bool,
-}
 
 /// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
 /// few enough that a busy day's keys delay no caller.
@@ -34,14 +26,98 @@ const PRUNED_AT_ONCE: i64 = 64;
 
 /// Columns of a key in the order of [`api_key`], of a table named `k`.
 const COLUMNS: &str =
-    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.expires_at, k.revoked_at,
-    k.last_used_at";
+    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.expires_at,
+    k.revoked_at, k.last_used_at";
 
 /// Value that sorts behind every id.
 const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
 
+#[async_trait]
+impl Keys for Sqlite {
+    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+        let counted = self.counted.clone();
+        let work = move |connection: &Connection| create(connection, &key, idempotency.as_ref(), &counted);
+        self.writer.write(work).await
+    }
+
+    async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        self.read(move |connection| get(connection, account, id)).await
+    }
+
+    async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
+        self.read(move |connection| list(connection, account, page)).await
+    }
+
+    async fn top_spending(
+        &self,
+        account: AccountId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM api_keys k INDEXED BY keys_by_spend
+                 WHERE account = ?1 AND used > 0
+                   AND (used, id) < (coalesce((SELECT used FROM api_keys WHERE account = ?1 AND id = ?2), ?4), ?2)
+                 ORDER BY used DESC, id DESC LIMIT ?3"
+            );
+            let after = after.as_ref().map_or(BEHIND_ALL_IDS, |id| id.as_bytes().as_slice());
+            let row = params![account.as_bytes(), after, rows(limit), i64::MAX];
+            connection.prepare_cached(&sql)?.query_map(row, api_key)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
+        let work = move |connection: &Connection| {
+            // Reads all holds of the account, which are as many as requests in flight.
+            let sql = "SELECT count(*) FROM holds WHERE account = ?1 AND key = ?2";
+            let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+            connection.prepare_cached(sql)?.query_row([account.as_bytes(), key.as_bytes()], count)
+        };
+        self.read(work).await
+    }
+
+    async fn update_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        patch: KeyPatch,
+        now: Timestamp,
+    ) -> Result<Updated, StoreError> {
+        let work = move |connection: &Connection| {
+            let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
+            match key.updated(&patch, now) {
+                Ok(key) => {
+                    put_terms(connection, account, &key)?;
+                    Ok(Updated::Key(key))
+                }
+                Err(reason) => Ok(Updated::NotChanged(reason)),
+            }
+        };
+        self.writer.write(work).await
+    }
+
+    async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, StoreError> {
+        let work = move |connection: &Connection| {
+            let Some(key) = get(connection, account, id)? else { return Ok(None) };
+            let revoked = key.revoked(now);
+            put_terms(connection, account, &revoked)?;
+            Ok(Some(revoked))
+        };
+        self.writer.write(work).await
+    }
+}
+
+impl crate::store::Groups for Sqlite {}
+
 /// Creates a key unless the idempotency key is taken; repeating it changes nothing.
-pub(crate) fn create(
+fn create(
     connection: &Connection,
     new: &NewKey,
     attempt: Option<&Idempotency>,
@@ -57,12 +133,12 @@ pub(crate) fn create(
             return Ok(if made == new.key.id { Created::New(key) } else { Created::Replayed(key) });
         }
     }
-    let keys = count(connection, new, counted)?;
+    let keys = counted.count(connection, new)?;
     if keys >= new.most && get(connection, new.account, new.key.id)?.is_none() {
         return Ok(Created::TooMany);
     }
     let made = insert(connection, new.account, &new.key)?;
-    counted.insert(new.account, KeyCount { keys: keys + made, exact: false });
+    counted.add(new.account, keys, made);
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
         put_promise(connection, new.account, attempt, new.key.id)?;
@@ -70,30 +146,13 @@ pub(crate) fn create(
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-/// Counts the keys of the account by this process's cache. Before an account is found to be full, the cached number is
-/// replaced by a new count, once: no key is ever deleted.
-fn count(connection: &Connection, new: &NewKey, counted: &KeyCounts) -> rusqlite::Result<u64> {
-    if let Some(KeyCount { keys, .. }) =
-        counted.get(&new.account).filter(|count| count.exact || count.keys < new.most)
-    {
-        return Ok(keys);
-    }
-    let sql = "SELECT count(*) FROM api_keys WHERE account = ?1";
-    let keys =
-        connection.prepare_cached(sql)?.query_row([new.account.as_bytes()], |row| row.get::<_, i64>(0))?;
-    let keys = keys.unsigned_abs();
-    counted.insert(new.account, KeyCount { keys, exact: true });
-    Ok(keys)
-}
-
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, metadata: _, spend } = key;
-    let ledger::Key { budget, group: _, expires_at, revoked_at, last_used_at } = spend;
-    let ledger::Budget { limit, used, held, bounds: _ } = budget;
-    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at,
-                                     spend_limit, used, held, expires_at, revoked_at, last_used_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
+    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, spend_limit, used, held, bounds, group_id,
+                                     expires_at, revoked_at, last_used_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -101,9 +160,11 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
         label,
         hint,
         created_at.millis(),
-        limit.map(NanoUsd::nanos),
-        used.nanos(),
-        held.nanos(),
+        budget.limit.map(NanoUsd::nanos),
+        budget.used.nanos(),
+        budget.held.nanos(),
+        bounds(budget),
+        group.as_ref().map(GroupId::as_bytes),
         expires_at.map(Timestamp::millis),
         revoked_at.map(Timestamp::millis),
         last_used_at.map(Timestamp::millis),
@@ -112,11 +173,7 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
 }
 
 /// Finds a key of the account.
-pub(crate) fn get(
-    connection: &Connection,
-    account: AccountId,
-    id: KeyId,
-) -> rusqlite::Result<Option<ApiKey>> {
+fn get(connection: &Connection, account: AccountId, id: KeyId) -> rusqlite::Result<Option<ApiKey>> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys k WHERE account = ?1 AND id = ?2");
     let (account, id) = (account.as_bytes(), id.as_bytes());
     connection.prepare_cached(&sql)?.query_row([account, id], api_key).optional()
@@ -145,71 +202,23 @@ pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> r
          CROSS JOIN api_keys k ON k.account = ?1 AND k.id = listed ORDER BY listed {order}"
     );
     let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
-    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    let limit = rows(page.limit);
     let now = page.status.map(|(_, now)| now.millis());
     let params = params![account.as_bytes(), after, limit, now];
     connection.prepare_cached(&sql)?.query_map(params, api_key)?.collect()
 }
 
-/// Lists keys of the account in the order of their spend.
-pub(crate) fn top_spending(
-    connection: &Connection,
-    account: AccountId,
-    after: Option<KeyId>,
-    limit: usize,
-) -> rusqlite::Result<Vec<ApiKey>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM api_keys k INDEXED BY keys_by_spend
-         WHERE account = ?1 AND used > 0
-           AND (used, id) < (coalesce((SELECT used FROM api_keys WHERE account = ?1 AND id = ?2), ?4), ?2)
-         ORDER BY used DESC, id DESC LIMIT ?3"
-    );
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let after = after.as_ref().map_or(BEHIND_ALL_IDS, |id| id.as_bytes().as_slice());
-    let row = params![account.as_bytes(), after, limit, i64::MAX];
-    connection.prepare_cached(&sql)?.query_map(row, api_key)?.collect()
-}
-
-/// Changes a key; returns the result.
-pub(crate) fn update(
-    connection: &Connection,
-    account: AccountId,
-    id: KeyId,
-    patch: &KeyPatch,
-    now: Timestamp,
-) -> rusqlite::Result<Updated> {
-    let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-    match key.updated(patch, now) {
-        Ok(key) => {
-            put_terms(connection, account, &key)?;
-            Ok(Updated::Key(key))
-        }
-        Err(reason) => Ok(Updated::NotChanged(reason)),
-    }
-}
-
-/// Revokes a key; returns the result.
-pub(crate) fn revoke(
-    connection: &Connection,
-    account: AccountId,
-    id: KeyId,
-    now: Timestamp,
-) -> rusqlite::Result<Option<ApiKey>> {
-    let Some(key) = get(connection, account, id)? else { return Ok(None) };
-    let revoked = key.revoked(now);
-    put_terms(connection, account, &revoked)?;
-    Ok(Some(revoked))
-}
-
 /// Writes the fields that owners change, and none that the ledger changes.
 fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
-    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, expires_at = ?5, revoked_at = ?6
+    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, bounds = ?5, group_id = ?6, expires_at = ?7, revoked_at = ?8
                WHERE account = ?1 AND id = ?2";
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         key.id.as_bytes(),
         key.label,
         key.spend.budget.limit.map(NanoUsd::nanos),
+        bounds(&key.spend.budget),
+        key.spend.group.as_ref().map(GroupId::as_bytes),
         key.spend.expires_at.map(Timestamp::millis),
         key.spend.revoked_at.map(Timestamp::millis),
     ])?;
@@ -222,28 +231,30 @@ pub(crate) fn spend(
     account: AccountId,
     id: KeyId,
 ) -> rusqlite::Result<Option<ledger::Key>> {
-    let sql = "SELECT spend_limit, used, held, expires_at, revoked_at, last_used_at
+    let sql = "SELECT spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
                FROM api_keys WHERE account = ?1 AND id = ?2";
     let (account, id) = (account.as_bytes(), id.as_bytes());
     connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
 }
 
-/// Writes the fields that the ledger changes, and none that owners change.
+/// Writes the fields that the ledger changes, and none that owners change. The bounds have the settings of owners along
+/// with the ledger's state.
 pub(crate) fn put_spend(
     connection: &Connection,
     account: AccountId,
     id: KeyId,
     key: &ledger::Key,
 ) -> rusqlite::Result<()> {
-    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5
-               WHERE account = ?1 AND id = ?2";
-    connection.prepare_cached(sql)?.execute(params![
-        account.as_bytes(),
-        id.as_bytes(),
-        key.budget.used.nanos(),
-        key.budget.held.nanos(),
-        key.last_used_at.map(Timestamp::millis),
-    ])?;
+    let ledger::Key { budget, last_used_at, .. } = key;
+    let (account, id, last_used_at) =
+        (account.as_bytes(), id.as_bytes(), last_used_at.map(Timestamp::millis));
+    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5 WHERE account = ?1 AND id = ?2";
+    let row = params![account, id, budget.used.nanos(), budget.held.nanos(), last_used_at];
+    connection.prepare_cached(sql)?.execute(row)?;
+    if let Some(bounds) = bounds(budget) {
+        let sql = "UPDATE api_keys SET bounds = ?3 WHERE account = ?1 AND id = ?2";
+        connection.prepare_cached(sql)?.execute(params![account, id, bounds])?;
+    }
     Ok(())
 }
 
@@ -307,16 +318,11 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
 
 fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
     Ok(ledger::Key {
-        budget: ledger::Budget {
-            limit: row.get::<_, Option<i64>>(first)?.map(NanoUsd::from_nanos),
-            used: money(row, first + 1)?,
-            held: money(row, first + 2)?,
-            bounds: None,
-        },
-        group: None,
-        expires_at: time_if_any(row, first + 3)?,
-        revoked_at: time_if_any(row, first + 4)?,
-        last_used_at: time_if_any(row, first + 5)?,
+        budget: budget(row, first)?,
+        group: group_if_any(row, first + 4)?,
+        expires_at: time_if_any(row, first + 5)?,
+        revoked_at: time_if_any(row, first + 6)?,
+        last_used_at: time_if_any(row, first + 7)?,
     })
 }
 

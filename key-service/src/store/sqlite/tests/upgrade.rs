@@ -61,7 +61,7 @@ async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let page = store.journal(account(0), 0, 9).await.unwrap();
     let balances = page.entries.iter().map(|e| (e.number, e.entry.delta.nanos(), e.entry.used_after.nanos()));
     assert_eq!(balances.collect::<Vec<_>>(), [(1, 30, 30), (2, 7, 37)]);
-    let sound = |entries| Some(Audit { entries, keys: 1, wrong: Vec::new() });
+    let sound = |entries| Some(Audit { entries, keys: 1, groups: 0, wrong: Vec::new() });
     assert_eq!(store.audit(account(0)).await.unwrap(), sound(2));
 
     // Settled generations are remembered, and expired ones can be corrected.

@@ -18,7 +18,7 @@ use crate::store::{
     SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
-    audit::{Audit, Auditor},
+    audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
@@ -212,21 +212,28 @@ impl AccountBook {
     pub(super) fn audit(&self) -> Audit {
         let mut auditor = Auditor::new(true);
         for (number, (_, entry)) in &self.journal {
-            auditor.entry(*number, entry.settlement.payer.key, entry.delta, entry.used_after);
-        }
-        let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
-        for record in self.records.values() {
-            match record {
-                Record::Open(hold) => *holds.entry(hold.payer.key).or_default() += hold.amount.nanos(),
-                Record::Deposited(amount) => deposits.push(*amount),
-                Record::None | Record::Closed(_) => {}
-            }
+            auditor.entry(AuditedEntry::of(*number, entry));
         }
         for (id, key) in &self.keys {
-            auditor.key(*id, &key.spend, NanoUsd::from_nanos(holds.get(id).copied().unwrap_or(0)));
+            auditor.key(*id, &key.spend, self.held(|payer| payer.key == *id));
         }
-        let held = NanoUsd::from_nanos(holds.into_values().sum());
-        auditor.account(self.money, held, deposits.into_iter())
+        for (id, group) in &self.groups {
+            auditor.group(*id, &group.spend, self.held(|payer| payer.is_in(*id)));
+        }
+        let deposits = self.records.values().filter_map(|record| match record {
+            Record::Deposited(amount) => Some(*amount),
+            Record::None | Record::Open(_) | Record::Closed(_) => None,
+        });
+        auditor.account(self.money, self.held(|_| true), deposits)
+    }
+
+    /// Sum of a payer's open holds.
+    fn held(&self, pays: impl Fn(&Payer) -> bool) -> NanoUsd {
+        let amounts = self.records.values().map(|record| match record {
+            Record::Open(hold) if pays(&hold.payer) => hold.amount.nanos(),
+            Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
+        });
+        NanoUsd::from_nanos(amounts.sum())
     }
 
     /// Writes directly, without the ledger.

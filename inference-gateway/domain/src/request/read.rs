@@ -14,9 +14,12 @@ use shared::{
 /// Most characters of a number, which is forwarded as spelled; no parameter needs more.
 const MAX_DIGITS: usize = 64;
 
+/// Bound on messages, parts and calls: none beside the bound on the body.
+pub(crate) const ANY_NUMBER: usize = usize::MAX;
+
 /// Where a value stands in the body: a list of steps on the stack, which only an error writes out.
 #[derive(Clone, Copy)]
-pub(super) enum ParamPath<'p> {
+pub(crate) enum ParamPath<'p> {
     /// The member of an object; the body's own have no parent.
     Member(Option<&'p ParamPath<'p>>, &'p str),
     /// The element of an array.
@@ -34,7 +37,7 @@ impl fmt::Display for ParamPath<'_> {
 }
 
 /// The members of an object of the body.
-pub(super) struct Members<'a, 'p> {
+pub(crate) struct Members<'a, 'p> {
     object: Object<'a>,
     /// `None` for the body itself.
     at: Option<ParamPath<'p>>,
@@ -42,17 +45,17 @@ pub(super) struct Members<'a, 'p> {
 
 impl<'a> Members<'a, '_> {
     /// The members of the body itself.
-    pub(super) fn of_body(body: &'a [u8]) -> Result<Self, ApiError> {
+    pub(crate) fn of_body(body: &'a [u8]) -> Result<Self, ApiError> {
         Ok(Self { object: parse_object(body)?, at: None })
     }
 
     /// A member that may be absent; `null` means absent, as in the OpenAI API.
-    pub(super) fn get<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
+    pub(crate) fn get<'s>(&'s self, name: &'s str) -> Option<Value<'a, 's>> {
         self.even_null(name).filter(|value| value.kind() != Kind::Null)
     }
 
     /// A member that has to be there.
-    pub(super) fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
+    pub(crate) fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
         self.even_null(name).ok_or_else(|| {
             let at = self.place(name).to_string();
             let message = format!("Missing required parameter: '{at}'.");
@@ -61,7 +64,7 @@ impl<'a> Members<'a, '_> {
     }
 
     /// All members.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Value<'a, '_>)> {
         self.object.iter().map(|(name, raw)| (name, Value { raw, at: self.place(name) }))
     }
 
@@ -76,47 +79,57 @@ impl<'a> Members<'a, '_> {
 
 /// A value of the body, with its place in the body.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'a, 'p> {
+pub(crate) struct Value<'a, 'p> {
     raw: &'a RawValue,
     at: ParamPath<'p>,
 }
 
-impl<'a> Value<'a, '_> {
+impl<'a, 'p> Value<'a, 'p> {
+    /// A value at a place of the body.
+    pub(crate) const fn at(raw: &'a RawValue, at: ParamPath<'p>) -> Self {
+        Self { raw, at }
+    }
+
+    /// The value without its place.
+    pub(crate) const fn unplaced(&self) -> &'a RawValue {
+        self.raw
+    }
+
     /// The value as spelled.
-    pub(super) fn raw(&self) -> &'a str {
+    pub(crate) fn raw(&self) -> &'a str {
         self.raw.get()
     }
 
     /// Name of the place in errors.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         self.at.to_string()
     }
 
     /// Kind of this value.
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         Kind::of(self.raw)
     }
 
     /// An error about this value; `problem` continues "Invalid 'messages[0].role': ".
-    pub(super) fn error(&self, code: Code, problem: &str) -> ApiError {
+    pub(crate) fn error(&self, code: Code, problem: &str) -> ApiError {
         let at = self.at.to_string();
         let message = format!("Invalid '{at}': {problem}.");
         ApiError::at(code, at, message)
     }
 
     /// The error that this value is something else than `expected`.
-    pub(super) fn wrong_type(&self, expected: &str) -> ApiError {
+    pub(crate) fn wrong_type(&self, expected: &str) -> ApiError {
         self.error(Code::InvalidType, &format!("expected {expected}, got {}", self.kind().name()))
     }
 
     /// A boolean.
-    pub(super) fn boolean(&self) -> Result<bool, ApiError> {
+    pub(crate) fn boolean(&self) -> Result<bool, ApiError> {
         self.expect(Kind::Bool, "a boolean")?;
         Ok(self.raw() == "true")
     }
 
     /// An integer within bounds; `1.0` is a decimal.
-    pub(super) fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
+    pub(crate) fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
         let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
@@ -137,7 +150,7 @@ impl<'a> Value<'a, '_> {
     }
 
     /// A number within bounds. A float is precise enough to compare; the number is forwarded as spelled.
-    pub(super) fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
+    pub(crate) fn decimal(&self, bounds: RangeInclusive<f64>) -> Result<(), ApiError> {
         self.expect(Kind::Number, "a number")?;
         match self.digits()?.parse::<f64>() {
             Ok(n) if n < *bounds.start() => {
@@ -162,13 +175,13 @@ impl<'a> Value<'a, '_> {
     }
 
     /// The text of a string.
-    pub(super) fn string(&self) -> Result<Cow<'a, str>, ApiError> {
+    pub(crate) fn string(&self) -> Result<Cow<'a, str>, ApiError> {
         self.expect(Kind::String, "a string")?;
         text(self.raw).map_err(|_| self.error(Code::InvalidJson, "the string has half a surrogate pair"))
     }
 
     /// A string as spelled, known to be well-formed. Cheaper than [`Self::string`]: nothing is copied.
-    pub(super) fn string_token(&self) -> Result<&'a str, ApiError> {
+    pub(crate) fn string_token(&self) -> Result<&'a str, ApiError> {
         self.expect(Kind::String, "a string")?;
         let token = self.raw();
         // The parser has seen to everything but escapes of surrogates, which begin like these.
@@ -180,7 +193,7 @@ impl<'a> Value<'a, '_> {
     }
 
     /// A non-empty string as spelled, known to be well-formed.
-    pub(super) fn filled_string_token(&self) -> Result<&'a str, ApiError> {
+    pub(crate) fn filled_string_token(&self) -> Result<&'a str, ApiError> {
         match self.string_token()? {
             r#""""# => Err(self.error(Code::EmptyString, "the string is empty")),
             token => Ok(token),
@@ -188,7 +201,7 @@ impl<'a> Value<'a, '_> {
     }
 
     /// A string that is among `options`.
-    pub(super) fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
+    pub(crate) fn one_of(&self, options: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.string()?;
         options.iter().find(|option| ***option == *given).copied().ok_or_else(|| {
             let named: Vec<_> = options.iter().map(|option| format!("'{option}'")).collect();
@@ -197,20 +210,32 @@ impl<'a> Value<'a, '_> {
     }
 
     /// The members of an object.
-    pub(super) fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
+    pub(crate) fn object<'s>(&'s self) -> Result<Members<'a, 's>, ApiError> {
         self.expect(Kind::Object, "an object")?;
         let object =
             Object::from_raw(self.raw).map_err(|e| self.error(Code::InvalidJson, &parse_error(&e)))?;
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Passes at least one and at most `most` elements of an array to `take`, so that an array of millions is never
-    /// held as a list.
-    pub(super) fn each(
+    /// Passes at least one and at most `most` elements of an array to `take`.
+    pub(crate) fn each(
+        &self,
+        most: usize,
+        take: impl FnMut(Value<'a, '_>) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        match self.each_if_any(most, take)? {
+            0 => Err(self.error(Code::EmptyArray, "must have at least one element")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes at most `most` elements of an array to `take`, so that an array of millions is never held as a list.
+    /// Returns the number of elements.
+    pub(crate) fn each_if_any(
         &self,
         most: usize,
         mut take: impl FnMut(Value<'a, '_>) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<usize, ApiError> {
         self.expect(Kind::Array, "an array")?;
         let mut refused = None;
         let mut index = 0;
@@ -227,10 +252,7 @@ impl<'a> Value<'a, '_> {
         match (refused, read) {
             (Some(e), _) => Err(e),
             (None, Err(e)) => Err(self.error(Code::InvalidJson, &parse_error(&e))),
-            (None, Ok(())) if index == 0 => {
-                Err(self.error(Code::EmptyArray, "must have at least one element"))
-            }
-            (None, Ok(())) => Ok(()),
+            (None, Ok(())) => Ok(index),
         }
     }
 

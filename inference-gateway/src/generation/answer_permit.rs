@@ -18,31 +18,31 @@ const UNCOUNTED_BYTES: usize = 64 << 10;
 const STEP_BYTES: usize = 256 << 10;
 /// Longest wait of a whole answer for memory, in all. The answer was generated and will be billed, so waiting for
 /// others to leave is worth while; the upstream waits meanwhile.
-const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+const WAIT_FOR_MEMORY: Duration = Duration::from_secs(10);
 
 /// Part of the budget that an answer holds, given back by the drop.
-pub(super) struct AnswerRoom {
+pub(super) struct AnswerPermit {
     permit: Permit,
     /// Rest of the time that the answer may wait for more.
     timeout: Duration,
 }
 
 /// Bytes of an answer on the way to the client, with a part of the budget.
-struct BytesInRoom {
+struct CountedBytes {
     bytes: Bytes,
-    _room: Permit,
+    _permit: Permit,
 }
 
-impl AsRef<[u8]> for BytesInRoom {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl AnswerRoom {
+impl AnswerPermit {
     /// Nothing yet of an account's answer.
     pub(super) fn new(budget: &Quota, account: AccountId) -> Self {
-        Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_ROOM }
+        Self { permit: budget.empty_permit(Owner::Account(account)), timeout: WAIT_FOR_MEMORY }
     }
 
     /// Holds memory for exactly `bytes`, and returns true if the budget had as much. On failure, the answer keeps the
@@ -75,8 +75,8 @@ impl AnswerRoom {
         if bytes.len() <= UNCOUNTED_BYTES {
             return bytes;
         }
-        let room = self.permit.split(bytes.len().next_multiple_of(STEP_BYTES));
-        Bytes::from_owner(BytesInRoom { bytes, _room: room })
+        let permit = self.permit.split(bytes.len().next_multiple_of(STEP_BYTES));
+        Bytes::from_owner(CountedBytes { bytes, _permit: permit })
     }
 }
 
@@ -100,20 +100,20 @@ mod tests {
     fn small_answers_take_nothing_and_large_ones_give_all_back() {
         let budget = Quota::new(4 * STEP_BYTES, 4 * STEP_BYTES);
         let (mut small, mut large) =
-            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+            (AnswerPermit::new(&budget, account()), AnswerPermit::new(&budget, account()));
         assert!(large.hold(3 * STEP_BYTES + 1) && small.hold(UNCOUNTED_BYTES));
         assert!(!small.hold(UNCOUNTED_BYTES + 1));
         assert!(large.hold(3 * STEP_BYTES) && small.hold(UNCOUNTED_BYTES + 1));
         drop(large);
         assert!(small.hold(4 * STEP_BYTES) && !small.hold(4 * STEP_BYTES + 1));
-        assert!(small.hold(0) && AnswerRoom::new(&budget, account()).hold(4 * STEP_BYTES));
+        assert!(small.hold(0) && AnswerPermit::new(&budget, account()).hold(4 * STEP_BYTES));
     }
 
     #[test]
-    fn bytes_on_their_way_keep_their_room_until_they_are_sent() {
+    fn bytes_on_their_way_keep_their_permit_until_they_are_sent() {
         let budget = Quota::new(4 * STEP_BYTES, 4 * STEP_BYTES);
         let (mut sender, mut other) =
-            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+            (AnswerPermit::new(&budget, account()), AnswerPermit::new(&budget, account()));
         assert!(sender.hold(3 * STEP_BYTES));
         let mut sent = sender.leave_with(vec![7; 2 * STEP_BYTES].into());
         assert!(sender.hold(0) && other.hold(2 * STEP_BYTES) && !other.hold(3 * STEP_BYTES));
@@ -125,20 +125,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_waits_for_room_and_not_for_ever() {
+    async fn an_answer_waits_for_memory_and_not_for_ever() {
         let budget = Quota::new(2 * STEP_BYTES, 2 * STEP_BYTES);
         let (mut first, mut second) =
-            (AnswerRoom::new(&budget, account()), AnswerRoom::new(&budget, account()));
+            (AnswerPermit::new(&budget, account()), AnswerPermit::new(&budget, account()));
         assert!(first.wait_for(2 * STEP_BYTES).await);
         let leaves = async {
-            sleep(WAIT_FOR_ROOM / 2).await;
+            sleep(WAIT_FOR_MEMORY / 2).await;
             drop(first);
         };
         let (found, ()) = tokio::join!(second.wait_for(STEP_BYTES), leaves);
         assert!(found && !second.wait_for(3 * STEP_BYTES).await);
         let began = Instant::now();
         assert!(
-            !second.wait_for(3 * STEP_BYTES).await && began.elapsed() < WAIT_FOR_ROOM / 10,
+            !second.wait_for(3 * STEP_BYTES).await && began.elapsed() < WAIT_FOR_MEMORY / 10,
             "it waited enough"
         );
     }

@@ -2,16 +2,59 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use super::{id as column_id, journal, money, usage_from};
-use crate::store::{Deposit, DueHold};
-use domain::ledger::{Counted, Hold, Payer, Progress, Record, RecordId};
+use super::{details, id as column_id, journal, money, payer, progress, rows, tokens};
+use crate::store::{
+    Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, Skew, StoreError,
+    sqlite::{Sqlite, file},
+};
+use domain::ledger::{Command, Counted, Hold, Payer, Progress, Record, RecordId};
+
+/// Number of due holds on a page.
+const DUE_AT_ONCE: usize = 512;
+
+#[async_trait]
+impl Ledger for Sqlite {
+    async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, StoreError> {
+        self.writer.execute(account, commands, now).await
+    }
+
+    async fn accounts_with_holds(&self) -> HoldIndex {
+        match self.read(holders).await {
+            Ok(accounts) => HoldIndex { accounts, missing: None },
+            Err(unavailable) => HoldIndex { accounts: Vec::new(), missing: Some(unavailable) },
+        }
+    }
+
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
+        let behind = after.and_then(|Cursor(last)| last.parse().ok());
+        let holds = self.read(move |connection| due(connection, account, behind, DUE_AT_ONCE)).await?;
+        let full = holds.len() == DUE_AT_ONCE;
+        let next = holds.last().filter(|_| full).map(|hold| Cursor(hold.generation.to_string()));
+        Ok(DueHolds { holds, next })
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
+        Ok(None)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.writer.check_file()?;
+        self.read(file::ping).await
+    }
+}
 
 /// The record under the id.
 pub(crate) fn record(connection: &Connection, account: AccountId, id: RecordId) -> rusqlite::Result<Record> {
@@ -47,7 +90,7 @@ pub(crate) fn put(
 }
 
 /// Holds of the account whose lease has run out, behind a generation in the order of generations.
-pub(crate) fn due(
+fn due(
     connection: &Connection,
     account: AccountId,
     behind: Option<GenerationId>,
@@ -57,7 +100,6 @@ pub(crate) fn due(
                WHERE account = ?1 AND generation > ?2
                  AND lease_until <= (SELECT tick FROM accounts WHERE id = ?1)
                ORDER BY generation LIMIT ?3";
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let due_hold = |row: &Row<'_>| {
         Ok(DueHold {
             key: column_id(row, 0, KeyId::from_slice)?,
@@ -66,11 +108,14 @@ pub(crate) fn due(
     };
     // A shorter value sorts before every id.
     let behind = behind.as_ref().map_or(&[][..], |id| id.as_bytes());
-    connection.prepare_cached(sql)?.query_map(params![account.as_bytes(), behind, limit], due_hold)?.collect()
+    connection
+        .prepare_cached(sql)?
+        .query_map(params![account.as_bytes(), behind, rows(limit)], due_hold)?
+        .collect()
 }
 
 /// The accounts with open holds, by a look-up for each account, independent of the number of holds.
-pub(crate) fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
+fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
     let sql = "WITH RECURSIVE holders (account) AS (
                    SELECT min(account) FROM holds
                    UNION ALL
@@ -88,26 +133,6 @@ pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Res
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
 }
 
-/// Number of open holds of a key. Reads all holds of the account, which are as many as requests in flight.
-pub(crate) fn holds_of(connection: &Connection, account: AccountId, key: KeyId) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM holds WHERE account = ?1 AND key = ?2";
-    let count = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
-    connection.prepare_cached(sql)?.query_row([account.as_bytes(), key.as_bytes()], count)
-}
-
-/// The latest deposits of the account, newest first.
-pub(crate) fn latest_deposits(
-    connection: &Connection,
-    account: AccountId,
-    limit: usize,
-) -> rusqlite::Result<Vec<Deposit>> {
-    let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
-    let deposit =
-        |row: &Row<'_>| Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? });
-    let row = params![account.as_bytes(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
-}
-
 /// All deposits of the account.
 pub(crate) fn deposits(connection: &Connection, account: AccountId) -> rusqlite::Result<Vec<NanoUsd>> {
     let sql = "SELECT amount FROM deposits WHERE account = ?1";
@@ -115,19 +140,24 @@ pub(crate) fn deposits(connection: &Connection, account: AccountId) -> rusqlite:
 }
 
 fn hold(connection: &Connection, account: AccountId, id: GenerationId) -> rusqlite::Result<Option<Hold>> {
-    let sql = "SELECT key, model, amount, prompt, cached, completion, cost, lease_until
+    let sql = "SELECT key, model, group_id, parent, prompt, cached, completion, details, cost, upstream_cost,
+                      amount, lease_until, counted, counted_tokens
                FROM holds WHERE account = ?1 AND generation = ?2";
     let hold = |row: &Row<'_>| {
+        let levels: u8 = row.get(12)?;
         Ok(Hold {
-            payer: Payer::alone(column_id(row, 0, KeyId::from_slice)?, row.get(1)?),
-            amount: money(row, 2)?,
-            reported: Progress { usage: usage_from(row, 3)?, cost: money(row, 6)?, upstream_cost: None },
-            counted: Counted::default(),
-            lease_until: row.get::<_, i64>(7)?.unsigned_abs(),
+            payer: payer(row, 0)?,
+            amount: money(row, 10)?,
+            reported: progress(row, 4)?,
+            lease_until: row.get::<_, i64>(11)?.unsigned_abs(),
+            counted: Counted { levels: LEVELS.map(|level| levels & level != 0), tokens: tokens(row, 13)? },
         })
     };
     connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], hold).optional()
 }
+
+/// Bits of the budgets that count a hold: key, group, parent.
+const LEVELS: [u8; 3] = [1, 2, 4];
 
 fn put_hold(
     connection: &Connection,
@@ -135,24 +165,34 @@ fn put_hold(
     id: GenerationId,
     hold: &Hold,
 ) -> rusqlite::Result<()> {
-    // Key and model of a generation never change.
-    let sql = "INSERT INTO holds (account, generation, key, model, amount,
-                                  prompt, cached, completion, cost, lease_until)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+    // The payer of a generation, and the budgets that count it, never change.
+    let sql = "INSERT INTO holds (account, generation, key, model, group_id, parent, counted, amount,
+                                  prompt, cached, completion, details, cost, upstream_cost, lease_until, counted_tokens)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
                ON CONFLICT (account, generation) DO UPDATE
-               SET amount = ?5, prompt = ?6, cached = ?7, completion = ?8, cost = ?9, lease_until = ?10";
-    let Progress { usage, cost, upstream_cost: _ } = hold.reported;
+               SET amount = ?8, prompt = ?9, cached = ?10, completion = ?11, details = ?12, cost = ?13,
+                   upstream_cost = ?14, lease_until = ?15, counted_tokens = ?16";
+    let Hold { payer, amount, reported, lease_until, counted: Counted { levels, tokens } } = hold;
+    let Payer { key, model, groups: [group, parent] } = payer;
+    let Progress { usage, cost, upstream_cost } = reported;
+    let counted: u8 = LEVELS.iter().zip(levels).map(|(bit, counts)| bit * u8::from(*counts)).sum();
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
-        hold.payer.key.as_bytes(),
-        hold.payer.model,
-        hold.amount.nanos(),
+        key.as_bytes(),
+        model,
+        group.as_ref().map(GroupId::as_bytes),
+        parent.as_ref().map(GroupId::as_bytes),
+        counted,
+        amount.nanos(),
         usage.prompt.cast_signed(),
         usage.cached.cast_signed(),
         usage.completion.cast_signed(),
+        details(*usage),
         cost.nanos(),
-        hold.lease_until.cast_signed(),
+        upstream_cost.map(NanoUsd::nanos),
+        lease_until.cast_signed(),
+        tokens.cast_signed(),
     ])?;
     Ok(())
 }

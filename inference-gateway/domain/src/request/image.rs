@@ -14,33 +14,57 @@ const MAX_IMAGE_BYTES: usize = 20 << 20;
 /// The longest address of an image elsewhere, in bytes: browsers and proxies take as much.
 const MAX_URL_BYTES: usize = 8 << 10;
 /// The formats of images that are taken; `jpg` is an alias of `jpeg`.
-pub(super) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
+pub(crate) const FORMATS: [&str; 5] = ["png", "jpeg", JPG, "webp", "gif"];
 /// Alias without a registered media type, refused by servers that look at the type.
 const JPG: &str = "jpg";
 
-/// Checks an `image_url`, and writes the content part. The bytes of an image do not count as text.
-pub(super) fn image(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    let members = value.object()?;
-    let url = members.require("url")?;
+/// Checks an image by its URL, and writes the content part. The bytes of an image do not count as text.
+pub(crate) fn image_url(
+    url: &Value<'_, '_>,
+    detail: Option<&Value<'_, '_>>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
     let text = url.string()?;
     let source = check_url(&text).map_err(|(code, problem)| url.error(code, problem))?;
-    draft.shown.images += 1;
-    draft.needs(source, &url);
-    draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
+    let detail = detail.map(|detail| detail.one_of(&["auto", "low", "high"])).transpose()?;
+    draft.needs(source, url);
     match jpg_data(&text) {
-        Some(digits) => {
-            draft.push("\"data:image/jpeg;base64,");
-            draft.push(digits);
-            draft.push("\"");
-        }
-        None => draft.push(url.raw()),
+        Some(digits) => write(&["\"data:image/jpeg;base64,", digits, "\""], detail, draft),
+        None => write(&[url.raw()], detail, draft),
     }
-    if let Some(detail) = members.get("detail") {
-        detail.one_of(&["auto", "low", "high"])?;
-        draft.member("detail", detail.raw());
+    Ok(())
+}
+
+/// Checks an image by its media type and data, and writes the content part.
+pub(crate) fn image_data(
+    media_type: &Value<'_, '_>,
+    data: &Value<'_, '_>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let format = media_type.string()?;
+    let Some(format) = format_of(&format) else {
+        return Err(media_type.error(Code::InvalidValue, "must be 'image/png', or jpeg, webp or gif"));
+    };
+    check_base64(&data.string()?).map_err(|(code, problem)| data.error(code, problem))?;
+    let format = if format == JPG { "jpeg" } else { format };
+    let digits = data.raw();
+    write(&["\"data:image/", format, ";base64,", &digits[1..]], None, draft);
+    Ok(())
+}
+
+/// Writes the content part of an image; the URL is a JSON string, in pieces.
+fn write(url: &[&str], detail: Option<&str>, draft: &mut Draft) {
+    draft.shown.images += 1;
+    draft.push("{\"type\":\"image_url\",\"image_url\":{\"url\":");
+    for piece in url {
+        draft.push(piece);
+    }
+    if let Some(detail) = detail {
+        draft.push(",\"detail\":\"");
+        draft.push(detail);
+        draft.push("\"");
     }
     draft.push("}}");
-    Ok(())
 }
 
 /// Checks a URL; returns the kind of URLs that an upstream has to accept for this image.
@@ -72,20 +96,30 @@ fn check_url(url: &str) -> Result<ImageUrls, (Code, &'static str)> {
 
 /// Checks `image/png;base64,…` without decoding the data.
 fn check_data(rest: &str) -> Result<(), (Code, &'static str)> {
-    let format = rest.split_once(',').and_then(|(kind, data)| {
+    let data = rest.split_once(',').and_then(|(kind, data)| {
         let (media_type, encoding) = kind.split_once(';')?;
-        let (image, format) = media_type.split_once('/')?;
-        let known = FORMATS.iter().any(|known| format.eq_ignore_ascii_case(known));
-        (image.eq_ignore_ascii_case("image") && encoding.eq_ignore_ascii_case("base64") && known)
-            .then_some(data)
+        format_of(media_type)?;
+        encoding.eq_ignore_ascii_case("base64").then_some(data)
     });
-    let Some(data) = format else {
+    let Some(data) = data else {
         let problem =
             "a data URL must begin with 'data:image/png;base64,', or the same with jpeg, webp or gif";
         return Err((Code::InvalidValue, problem));
     };
+    check_base64(data)
+}
+
+/// The format of a media type, if images of this type are taken.
+fn format_of(media_type: &str) -> Option<&'static str> {
+    let (image, format) = media_type.split_once('/')?;
+    let known = FORMATS.iter().find(|known| format.eq_ignore_ascii_case(known));
+    known.copied().filter(|_| image.eq_ignore_ascii_case("image"))
+}
+
+/// Checks the data of an image without decoding them.
+fn check_base64(data: &str) -> Result<(), (Code, &'static str)> {
     let digits = data.strip_suffix("==").or_else(|| data.strip_suffix('=')).unwrap_or(data);
-    if digits.is_empty() || data.len() % 4 != 0 || !all_base64(digits) {
+    if digits.is_empty() || !data.len().is_multiple_of(4) || !all_base64(digits) {
         return Err((Code::InvalidValue, "the image is not valid base64"));
     }
     if digits.len() / 4 * 3 + digits.len() % 4 * 3 / 4 > MAX_IMAGE_BYTES {

@@ -45,15 +45,15 @@ const INDENT: u64 = 4;
 const FLOAT: u64 = 24;
 /// Levels of nesting in a tool or schema. Upstreams parse with recursive parsers, which give up, or crash, at 100 or
 /// more.
-pub(super) const MAX_DEPTH: u64 = 64;
+pub(crate) const MAX_DEPTH: u64 = 64;
 
 /// A value is nested deeper than [`MAX_DEPTH`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooDeep;
+pub(crate) struct TooDeep;
 
 /// Size of the part of a request that a template may show.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PromptSize {
+pub(crate) struct PromptSize {
     /// Bytes of text, at most.
     bytes: u64,
     /// Tokens of the template's own, at most.
@@ -65,82 +65,82 @@ pub(super) struct PromptSize {
     /// Lower bound of the bytes of long texts that repeat none of the bytes in front.
     varied: u64,
     /// Images, which no text shows.
-    pub(super) images: u64,
+    pub(crate) images: u64,
 }
 
 impl PromptSize {
     /// Counts the markers of a message.
-    pub(super) fn message(&mut self) {
+    pub(crate) fn message(&mut self) {
         self.markers += PER_MESSAGE;
     }
 
     /// Counts the markers of a tool or of a tool call.
-    pub(super) fn tool(&mut self) {
+    pub(crate) fn tool(&mut self) {
         self.markers += PER_TOOL;
         self.more_than_texts = true;
     }
 
     /// Counts an explanation of tools or of an answer's shape.
-    pub(super) fn preamble(&mut self) {
+    pub(crate) fn preamble(&mut self) {
         self.preamble = true;
         self.more_than_texts = true;
     }
 
     /// Counts a string that is shown; `token` is its spelling in JSON.
-    pub(super) fn text(&mut self, token: &str) {
+    pub(crate) fn text(&mut self, token: &str) {
         self.bytes += token.len() as u64 + growth(token);
     }
 
     /// Counts the varied bytes of a string that no template leaves out, unlike earlier reasoning; `token` is its
     /// spelling in JSON.
-    pub(super) fn kept(&mut self, token: &str) {
+    pub(crate) fn kept(&mut self, token: &str) {
         if token.len() >= LONG_TEXT {
             self.varied += varied(token);
         }
     }
 
     /// Counts a JSON value that templates write anew.
-    pub(super) fn json(&mut self, json: &str) -> Result<(), TooDeep> {
+    pub(crate) fn json(&mut self, json: &str) -> Result<(), TooDeep> {
         self.more_than_texts = true;
         self.bytes += rewritten(json)? + growth(json);
         Ok(())
     }
 
     /// Counts a text meant to be JSON, which templates show unchanged, written anew, or as a JSON string.
-    pub(super) fn maybe_json(&mut self, text: &str) {
+    pub(crate) fn maybe_json(&mut self, text: &str) {
         // A text too deep for a parser is only ever shown as text, at six bytes a byte at most.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
     /// Counts a parameter that is passed on as spelled. No template shows it, but a server receives its bytes.
-    pub(super) fn passed_on(&mut self, json: &str) {
+    pub(crate) fn passed_on(&mut self, json: &str) {
         self.bytes += json.len() as u64;
     }
 
     /// Returns whether tools, or the shape of an answer, are explained to the model.
-    pub(super) const fn has_preamble(&self) -> bool {
+    pub(crate) const fn has_preamble(&self) -> bool {
         self.preamble
     }
 
     /// Returns whether a prompt consists of texts alone, so that its reported tokens tell of the template.
-    pub(super) const fn is_plain(&self) -> bool {
+    pub(crate) const fn is_plain(&self) -> bool {
         !self.more_than_texts && self.images == 0
     }
 
     /// Returns the upper bound of the prompt's tokens, which may exceed the catalogue's context window: an upstream
     /// with a larger window takes such a prompt, and the hold has to cover all of it.
-    pub(super) fn bound(&self, model: &Model) -> u64 {
+    pub(crate) fn bound(&self, model: &Model) -> u64 {
         self.most_of_text().saturating_add(self.most_of_images(model))
     }
 
     /// Returns the lower bound of the prompt's tokens. Images may count as none.
-    pub(super) fn least(&self) -> u64 {
+    pub(crate) fn least(&self) -> u64 {
         (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
 
     /// Returns the prompt's tokens to bill without a count: a token of text is about [`BYTES_PER_TOKEN`] bytes. Images,
     /// which differ more, are taken at their bound.
-    pub(super) fn estimate(&self, model: &Model) -> u64 {
+    pub(crate) fn estimate(&self, model: &Model) -> u64 {
         self.most_of_text().div_ceil(BYTES_PER_TOKEN).saturating_add(self.most_of_images(model))
     }
 
@@ -150,7 +150,7 @@ impl PromptSize {
     }
 
     /// Returns the upper bound of the tokens of all images.
-    pub(super) const fn most_of_images(&self, model: &Model) -> u64 {
+    pub(crate) const fn most_of_images(&self, model: &Model) -> u64 {
         self.images.saturating_mul(model.max_tokens_per_image)
     }
 }

@@ -10,6 +10,7 @@ use shared::{
 };
 
 use super::{bound::PromptSize, read::Value};
+use crate::answer::Reply;
 
 /// The form in which an upstream reports, with every chunk of a stream, the tokens used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,10 @@ pub struct UpstreamParams<'a> {
 pub struct Forward {
     /// True if the answer is wanted as a stream.
     pub stream: bool,
-    /// True if a stream ends with usage.
-    pub include_usage: bool,
+    /// The form of the answer.
+    pub reply: Reply,
+    /// Names of the offered tools that were dropped, as the value of a header.
+    pub dropped_tools: Option<String>,
     /// Output tokens wanted of each choice: the request's limit, or the model's most.
     pub max_tokens: u64,
     /// True if the request set the limit.
@@ -70,9 +73,9 @@ pub struct Forward {
     /// Bounds that the catalogue names. A report beyond these bounds is billed as reported, and logged.
     pub bounds: Usage,
     /// Range, within `rest`, of the opening messages that further requests of the conversation repeat.
-    pub(super) opening: Range<usize>,
+    pub(crate) opening: Range<usize>,
     /// Everything but the head's members.
-    pub(super) rest: Bytes,
+    pub(crate) rest: Bytes,
 }
 
 /// Bytes of messages that make an upstream worth a return, since it has read them: some 250 tokens. Fewer are read
@@ -131,55 +134,96 @@ impl Forward {
 ///
 /// Members begin with the comma in front, since every member follows another: the body's members follow the head's, and
 /// an object's follow its opening member.
-pub(super) struct Draft {
+pub(crate) struct Draft {
     json: Vec<u8>,
-    pub(super) shown: PromptSize,
+    pub(crate) shown: PromptSize,
     /// Where the messages are that make up the conversation's opening.
-    pub(super) opening: Range<usize>,
+    pub(crate) opening: Range<usize>,
     /// Kind of image URLs that an upstream has to accept, with the place of the first image that needs this kind;
     /// `None` without remote images.
-    pub(super) image_need: Option<(ImageUrls, String)>,
+    pub(crate) image_need: Option<(ImageUrls, String)>,
+    /// Members that only some kinds of upstreams take, in order.
+    optional: Vec<Range<usize>>,
 }
 
 impl Draft {
     /// Makes an empty draft with room for the client's whole body: the written body is hardly ever longer.
-    pub(super) fn new(room: usize) -> Self {
-        Self { json: Vec::with_capacity(room), shown: PromptSize::default(), opening: 0..0, image_need: None }
+    pub(crate) fn new(room: usize) -> Self {
+        Self {
+            json: Vec::with_capacity(room),
+            shown: PromptSize::default(),
+            opening: 0..0,
+            image_need: None,
+            optional: Vec::new(),
+        }
     }
 
     /// Notes that an image at this place needs an upstream that accepts URLs of this kind.
-    pub(super) fn needs(&mut self, source: ImageUrls, at: &Value<'_, '_>) {
+    pub(crate) fn needs(&mut self, source: ImageUrls, at: &Value<'_, '_>) {
         if source > self.image_need.as_ref().map_or(ImageUrls::Data, |(most, _)| *most) {
             self.image_need = Some((source, at.place()));
         }
     }
 
     /// Writes JSON unchanged.
-    pub(super) fn push(&mut self, json: &str) {
+    pub(crate) fn push(&mut self, json: &str) {
         self.json.extend_from_slice(json.as_bytes());
     }
 
     /// Writes a member. The name needs no escapes.
-    pub(super) fn member(&mut self, name: &str, json: &str) {
+    pub(crate) fn member(&mut self, name: &str, json: &str) {
         self.name(name);
         self.push(json);
     }
 
     /// Writes a member that the prompt shows.
-    pub(super) fn shown_member(&mut self, name: &str, string: &str) {
+    pub(crate) fn shown_member(&mut self, name: &str, string: &str) {
         self.shown.text(string);
         self.member(name, string);
     }
 
+    /// Writes a member whose value is several texts, each a JSON string, with an empty line between each two.
+    pub(crate) fn joined(&mut self, name: &str, texts: &[&str]) {
+        self.name(name);
+        for (place, text) in texts.iter().enumerate() {
+            self.shown.text(text);
+            self.push(if place == 0 { "\"" } else { "\\n\\n" });
+            self.push(&text[1..text.len() - 1]);
+        }
+        self.push("\"");
+    }
+
+    /// Writes members by `write` that can be left out, since not all kinds of upstreams take them.
+    pub(crate) fn optional(&mut self, write: impl FnOnce(&mut Self)) {
+        let start = self.json.len();
+        write(self);
+        self.optional.push(start..self.json.len());
+    }
+
+    /// Takes out the members that not all kinds of upstreams take.
+    pub(super) fn leave_out_optional(&mut self) {
+        let mut kept = 0;
+        let mut json = Vec::with_capacity(if self.optional.is_empty() { 0 } else { self.json.len() });
+        for range in std::mem::take(&mut self.optional) {
+            json.extend_from_slice(&self.json[kept..range.start]);
+            kept = range.end;
+            self.opening.end = self.opening.end.min(range.start.max(self.opening.start));
+        }
+        if kept > 0 {
+            json.extend_from_slice(&self.json[kept..]);
+            self.json = json;
+        }
+    }
+
     /// Writes the name of a member whose value follows.
-    pub(super) fn name(&mut self, name: &str) {
+    pub(crate) fn name(&mut self, name: &str) {
         self.push(",\"");
         self.push(name);
         self.push("\":");
     }
 
     /// Writes an array of at least 1 and at most `most` elements, each by `write`.
-    pub(super) fn array(
+    pub(crate) fn array(
         &mut self,
         array: &Value<'_, '_>,
         most: usize,
@@ -196,19 +240,19 @@ impl Draft {
     }
 
     /// Bytes written so far.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.json.len()
     }
 
     /// Notes that the messages began at `start`, that the first of a user ended at `turn`, and that all have been written.
-    pub(super) fn open_at(&mut self, start: usize, turn: usize) {
+    pub(crate) fn open_at(&mut self, start: usize, turn: usize) {
         if self.json.len() - start >= WORTH_FINDING {
             self.opening = start..turn.min(start + OPENING_BYTES);
         }
     }
 
     /// The body's last byte.
-    pub(super) fn finish(mut self) -> Bytes {
+    pub(crate) fn finish(mut self) -> Bytes {
         self.push("}");
         Bytes::from(self.json)
     }

@@ -1,0 +1,158 @@
+//! The writers of a stream, one for each dialect of clients.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use shared::error::ApiError;
+
+use super::{
+    Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
+    messages::{MessagesReply, MessagesStream},
+    put,
+    responses::{ResponsesReply, ResponsesStream},
+    turn::{Turn, TurnEnd, TurnWriter},
+};
+
+/// The form in which a request wants its answer.
+#[derive(Clone)]
+pub enum Reply {
+    /// Chat completions.
+    Chat {
+        /// True if a stream ends with usage.
+        include_usage: bool,
+    },
+    /// The Responses API.
+    Responses(Arc<ResponsesReply>),
+    /// The Messages API.
+    Messages(Arc<MessagesReply>),
+}
+
+/// Writer of the stream that a client reads.
+pub enum StreamWriter {
+    /// Chunks of a chat completion, of any number of choices.
+    Chat(Rewriter),
+    /// Another dialect, of a single choice.
+    Turn(Box<TurnStream>),
+}
+
+/// The stream of a dialect that knows blocks.
+pub struct TurnStream {
+    turn: Turn,
+    writer: Box<dyn TurnWriter>,
+    has_begun: bool,
+}
+
+impl StreamWriter {
+    /// A stream of which nothing was written. `prompt_tokens` stands for the prompt where the upstream does not begin with
+    /// a report.
+    pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64) -> Self {
+        let (writer, shows_reasoning): (Box<dyn TurnWriter>, bool) = match reply {
+            Reply::Chat { include_usage } => return Self::Chat(Rewriter::new(generation, *include_usage)),
+            Reply::Responses(reply) => (Box::new(ResponsesStream::new(generation, reply.clone())), true),
+            Reply::Messages(reply) => {
+                (Box::new(MessagesStream::new(generation, reply.clone(), prompt_tokens)), reply.thinking)
+            }
+        };
+        let turn = Turn::new(generation.id, shows_reasoning);
+        Self::Turn(Box::new(TurnStream { turn, writer, has_begun: false }))
+    }
+
+    /// Writes the additions of a chunk, if any. The error is about an answer that the dialect cannot express.
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        match self {
+            Self::Chat(rewriter) => {
+                rewriter.chunk(chunk, out);
+                Ok(())
+            }
+            Self::Turn(stream) => stream.chunk(chunk, out),
+        }
+    }
+
+    /// Returns whether the upstream has begun a choice and finished every begun choice; any other end is a failure.
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Chat(rewriter) => rewriter.is_finished(),
+            Self::Turn(stream) => stream.turn.end().is_some(),
+        }
+    }
+
+    /// Number of choices whose finish reason came.
+    pub fn finished_choices(&self) -> u64 {
+        match self {
+            Self::Chat(rewriter) => rewriter.finished_choices(),
+            Self::Turn(stream) => u64::from(stream.turn.end().is_some()),
+        }
+    }
+
+    /// Ends what goes on, since nothing more can be granted.
+    pub fn cut(&mut self, out: &mut BytesMut) {
+        match self {
+            Self::Chat(rewriter) => rewriter.cut(out),
+            Self::Turn(stream) => stream.cut(out),
+        }
+    }
+
+    /// Writes the last events of a stream that succeeded.
+    pub fn done(&mut self, settled: Settled, out: &mut BytesMut) {
+        match self {
+            Self::Chat(rewriter) => rewriter.done(settled.usage, settled.cost, out),
+            Self::Turn(stream) => {
+                stream.cut(out);
+                if let Some(end) = stream.turn.end() {
+                    stream.writer.done(end, settled, out);
+                }
+            }
+        }
+    }
+
+    /// Writes the last event of a stream that failed. `settled` is the bill of what came before, if any.
+    pub fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
+        match self {
+            Self::Chat(_) => Rewriter::error(error, out),
+            Self::Turn(stream) => stream.writer.fail(error, settled, out),
+        }
+    }
+
+    /// Writes what clients ignore, so that intermediate proxies do not time out.
+    pub fn keep_alive(&self, out: &mut BytesMut) {
+        match self {
+            Self::Chat(_) => put(out, ": keep-alive\n\n"),
+            Self::Turn(stream) => put(out, stream.writer.keep_alive()),
+        }
+    }
+
+    /// Bytes kept until the stream ends.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Self::Chat(_) => 0,
+            Self::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
+        }
+    }
+}
+
+impl TurnStream {
+    fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        if !self.has_begun {
+            self.has_begun = true;
+            let report = chunk.usage().or_else(|| chunk.timings());
+            self.writer.begin(report.and_then(|report| report.prompt), out);
+        }
+        // A single choice was asked for: the first.
+        let choices = chunk.choices.iter().filter(|choice| choice.index == 0);
+        for choice in choices {
+            self.turn.chunk(choice, &mut *self.writer, out)?;
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, out: &mut BytesMut) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.writer.begin(None, out);
+        }
+        if self.turn.end().is_none() {
+            let end = TurnEnd { finish: FinishReason::Length, stop: None };
+            self.turn.finish(end, &mut *self.writer, out);
+        }
+    }
+}

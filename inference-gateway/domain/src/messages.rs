@@ -1,0 +1,156 @@
+//! A request of the Messages API: from received bytes to a checked request, translated to a chat.
+//!
+//! Unknown members are dropped: agents send many that only one provider knows, and stop where one is refused.
+
+mod content;
+mod schema;
+mod tools;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shared::{error::ApiError, json::Kind};
+
+pub use schema::{CountRequest, MessageObject, MessagesRequest};
+
+use crate::{
+    answer::{MessagesReply, Reply},
+    request::{
+        ANY_NUMBER, Draft, Effort, Limit, MAX_STOPS, Members, Request, SystemTexts, TEMPERATURE, TOP_P,
+        Value, json_schema, stop_sequence,
+    },
+};
+
+/// Name of the limit of output, which is lowered to the model's own: every request has to name one.
+const LIMIT: &str = "max_tokens";
+
+/// Name of a schema for the answer, which this dialect leaves unnamed.
+const SCHEMA_NAME: &str = r#""answer""#;
+
+/// Parses the body of a request. The error names the first fault and the fault's place.
+pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
+    let members = Members::of_body(body)?;
+    members.require(LIMIT)?;
+    read(&members, body.len())
+}
+
+/// Parses the body of a request whose prompt is only to be counted: nothing limits an answer.
+pub fn parse_to_count(body: &Bytes) -> Result<Request, ApiError> {
+    read(&Members::of_body(body)?, body.len())
+}
+
+fn read(members: &Members<'_, '_>, length: usize) -> Result<Request, ApiError> {
+    let model = members.require("model")?.string()?.into_owned();
+    let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
+    let limit = Limit::read(members, LIMIT)?.map(|limit| Limit { is_lowered: true, ..limit });
+    let mut draft = Draft::new(length);
+    sampling(members, &mut draft)?;
+    let stops = stops(members, &mut draft)?;
+    let thinking = reasoning(members, &mut draft)?;
+    let dropped_tools = tools::tools(members, &mut draft)?;
+    let list = members.require("messages")?;
+    let system = system(members, &list)?;
+    content::messages(&list, &system, &mut draft)?;
+    Ok(Request {
+        model,
+        stream,
+        n: 1,
+        limit,
+        reply: Reply::Messages(Arc::new(MessagesReply { thinking, stops })),
+        dropped_tools,
+        others: Vec::new(),
+        draft,
+    })
+}
+
+/// Checks and writes the parameters of sampling.
+fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
+        if let Some(value) = members.get(name) {
+            value.decimal(bounds)?;
+            draft.member(name, value.raw());
+        }
+    }
+    if let Some(value) = members.get("top_k")
+        && value.integer(0..=i64::MAX)? > 0
+    {
+        draft.optional(|draft| draft.member("top_k", value.raw()));
+    }
+    Ok(())
+}
+
+/// Checks and writes the sequences that end the answer.
+fn stops(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Vec<String>, ApiError> {
+    let Some(value) = members.get("stop_sequences") else { return Ok(Vec::new()) };
+    let mut stops = Vec::new();
+    value.each_if_any(MAX_STOPS, |stop| {
+        stop_sequence(&stop)?;
+        stops.push(stop.string()?.into_owned());
+        Ok(())
+    })?;
+    if !stops.is_empty() {
+        draft.member("stop", value.raw());
+    }
+    Ok(stops)
+}
+
+/// Checks the members about thinking, effort and shape of the answer, and writes them. Returns whether thinking is
+/// shown.
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiError> {
+    let (mut effort, mut thinking) = (Effort::Default, false);
+    if let Some(value) = members.get("thinking") {
+        let kind = value.object()?.require("type")?.one_of(&["enabled", "adaptive", "disabled"])?;
+        thinking = kind != "disabled";
+        if !thinking {
+            effort = Effort::Low;
+        }
+    }
+    if let Some(config) = members.get("output_config") {
+        let config = config.object()?;
+        if let Some(value) = config.get("effort") {
+            effort = Effort::read(&value)?;
+        }
+        if let Some(format) = config.get("format") {
+            let format = format.object()?;
+            format.require("type")?.one_of(&["json_schema"])?;
+            draft.shown.preamble();
+            draft.name("response_format");
+            draft.push("{\"type\":\"json_schema\"");
+            draft.name("json_schema");
+            json_schema(&format, Some(SCHEMA_NAME), draft)?;
+            draft.push("}");
+        }
+    }
+    effort.write(draft);
+    Ok(thinking)
+}
+
+/// The texts of the system prompt and of all system messages.
+fn system<'a>(members: &Members<'a, '_>, list: &Value<'a, '_>) -> Result<SystemTexts<'a>, ApiError> {
+    let mut texts = SystemTexts::default();
+    if let Some(system) = members.get("system") {
+        content::texts_of(&system, &mut |text| texts.add(text))?;
+    }
+    list.each(ANY_NUMBER, |message| {
+        let message = message.object()?;
+        if message.require("role")?.string()? == "system" {
+            content::texts_of(&message.require("content")?, &mut |text| texts.add(text))?;
+        }
+        Ok(())
+    })?;
+    Ok(texts)
+}
+
+/// Returns whether a content is a text, rather than a list of blocks.
+fn is_text(value: &Value<'_, '_>) -> Result<bool, ApiError> {
+    match value.kind() {
+        Kind::String => Ok(true),
+        Kind::Array => Ok(false),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+            Err(value.wrong_type("a string or an array of content blocks"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The messages and their content blocks.
+
+use shared::error::{ApiError, Code};
+
+use super::is_text;
+use crate::request::{
+    ANY_NUMBER, Arguments, Conversation, Draft, EarlierAnswer, Members, SystemTexts, ToolAnswer, Value,
+    image_data, image_url, unsupported_kind,
+};
+
+/// Checks the messages, and writes those of the chat.
+pub(super) fn messages(
+    list: &Value<'_, '_>,
+    system: &SystemTexts<'_>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let mut conversation = Conversation::begin(draft, system);
+    list.each(ANY_NUMBER, |message| {
+        let message = message.object()?;
+        let role = message.require("role")?.one_of(&["user", "assistant", "system"])?;
+        let content = message.require("content")?;
+        match role {
+            "user" => user(&content, &mut conversation),
+            "assistant" => assistant(&content, &mut conversation),
+            // Written with the first.
+            _ => Ok(()),
+        }
+    })?;
+    conversation.end(list)
+}
+
+/// Writes results of tools each as a message, and then the rest of the user's message with the results' images.
+fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
+    if is_text(content)? {
+        let text = content.string_token()?;
+        return conversation.user(|draft| {
+            draft.text_content(text);
+            Ok(())
+        });
+    }
+    let mut has_parts = false;
+    content.each(ANY_NUMBER, |block| {
+        let block = block.object()?;
+        let is_result = block.require("type")?.string()? == "tool_result";
+        has_parts |= if is_result { tool_result(&block, conversation)? } else { true };
+        Ok(())
+    })?;
+    if !has_parts {
+        return Ok(());
+    }
+    conversation.user(|draft| {
+        let mut before = "[";
+        content.each(ANY_NUMBER, |block| parts(&block, &mut before, draft))?;
+        draft.push("]");
+        Ok(())
+    })
+}
+
+/// Writes the parts of a user's message that a block has: a text, an image, or the images of a result.
+fn parts(value: &Value<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
+    let block = value.object()?;
+    let kind = block.require("type")?;
+    match &*kind.string()? {
+        "text" => {
+            draft.push(std::mem::replace(before, ","));
+            draft.text_part(block.require("text")?.string_token()?);
+            Ok(())
+        }
+        "image" => {
+            draft.push(std::mem::replace(before, ","));
+            image(&block, draft)
+        }
+        "tool_result" => {
+            let Some(content) = block.get("content") else { return Ok(()) };
+            if is_text(&content)? {
+                return Ok(());
+            }
+            content.each_if_any(ANY_NUMBER, |part| {
+                let part = part.object()?;
+                if part.require("type")?.string()? == "image" {
+                    draft.push(std::mem::replace(before, ","));
+                    image(&part, draft)?;
+                }
+                Ok(())
+            })?;
+            Ok(())
+        }
+        _ => Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_result'")),
+    }
+}
+
+fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let source = block.require("source")?;
+    let source = source.object()?;
+    let kind = source.require("type")?;
+    match &*kind.string()? {
+        "base64" => image_data(&source.require("media_type")?, &source.require("data")?, draft),
+        "url" => image_url(&source.require("url")?, None, draft),
+        _ => Err(kind.error(Code::UnsupportedValue, "must be 'base64' or 'url'; no files are stored here")),
+    }
+}
+
+/// Writes the result of a tool. Returns whether images of the result follow.
+fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> Result<bool, ApiError> {
+    let id = block.require("tool_use_id")?.filled_string_token()?;
+    let is_error = block.get("is_error").map_or(Ok(false), |value| value.boolean())?;
+    let (mut texts, mut has_images) = (Vec::new(), false);
+    match block.get("content") {
+        None => {}
+        Some(content) if is_text(&content)? => texts.push(content.string_token()?),
+        Some(content) => {
+            content.each_if_any(ANY_NUMBER, |part| {
+                let part = part.object()?;
+                let kind = part.require("type")?;
+                match &*kind.string()? {
+                    "text" => texts.push(part.require("text")?.string_token()?),
+                    "tool_reference" => texts.push(part.require("tool_name")?.string_token()?),
+                    "image" => has_images = true,
+                    _ => {
+                        return Err(unsupported_kind(&kind, "blocks", "'text', 'image' or 'tool_reference'"));
+                    }
+                }
+                Ok(())
+            })?;
+        }
+    }
+    conversation.tool(ToolAnswer { id, texts, has_images, is_error });
+    Ok(has_images)
+}
+
+fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
+    let mut answer = EarlierAnswer::default();
+    if is_text(content)? {
+        answer.text(content.string_token()?);
+    } else {
+        content.each_if_any(ANY_NUMBER, |block| earlier_block(&block, &mut answer, conversation.draft))?;
+    }
+    conversation.assistant(&mut answer);
+    Ok(())
+}
+
+/// Reads a block of an earlier answer. Thinking of any vendor's model is taken, whatever its signature; what is
+/// encrypted is dropped.
+fn earlier_block<'a>(
+    value: &Value<'a, '_>,
+    answer: &mut EarlierAnswer<'a>,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let block = value.object()?;
+    let kind = block.require("type")?;
+    match &*kind.string()? {
+        "text" => answer.text(block.require("text")?.string_token()?),
+        "thinking" => answer.reasoning(block.require("thinking")?.string_token()?),
+        "redacted_thinking" => {}
+        "tool_use" => {
+            let id = block.require("id")?.filled_string_token()?;
+            let name = block.require("name")?.filled_string_token()?;
+            let input = block.require("input")?;
+            input.object()?;
+            draft.show_arguments(&input)?;
+            answer.call(id, name.to_owned(), Arguments::Object(input.raw()));
+        }
+        _ => return Err(unsupported_kind(&kind, "blocks", "'text', 'thinking' or 'tool_use'")),
+    }
+    Ok(())
+}
+
+/// Passes on the texts of a content that has texts only.
+pub(super) fn texts_of<'a>(content: &Value<'a, '_>, take: &mut dyn FnMut(&'a str)) -> Result<(), ApiError> {
+    if is_text(content)? {
+        take(content.string_token()?);
+        return Ok(());
+    }
+    content.each_if_any(ANY_NUMBER, |block| {
+        let block = block.object()?;
+        let kind = block.require("type")?;
+        if kind.string()? != "text" {
+            return Err(unsupported_kind(&kind, "blocks", "'text'"));
+        }
+        take(block.require("text")?.string_token()?);
+        Ok(())
+    })?;
+    Ok(())
+}

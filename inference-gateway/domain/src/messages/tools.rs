@@ -1,0 +1,73 @@
+//! The offered tools and their choice.
+
+use shared::error::{ApiError, Code};
+
+use crate::request::{Draft, DroppedTools, Function, MAX_TOOLS, Members, Value, name};
+
+/// Checks and writes the tools and the choice. Tools of a provider's own servers are dropped, and without any other
+/// tool nothing is written.
+pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<DroppedTools, ApiError> {
+    let (mut dropped, mut offered) = (DroppedTools::default(), Vec::new());
+    if let Some(list) = body.get("tools") {
+        list.each_if_any(MAX_TOOLS, |tool| {
+            let tool = tool.object()?;
+            match tool.get("type") {
+                Some(kind) if kind.string()? != "custom" => dropped.add(&kind),
+                Some(_) | None => {
+                    draft.push(if offered.is_empty() { ",\"tools\":[" } else { "," });
+                    offered.push(self::tool(&tool, draft)?);
+                    Ok(())
+                }
+            }
+        })?;
+    }
+    if !offered.is_empty() {
+        draft.push("]");
+        draft.shown.preamble();
+    }
+    if let Some(value) = body.get("tool_choice") {
+        choice(&value, &offered, draft)?;
+    }
+    Ok(dropped)
+}
+
+/// Checks and writes a tool, and returns the tool's name.
+fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
+    let name_value = tool.require("name")?;
+    let name = name(&name_value)?;
+    let description = tool.get("description");
+    Function {
+        name: name_value.raw(),
+        description: description.as_ref().map(Value::string_token).transpose()?,
+        parameters: Some(tool.require("input_schema")?),
+        strict: tool.get("strict"),
+    }
+    .write(draft)?;
+    Ok(name)
+}
+
+/// Checks the choice, and writes it if there is a tool to choose.
+fn choice(value: &Value<'_, '_>, offered: &[String], draft: &mut Draft) -> Result<(), ApiError> {
+    let choice = value.object()?;
+    let kind = choice.require("type")?.one_of(&["auto", "any", "tool", "none"])?;
+    let json = match kind {
+        "any" => "\"required\"".to_owned(),
+        "tool" => {
+            let chosen = choice.require("name")?;
+            let name = name(&chosen)?;
+            if !offered.is_empty() && !offered.contains(&name) {
+                return Err(chosen.error(Code::InvalidValue, "no such tool is offered in 'tools'"));
+            }
+            format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#)
+        }
+        auto_or_none => format!("\"{auto_or_none}\""),
+    };
+    let single = choice.get("disable_parallel_tool_use").map_or(Ok(false), |value| value.boolean())?;
+    if !offered.is_empty() {
+        draft.member("tool_choice", &json);
+        if single {
+            draft.member("parallel_tool_calls", "false");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! A request of the Responses API: from received bytes to a checked request, translated to a chat.
+//!
+//! Nothing is stored, so members and items that refer to stored state are refused by name.
+
+mod echo;
+mod input;
+mod schema;
+mod tools;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+pub use schema::{ResponseObject, ResponsesRequest};
+
+use crate::{
+    answer::{Reply, ResponsesReply},
+    request::{Draft, Effort, Limit, Members, Request, TEMPERATURE, TOP_LOGPROBS, TOP_P, Value, json_schema},
+};
+use tools::Tools;
+
+/// Name of the limit of output.
+const LIMIT: &str = "max_output_tokens";
+
+/// What an error about stored state asks for.
+const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
+
+/// Kinds of summaries of the reasoning.
+const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
+
+/// Parses the body of a request. The error names the first fault and the fault's place.
+pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
+    let members = Members::of_body(body)?;
+    let model = members.require("model")?.string()?.into_owned();
+    refuse_stored(&members)?;
+    let stream = members.get("stream").map_or(Ok(false), |value| value.boolean())?;
+    let limit = Limit::read(&members, LIMIT)?;
+    let mut draft = Draft::new(body.len());
+    sampling(&members, &mut draft)?;
+    let summary = reasoning(&members, &mut draft)?;
+    text_format(&members, &mut draft)?;
+    let input = members.require("input")?;
+    let mut tools = Tools::new(&members)?;
+    if let Some(list) = members.get("tools") {
+        tools.offer(&list, &mut draft)?;
+    }
+    let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
+    let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
+    input::messages(&input, &system, &names, &mut draft)?;
+    let echo = echo::echo(&members);
+    Ok(Request {
+        model,
+        stream,
+        n: 1,
+        limit,
+        reply: Reply::Responses(Arc::new(ResponsesReply { echo, names, summary })),
+        dropped_tools,
+        others: Vec::new(),
+        draft,
+    })
+}
+
+/// Refuses members that refer to stored state, rather than answering as if there were none.
+fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
+    for name in ["previous_response_id", "conversation", "prompt"] {
+        if let Some(value) = members.get(name) {
+            return Err(value.error(Code::UnsupportedParameter, NOTHING_STORED));
+        }
+    }
+    match members.get("background") {
+        Some(value) if value.boolean()? => Err(value.error(Code::UnsupportedParameter, NOTHING_STORED)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Checks and writes the parameters of sampling.
+fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    for (name, bounds) in [("temperature", TEMPERATURE), ("top_p", TOP_P)] {
+        if let Some(value) = members.get(name) {
+            value.decimal(bounds)?;
+            draft.member(name, value.raw());
+        }
+    }
+    if let Some(value) = members.get("top_logprobs")
+        && value.integer(TOP_LOGPROBS)? > 0
+    {
+        draft.member("logprobs", "true");
+        draft.member("top_logprobs", value.raw());
+    }
+    Ok(())
+}
+
+/// Checks and writes the effort of reasoning. Returns whether a summary is asked for.
+fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<bool, ApiError> {
+    let Some(reasoning) = members.get("reasoning") else { return Ok(false) };
+    let reasoning = reasoning.object()?;
+    if let Some(effort) = reasoning.get("effort") {
+        Effort::read(&effort)?.write(draft);
+    }
+    // The older name of the summary.
+    let summary = reasoning.get("summary").or_else(|| reasoning.get("generate_summary"));
+    summary.map_or(Ok(false), |summary| summary.one_of(&SUMMARIES).map(|_| true))
+}
+
+/// Checks and writes the requested shape of the answer's text.
+fn text_format(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let Some(text) = members.get("text") else { return Ok(()) };
+    let text = text.object()?;
+    if let Some(verbosity) = text.get("verbosity") {
+        verbosity.one_of(&["low", "medium", "high"])?;
+    }
+    let Some(format) = text.get("format") else { return Ok(()) };
+    let format = format.object()?;
+    let kind = format.require("type")?.one_of(&["text", "json_object", "json_schema"])?;
+    if kind == "text" {
+        return Ok(());
+    }
+    draft.shown.preamble();
+    draft.name("response_format");
+    draft.push(&format!("{{\"type\":\"{kind}\""));
+    if kind == "json_schema" {
+        draft.name("json_schema");
+        json_schema(&format, None, draft)?;
+    }
+    draft.push("}");
+    Ok(())
+}
+
+/// The kind of an item or of a part: its `type`.
+fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    members.require("type")?.string()
+}
+
+/// Returns whether a value is a text, rather than a list of parts.
+fn is_text(value: &Value<'_, '_>) -> Result<bool, ApiError> {
+    match value.kind() {
+        Kind::String => Ok(true),
+        Kind::Array => Ok(false),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+            Err(value.wrong_type("a string or an array"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Members of a response that repeat the request's.
+
+use shared::json::Kind;
+
+use crate::request::{Members, Value};
+
+/// A member of the response: its name, the kind of value that it repeats, and the value without one.
+const REPEATED: [(&str, Kind, &str); 11] = [
+    ("instructions", Kind::String, "null"),
+    ("max_output_tokens", Kind::Number, "null"),
+    ("metadata", Kind::Object, "{}"),
+    ("parallel_tool_calls", Kind::Bool, "true"),
+    ("prompt_cache_key", Kind::String, "null"),
+    ("safety_identifier", Kind::String, "null"),
+    ("temperature", Kind::Number, "1"),
+    ("tools", Kind::Array, "[]"),
+    ("top_logprobs", Kind::Number, "0"),
+    ("top_p", Kind::Number, "1"),
+    ("user", Kind::String, "null"),
+];
+
+/// Members whose values are the same in every response.
+const FIXED: &str = r#","previous_response_id":null,"background":false,"frequency_penalty":0,"presence_penalty":0,"max_tool_calls":null,"service_tier":"default","store":false,"truncation":"disabled""#;
+
+/// Returns the members, each with the comma in front. All are on one line, as an event of a stream has to be.
+pub(super) fn echo(members: &Members<'_, '_>) -> String {
+    let mut echo = String::from(FIXED);
+    for (name, kind, otherwise) in REPEATED {
+        put(name, repeated(members.get(name), kind).unwrap_or(otherwise), &mut echo);
+    }
+    let choice = members.get("tool_choice");
+    put("tool_choice", choice.as_ref().map_or("\"auto\"", Value::raw), &mut echo);
+    let of = |object: &str, name: &str, kind: Kind, otherwise: &str| {
+        let value = members.get(object);
+        let object = value.as_ref().and_then(|value| value.object().ok());
+        let repeated = object.as_ref().and_then(|object| repeated(object.get(name), kind));
+        repeated.unwrap_or(otherwise).to_owned()
+    };
+    let format = of("text", "format", Kind::Object, r#"{"type":"text"}"#);
+    let verbosity = of("text", "verbosity", Kind::String, "\"medium\"");
+    put("text", &format!(r#"{{"format":{format},"verbosity":{verbosity}}}"#), &mut echo);
+    let effort = of("reasoning", "effort", Kind::String, "null");
+    let summary = of("reasoning", "summary", Kind::String, "null");
+    put("reasoning", &format!(r#"{{"effort":{effort},"summary":{summary}}}"#), &mut echo);
+    echo
+}
+
+/// The value as spelled, if it is of this kind.
+fn repeated<'a>(value: Option<Value<'a, '_>>, kind: Kind) -> Option<&'a str> {
+    value.filter(|value| value.kind() == kind).map(|value| value.raw())
+}
+
+/// Writes a member. Between the tokens of JSON, breaks of lines mean nothing; inside a string there are none.
+fn put(name: &str, json: &str, echo: &mut String) {
+    echo.push_str(",\"");
+    echo.push_str(name);
+    echo.push_str("\":");
+    echo.extend(json.split(['\n', '\r']));
+}

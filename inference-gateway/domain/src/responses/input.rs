@@ -1,0 +1,300 @@
+//! The input: items of an earlier conversation, and what is said now.
+
+use shared::{
+    error::{ApiError, Code},
+    json::{Kind, RawValue},
+};
+
+use super::{
+    NOTHING_STORED, is_text, kind_of,
+    tools::{Tools, flat_name},
+};
+use crate::{
+    answer::ToolNames,
+    request::{
+        ANY_NUMBER, Arguments, Conversation, Draft, EarlierAnswer, Members, ParamPath, SystemTexts,
+        ToolAnswer, Value, image_url, name, unsupported_kind,
+    },
+};
+
+/// Role of a message's author.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+impl Role {
+    fn read(item: &Members<'_, '_>) -> Result<Self, ApiError> {
+        Ok(match item.require("role")?.one_of(&["user", "assistant", "system", "developer"])? {
+            "user" => Self::User,
+            "assistant" => Self::Assistant,
+            _ => Self::System,
+        })
+    }
+}
+
+/// Reads the parts of the input that come first for upstreams: texts of system messages, and further tools.
+pub(super) fn prelude<'a>(
+    body: &Members<'a, '_>,
+    input: &Value<'a, '_>,
+    tools: &mut Tools,
+    draft: &mut Draft,
+) -> Result<SystemTexts<'a>, ApiError> {
+    let mut texts = SystemTexts::default();
+    if let Some(instructions) = body.get("instructions") {
+        texts.add(instructions.string_token()?);
+    }
+    if is_text(input)? {
+        return Ok(texts);
+    }
+    input.each(ANY_NUMBER, |item| {
+        let item = item.object()?;
+        match &*kind(&item)? {
+            "message" if Role::read(&item)? == Role::System => {
+                texts_of(&item.require("content")?, &mut |text| texts.add(text))
+            }
+            "additional_tools" => tools.offer(&item.require("tools")?, draft),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(texts)
+}
+
+/// Checks the items, and writes the messages of the chat.
+pub(super) fn messages(
+    input: &Value<'_, '_>,
+    system: &SystemTexts<'_>,
+    names: &ToolNames,
+    draft: &mut Draft,
+) -> Result<(), ApiError> {
+    let conversation = Conversation::begin(draft, system);
+    let mut items = Items { conversation, names, answer: EarlierAnswer::default(), images: Vec::new() };
+    if is_text(input)? {
+        let text = input.string_token()?;
+        items.conversation.user(|draft| {
+            draft.text_content(text);
+            Ok(())
+        })?;
+    } else {
+        let mut index = 0;
+        input.each(ANY_NUMBER, |item| {
+            items.item(&item, index)?;
+            index += 1;
+            Ok(())
+        })?;
+        items.flush()?;
+    }
+    items.conversation.end(input)
+}
+
+/// The items while they become messages.
+struct Items<'a, 'd> {
+    conversation: Conversation<'d>,
+    names: &'d ToolNames,
+    /// The model's answer that the last items belong to.
+    answer: EarlierAnswer<'a>,
+    /// Outputs of tools with images, which follow the last of the outputs; each with the index of its item.
+    images: Vec<(usize, &'a RawValue)>,
+}
+
+impl<'a> Items<'a, '_> {
+    fn item(&mut self, value: &Value<'a, '_>, index: usize) -> Result<(), ApiError> {
+        let item = value.object()?;
+        let kind = kind(&item)?;
+        match &*kind {
+            "message" => self.message(&item),
+            "function_call" => {
+                let arguments = item.require("arguments")?;
+                self.conversation.draft.shown.maybe_json(&arguments.string()?);
+                self.call(&item, Arguments::Spelled(arguments.raw()))
+            }
+            "custom_tool_call" => {
+                let input = item.require("input")?.string_token()?;
+                self.call(&item, Arguments::Input(input))
+            }
+            "function_call_output" | "custom_tool_call_output" => self.output(&item, index),
+            "reasoning" => self.reasoning(&item),
+            "additional_tools" | "configuration_update" => Ok(()),
+            compaction if compaction.starts_with("compaction") => Ok(()),
+            "item_reference" => {
+                let id = item.require("id")?;
+                if id.string()?.starts_with("rs_") {
+                    return Ok(());
+                }
+                Err(value.error(Code::UnsupportedParameter, NOTHING_STORED))
+            }
+            _ => Err(unsupported_kind(
+                &item.require("type")?,
+                "items",
+                "messages, calls of functions and custom tools, and their outputs",
+            )),
+        }
+    }
+
+    fn message(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
+        let content = item.require("content")?;
+        match Role::read(item)? {
+            // Written with the first.
+            Role::System => Ok(()),
+            Role::Assistant => {
+                self.images()?;
+                texts_of(&content, &mut |text| self.answer.text(text))
+            }
+            Role::User => {
+                self.flush()?;
+                if is_text(&content)? {
+                    let text = content.string_token()?;
+                    return self.conversation.user(|draft| {
+                        draft.text_content(text);
+                        Ok(())
+                    });
+                }
+                self.conversation.user(|draft| draft.array(&content, ANY_NUMBER, part))
+            }
+        }
+    }
+
+    fn call(&mut self, item: &Members<'a, '_>, arguments: Arguments<'a>) -> Result<(), ApiError> {
+        self.images()?;
+        let id = item.require("call_id")?.filled_string_token()?;
+        let called = item.require("name")?;
+        let token = called.filled_string_token()?;
+        let Some(namespace) = item.get("namespace") else {
+            self.answer.call(id, token.to_owned(), arguments);
+            return Ok(());
+        };
+        let flat = match self.names.of_tool(Some(namespace.string_token()?), token) {
+            Some(tool) => tool.flat.clone(),
+            // The tool is no longer offered.
+            None => flat_name(Some(&name(&namespace)?), &name(&called)?, |_| false),
+        };
+        self.answer.call(id, format!("\"{flat}\""), arguments);
+        Ok(())
+    }
+
+    fn output(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
+        self.conversation.assistant(&mut self.answer);
+        let id = item.require("call_id")?.filled_string_token()?;
+        let output = item.require("output")?;
+        let (mut texts, mut has_images) = (Vec::new(), false);
+        if is_text(&output)? {
+            texts.push(output.string_token()?);
+        } else {
+            output.each_if_any(ANY_NUMBER, |part| {
+                let part = part.object()?;
+                if kind_of(&part)? == "input_image" {
+                    has_images = true;
+                } else {
+                    texts.push(text_of(&part)?);
+                }
+                Ok(())
+            })?;
+        }
+        if has_images {
+            self.images.push((index, output.unplaced()));
+        }
+        self.conversation.tool(ToolAnswer { id, texts, has_images, is_error: false });
+        Ok(())
+    }
+
+    /// Takes the reasoning of the answer that follows: its text, or else its summary.
+    fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
+        self.images()?;
+        let content = item.get("content").filter(|content| content.raw() != "[]");
+        let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(()) };
+        texts.each_if_any(ANY_NUMBER, |part| {
+            self.answer.reasoning(part.object()?.require("text")?.string_token()?);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Writes what belongs to earlier messages.
+    fn flush(&mut self) -> Result<(), ApiError> {
+        self.conversation.assistant(&mut self.answer);
+        self.images()
+    }
+
+    /// Writes the images of the last outputs as a message of the user.
+    fn images(&mut self) -> Result<(), ApiError> {
+        let images = std::mem::take(&mut self.images);
+        if images.is_empty() {
+            return Ok(());
+        }
+        self.conversation.user(|draft| {
+            let mut before = "[";
+            for (index, output) in images {
+                let (input, name) = (ParamPath::Member(None, "input"), "output");
+                let item = ParamPath::Element(&input, index);
+                Value::at(output, ParamPath::Member(Some(&item), name)).each(ANY_NUMBER, |part| {
+                    if kind_of(&part.object()?)? == "input_image" {
+                        draft.push(before);
+                        before = ",";
+                        self::part(draft, part)?;
+                    }
+                    Ok(())
+                })?;
+            }
+            draft.push("]");
+            Ok(())
+        })
+    }
+}
+
+/// The kind of an item; without one, an item with a role is a message.
+fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    match item.get("type") {
+        None if item.get("role").is_some() => Ok("message".into()),
+        Some(_) | None => kind_of(item),
+    }
+}
+
+/// Passes on the texts of a content without images.
+fn texts_of<'a>(content: &Value<'a, '_>, take: &mut dyn FnMut(&'a str)) -> Result<(), ApiError> {
+    if is_text(content)? {
+        take(content.string_token()?);
+        return Ok(());
+    }
+    content.each_if_any(ANY_NUMBER, |part| {
+        take(text_of(&part.object()?)?);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The text of a part.
+fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    match &*kind_of(part)? {
+        "input_text" | "output_text" | "text" => part.require("text")?.string_token(),
+        "refusal" => part.require("refusal")?.string_token(),
+        _ => Err(wrong_part(part)),
+    }
+}
+
+/// Checks and writes a part of a user's message.
+fn part(draft: &mut Draft, part: Value<'_, '_>) -> Result<(), ApiError> {
+    let part = part.object()?;
+    if kind_of(&part)? != "input_image" {
+        draft.text_part(text_of(&part)?);
+        return Ok(());
+    }
+    if let Some(file) = part.get("file_id") {
+        return Err(file.error(Code::UnsupportedParameter, "no files are stored here; send 'image_url'"));
+    }
+    let url = part.require("image_url")?;
+    if url.kind() != Kind::String {
+        return Err(url.wrong_type("a string"));
+    }
+    image_url(&url, part.get("detail").as_ref(), draft)
+}
+
+fn wrong_part(part: &Members<'_, '_>) -> ApiError {
+    let supported =
+        "'input_text', 'output_text' or 'refusal', or in user messages and outputs of tools 'input_image'";
+    match part.require("type") {
+        Ok(kind) => unsupported_kind(&kind, "parts", supported),
+        Err(missing) => missing,
+    }
+}

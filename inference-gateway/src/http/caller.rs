@@ -1,0 +1,47 @@
+//! From the credential in a request to the owner of the credential.
+
+use http::HeaderMap;
+use shared::{
+    error::ApiError,
+    key::Class,
+    process::http::bearer,
+    refusal::{Denial, Refusal},
+    rpc::Identity,
+};
+
+use super::App;
+use crate::admission::Caller;
+
+/// Returns the presented credential if the form is that of an API key. A management key is first checked by the
+/// key-service, so that the error names the right reason.
+pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
+    let presented = bearer(headers)?;
+    match app.prefix.classify(presented) {
+        None => Err(Refusal::InvalidApiKey.into()),
+        Some(Class::Api) => Ok(presented.to_owned()),
+        Some(Class::Management) => {
+            authenticate(app, presented, caller).await?;
+            Err(Refusal::InvalidApiKey.into())
+        }
+    }
+}
+
+/// The owner of a key that may make model calls right now.
+pub(super) async fn authenticate(app: &App, credential: &str, caller: &Caller) -> Result<Identity, ApiError> {
+    Ok(identify(app, credential, Class::Api, caller).await??)
+}
+
+/// The owner of a credential, or the refusal.
+pub(super) async fn identify(
+    app: &App,
+    credential: &str,
+    required: Class,
+    caller: &Caller,
+) -> Result<Result<Identity, Denial>, ApiError> {
+    let _turn = app.admission.check(caller).await?;
+    let authenticated = app.generator.keys.authenticate(credential, required).await?;
+    if let Ok(identity) = &authenticated {
+        caller.accepted(identity.account());
+    }
+    Ok(authenticated)
+}

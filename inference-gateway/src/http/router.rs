@@ -1,0 +1,237 @@
+//! The public routes: one match on the path, and the steps that every request needs.
+
+use std::{
+    future::{Future, ready},
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    extract::Request,
+    http::{HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::FutureExt;
+use metrics::Counter;
+use shared::{
+    error::{ApiError, Code},
+    ids::RequestId,
+    process::{
+        http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
+        serve::Handler,
+    },
+    wire::OWN_KEY,
+};
+
+use super::{
+    App, Call, chat, cors, describe,
+    observe::{Head, Observed, answers},
+    openapi, passthrough,
+};
+
+/// Path of chat requests.
+const CHAT: &str = "/v1/chat/completions";
+
+/// A route: the pattern that metrics and logs know it by, its methods, and its handler.
+struct Route {
+    pattern: &'static str,
+    methods: Methods,
+    handler: fn(Arc<App>, Call) -> Handled,
+}
+
+/// Methods of a route.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Methods {
+    /// `GET`, and `HEAD` with it; open to scripts of any origin.
+    Get,
+    /// `POST`; open to scripts of any origin.
+    Post,
+    /// Any method, of no other origin's scripts: a key-service judges it.
+    Passed,
+}
+
+/// Answer of a handler to come.
+type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
+
+/// Finds the route of a path.
+fn find(path: &str) -> Option<Route> {
+    use Methods::{Get, Passed, Post};
+    Some(match path {
+        CHAT => route(Post, CHAT, |app, call| Box::pin(chat::create(app, call))),
+        "/v1/models" => route(Get, "/v1/models", |app, call| Box::pin(describe::models(app, call))),
+        "/v1" => route(Get, "/v1", |app, _| at_once(describe::service(&app))),
+        "/" => route(Get, "/", |app, _| at_once(describe::service(&app))),
+        "/health" => route(Get, "/health", |_, _| at_once(describe::health())),
+        "/openapi.json" => route(Get, "/openapi.json", |_, _| at_once(openapi::describe())),
+        OWN_KEY => route(Passed, OWN_KEY, |app, call| Box::pin(passthrough::forward(app, call))),
+        "/dashboard" => {
+            route(Passed, "/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call)))
+        }
+        _ => return find_below(path),
+    })
+}
+
+/// Finds the route of a path with a part of its own.
+fn find_below(path: &str) -> Option<Route> {
+    use Methods::{Get, Passed};
+    let below = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty());
+    Some(if describe::model_id(path).is_some() {
+        route(Get, "/v1/models/{id}", |app, call| Box::pin(describe::model(app, call)))
+    } else if below("/v1/management/") {
+        route(Passed, "/v1/management/{*rest}", |app, call| Box::pin(passthrough::forward(app, call)))
+    } else if below("/dashboard/") {
+        route(Passed, "/dashboard/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call)))
+    } else {
+        return None;
+    })
+}
+
+const fn route(methods: Methods, pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -> Route {
+    Route { pattern, methods, handler }
+}
+
+/// An answer that needs no wait.
+fn at_once(response: Response) -> Handled {
+    Box::pin(ready(Ok(response)))
+}
+
+impl Methods {
+    /// Value of `Allow` where `method` is not taken.
+    fn refuse(self, method: &Method) -> Option<&'static str> {
+        match self {
+            Self::Get => (method != Method::GET && method != Method::HEAD).then_some("GET,HEAD"),
+            Self::Post => (method != Method::POST).then_some("POST"),
+            Self::Passed => None,
+        }
+    }
+
+    const fn any_origin(self) -> bool {
+        match self {
+            Self::Get | Self::Post => true,
+            Self::Passed => false,
+        }
+    }
+}
+
+/// A handler of all public routes.
+pub(crate) fn routes(app: Arc<App>) -> Handler {
+    let chats_served = answers(CHAT, &Method::POST, StatusCode::OK);
+    let router = Arc::new(Router { app, chats_served });
+    Handler::new(move |request| router.clone().answer(request))
+}
+
+struct Router {
+    app: Arc<App>,
+    /// Counter of chat requests served, looked up once.
+    chats_served: Counter,
+}
+
+impl Router {
+    /// Answers a request under an id of ours, and drains the unread rest of its body.
+    async fn answer(self: Arc<Self>, request: Request) -> Response {
+        let id = RequestId::generate(&*self.app.clock);
+        let request = request.map(drain_unread_body);
+        let mut response = if self.app.draining.is_cancelled() {
+            refuse_while_draining(&request)
+        } else if let Some(refusal) = ambiguity(&request) {
+            Observed { route: "none", served: None }.answer(Head::of(&request, id), ready(refusal)).await
+        } else {
+            let route = find(request.uri().path());
+            let pattern = route.as_ref().map_or("none", |route| route.pattern);
+            let is_chat = pattern == CHAT && request.method() == Method::POST;
+            let observed = Observed { route: pattern, served: is_chat.then_some(&self.chats_served) };
+            let head = Head::of(&request, id);
+            observed.answer(head, serve(self.app.clone(), route, Call { id, request })).await
+        };
+        if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+            response.headers_mut().insert(X_REQUEST_ID, value);
+        }
+        response
+    }
+}
+
+/// Answers a request of this route: preflights, other methods, panics and headers are alike on all.
+async fn serve(app: Arc<App>, route: Option<Route>, call: Call) -> Response {
+    let method = call.request.method().clone();
+    let Some(Route { methods, handler, .. }) = route else {
+        return without_body_of_head(&method, unknown_url(call.request).await.into_response());
+    };
+    if methods.any_origin() && method == Method::OPTIONS {
+        return cors::preflight(call.request.headers());
+    }
+    let mut response = if let Some(allowed) = methods.refuse(&method) {
+        let mut response = method_not_allowed(call.request).await.into_response();
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+        response
+    } else {
+        let handled = AssertUnwindSafe(handler(app, call)).catch_unwind().await;
+        let handled = handled.unwrap_or_else(|_| Err(ApiError::internal()));
+        handled.unwrap_or_else(IntoResponse::into_response)
+    };
+    if methods.any_origin() {
+        cors::allow(response.headers_mut());
+    }
+    without_body_of_head(&method, response)
+}
+
+/// The response, without its body if the request was a `HEAD`, but with the body's length.
+fn without_body_of_head(method: &Method, mut response: Response) -> Response {
+    if method == Method::HEAD {
+        let length = response.body().size_hint().exact();
+        if let Some(length) = length.filter(|_| !response.headers().contains_key(header::CONTENT_LENGTH)) {
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// The answer while the gateway drains.
+fn refuse_while_draining(request: &Request) -> Response {
+    let mut response = match request.uri().path() {
+        "/health" => describe::draining(),
+        _ => ApiError::new(Code::Overloaded, "This gateway is shutting down; try again.").into_response(),
+    };
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_route_and_its_pattern_names_it() {
+        let pattern = |path: &str| find(path).map(|route| route.pattern);
+        for path in [CHAT, "/v1/models", "/v1", "/", "/health", "/openapi.json", "/dashboard"] {
+            assert_eq!(pattern(path), Some(path));
+        }
+        for (path, expected) in [
+            ("/v1/models/Model%20Flash", Some("/v1/models/{id}")),
+            ("/v1/models/a/b", None),
+            ("/v1/management/keys", Some("/v1/management/{*rest}")),
+            ("/v1/management/keys/ak_0", Some("/v1/management/{*rest}")),
+            ("/v1/management", None),
+            ("/v1/management/", None),
+            ("/dashboard/keys", Some("/dashboard/{*rest}")),
+            ("/dashboards", None),
+            ("//dashboard", None),
+            ("/v1/chat", None),
+        ] {
+            assert_eq!(pattern(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_a_route_does_not_take_is_refused_with_those_that_it_does() {
+        assert_eq!(Methods::Get.refuse(&Method::DELETE), Some("GET,HEAD"));
+        assert_eq!(Methods::Post.refuse(&Method::GET), Some("POST"));
+        for (methods, method) in
+            [(Methods::Get, Method::HEAD), (Methods::Post, Method::POST), (Methods::Passed, Method::PATCH)]
+        {
+            assert_eq!(methods.refuse(&method), None, "{method}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The journal, the counters, and the audit of both: in a read transaction, of a single moment, and concurrent with all
+//! other work.
+
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+use shared::{
+    ids::{AccountId, DepositId, KeyId},
+    money::NanoUsd,
+};
+
+use super::{
+    Sqlite,
+    file::{OpenError, open_reader},
+    tables::{
+        accounts, holds, id as column_id,
+        journal::{self, COLUMNS},
+        keys, money, rows, spend, usage,
+    },
+};
+use crate::store::{
+    Books, Deposit, Found, JournalEntry, JournalPage, Order, Page, SpendLine, StoreError, UsageLine,
+    search::numbers,
+};
+use domain::{
+    audit::{Audit, Auditor},
+    search::EntrySearch,
+    usage::Day,
+};
+
+/// Keys read at a time.
+const KEYS_AT_ONCE: usize = 500;
+
+#[async_trait]
+impl Books for Sqlite {
+    async fn journal(&self, account: AccountId, after: u64, limit: usize) -> Result<JournalPage, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM journal WHERE account = ?1 AND number > ?2 ORDER BY number LIMIT ?3"
+            );
+            let row = params![account.as_bytes(), journal::number(after), rows(limit)];
+            connection.prepare_cached(&sql)?.query_map(row, journal::entry_from)?.collect()
+        };
+        Ok(JournalPage { entries: self.read(work).await?, gone_until: 0 })
+    }
+
+    async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM journal WHERE account = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3"
+            );
+            let row = params![account.as_bytes(), journal::number(before.unwrap_or(u64::MAX)), rows(limit)];
+            connection.prepare_cached(&sql)?.query_map(row, journal::entry_from)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn find_entries(
+        &self,
+        account: AccountId,
+        search: EntrySearch,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
+        let range = match search.day {
+            Some(day) => numbers(self, account, day, before).await?,
+            None => (0, before.unwrap_or(u64::MAX)),
+        };
+        self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
+    }
+
+    async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id, amount FROM deposits WHERE account = ?1 ORDER BY id DESC LIMIT ?2";
+            let deposit = |row: &Row<'_>| {
+                Ok(Deposit { id: column_id(row, 0, DepositId::from_slice)?, amount: money(row, 1)? })
+            };
+            let row = params![account.as_bytes(), rows(limit)];
+            connection.prepare_cached(sql)?.query_map(row, deposit)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, StoreError> {
+        self.read(move |connection| usage::list(connection, account, &days, key)).await
+    }
+
+    async fn spend(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<SpendLine>, StoreError> {
+        self.read(move |connection| spend::list(connection, account, &days)).await
+    }
+
+    async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
+        audited(self, account).await
+    }
+}
+
+/// Audits a file on a separate connection and thread, since a long journal would block the readers. Until the end of the
+/// audit the write-ahead log only grows. `None` if the account does not exist.
+async fn audited(store: &Sqlite, account: AccountId) -> Result<Option<Audit>, StoreError> {
+    let Some(file) = store.writer.file() else {
+        return store.read(move |connection| audit(connection, account)).await;
+    };
+    let path = file.path().to_owned();
+    let audited = tokio::task::spawn_blocking(move || {
+        let connection = open_reader(&path).map_err(|e: OpenError| StoreError::Unavailable(e.to_string()))?;
+        let moment = connection.unchecked_transaction();
+        moment.and_then(|moment| audit(&moment, account)).map_err(|e| StoreError::from(&e))
+    });
+    audited.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+}
+
+fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Audit>> {
+    let Some(books) = accounts::books(moment, account)? else { return Ok(None) };
+    let mut auditor = Auditor::new(true);
+    journal::audit(moment, account, &mut auditor)?;
+    let held_by = holds::held(moment, account)?;
+    let mut after = None;
+    loop {
+        let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
+        let page = keys::list(moment, account, page)?;
+        for key in &page {
+            auditor.key(key.id, &key.spend, held_by.get(&key.id).copied().unwrap_or_default());
+        }
+        after = page.last().map(|key| key.id);
+        if page.len() < KEYS_AT_ONCE {
+            break;
+        }
+    }
+    let held = NanoUsd::from_nanos(held_by.values().map(|held| held.nanos()).sum());
+    let deposits = holds::deposits(moment, account)?;
+    Ok(Some(auditor.account(books.money, held, deposits.into_iter())))
+}
