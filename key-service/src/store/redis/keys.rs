@@ -151,7 +151,10 @@ impl Keys for Redis {
             let ledger::Key { budget, group, expires_at, .. } = &key.spend;
             let mut change = KeyChange {
                 moved: (before != *group).then_some((before, *group)),
-                revisions: [revision.number, patch.group.map(|_| judged.revision).unwrap_or_default()],
+                revisions: [
+                    revision.number.clone(),
+                    patch.group.map(|_| judged.revision).unwrap_or_default(),
+                ],
                 settings: vec![
                     ("limit", budget.limit.map(amount)),
                     ("expires_at", expires_at.map(Timestamp::millis)),
