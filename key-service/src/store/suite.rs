@@ -32,11 +32,13 @@ use self::reference::Reference;
 use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
+    group::{Group, KeyDefaults, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress, Refused,
         histories::{START, deposit},
     },
+    settings::Metadata,
 };
 
 /// The list of cases, written once.
@@ -74,29 +76,16 @@ macro_rules! contract {
                     history_stays_with_the_groups_that_paid,
                 }
                 groups::{
-                    a_group_comes_back_as_it_was_made,
-                    a_key_comes_back_with_its_bounds,
-                    an_external_id_makes_one_group,
+                    a_group_is_made_once_and_found_by_both_of_its_ids,
                     a_race_for_an_external_id_makes_one_group,
-                    an_account_has_no_more_groups_than_it_may,
                     groups_are_listed_in_the_order_of_their_ids,
+                    groups_have_two_levels,
                     a_patch_of_a_group_changes_what_it_names,
-                    an_archived_group_stays_as_it_is,
-                    another_accounts_group_is_out_of_reach,
-                    there_are_two_levels_of_groups,
-                    keys_are_made_in_and_moved_to_groups_that_take_them,
-                    keys_of_a_group_are_listed_and_counted,
-                }
-                members::{
-                    members_are_listed_oldest_first_each_in_its_account,
-                    a_member_is_found_by_its_name,
-                    an_account_has_no_more_members_than_it_may,
-                    members_at_once_are_no_more_than_there_may_be,
-                    a_change_of_a_member_changes_what_it_names,
-                    a_removed_member_takes_its_links_and_sessions_along,
-                    a_link_signs_in_once_and_before_it_expires,
-                    a_session_lives_until_it_expires_or_is_ended,
-                    attempts_are_counted_until_they_are_forgotten,
+                    an_archived_group_takes_nothing,
+                    keys_of_a_group_are_counted_and_listed,
+                    an_account_has_no_more_groups_than_it_may,
+                    a_key_comes_back_with_its_bounds,
+                    usage_has_its_parts_and_the_cost_to_the_operator,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,
@@ -336,10 +325,25 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
         label: format!("Key {n}"),
         hint: format!("fg_api_{n}…"),
         created_at: after(n.into()),
-        metadata: domain::settings::Metadata::new(),
+        metadata: Metadata::new(),
         spend: ledger::Key::default(),
     };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
+}
+
+/// The group of this number, not yet made.
+fn new_group(account: AccountId, n: u8) -> NewGroup {
+    let group = Group {
+        id: ledger::histories::group(n),
+        name: format!("Group {n}"),
+        external_id: None,
+        metadata: Metadata::new(),
+        key_defaults: KeyDefaults::default(),
+        created_at: after(n.into()),
+        keys: 0,
+        spend: ledger::Group::default(),
+    };
+    NewGroup { account, group, most: 100 }
 }
 
 /// Makes a key that may spend this much.

@@ -6,13 +6,14 @@ use shared::{
     calendar::Per,
     ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
+    rates::RateBound,
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{
     Subject, after, capture, execute_one,
-    groups::{make_group, make_key_in, moved_to},
+    groups::{make_bounded, make_key_in, to},
     hold, make_key, nanos, open_account_with, spend, tick,
 };
 use crate::store::Store;
@@ -89,8 +90,8 @@ pub(super) async fn no_level_is_passed_by_many_at_once(subject: &mut impl Subjec
     for (n, (of_key, of_group, of_parent, level)) in (1..).zip(cases) {
         let store = subject.store();
         let account = open_account_with(&**store, n, 1_000_000).await;
-        let parent = make_group(&**store, account, 1, None, &limit(of_parent)).await;
-        let group = make_group(&**store, account, 2, Some(1), &windows(&[(Per::Month, of_group)])).await;
+        let parent = make_bounded(&**store, account, 1, None, &limit(of_parent)).await;
+        let group = make_bounded(&**store, account, 2, Some(1), &windows(&[(Per::Month, of_group)])).await;
         for k in 0..KEYS {
             make_key_in(&**store, account, k, group).await;
             bound_key(&**store, account, key(k), limit(of_key)).await;
@@ -128,8 +129,8 @@ pub(super) async fn no_level_is_passed_by_many_at_once(subject: &mut impl Subjec
 pub(super) async fn refusals_come_whole(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
-    let parent = make_group(&**store, account, 1, None, &BoundsPatch::default()).await;
-    let group = make_group(&**store, account, 2, Some(1), &BoundsPatch::default()).await;
+    let parent = make_bounded(&**store, account, 1, None, &BoundsPatch::default()).await;
+    let group = make_bounded(&**store, account, 2, Some(1), &BoundsPatch::default()).await;
     make_key_in(&**store, account, 1, group).await;
     let check = Command::Check { key: key(1) };
     let midnight = Per::Day.end(START);
@@ -140,7 +141,7 @@ pub(super) async fn refusals_come_whole(subject: &mut impl Subject) {
     let store = &**subject.store();
     let of_parent = Err(Refused::LimitReached { level: Level::Parent, resets_at: Some(midnight) });
     assert_eq!(execute_one(store, account, check.clone()).await, of_parent);
-    assert_eq!(at(store, account, check.clone(), midnight).await, Ok(Outcome::Allowed));
+    assert_eq!(at(store, account, check.clone(), midnight).await, Ok(Outcome::Allowed { models: None }));
     bound_group(store, account, group, limit(100)).await;
     assert_eq!(execute_one(store, account, check.clone()).await, reached(Level::Group));
     bound_key(store, account, mine, limit(0)).await;
@@ -164,7 +165,7 @@ pub(super) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
     let store = subject.store();
     let account = open_account_with(&**store, 1, 100_000).await;
     let all = windows(&[(Per::Hour, 100), (Per::Day, 250), (Per::Week, 600), (Per::Month, 650)]);
-    let group = make_group(&**store, account, 1, None, &all).await;
+    let group = make_bounded(&**store, account, 1, None, &all).await;
     make_key_in(&**store, account, 1, group).await;
     bound_key(&**store, account, key(1), windows(&[(Per::Hour, 80)])).await;
     let mut expected = store.group(account, group).await.unwrap().unwrap().spend.budget;
@@ -199,7 +200,7 @@ pub(super) async fn a_window_turns_between_two_commands(subject: &mut impl Subje
 pub(super) async fn a_rate_admits_exactly_its_number_at_once(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000_000).await;
-    let group = make_group(&**store, account, 1, None, &requests(50)).await;
+    let group = make_bounded(&**store, account, 1, None, &requests(50)).await;
     for k in 0..KEYS {
         make_key_in(&**store, account, k, group).await;
     }
@@ -217,8 +218,9 @@ pub(super) async fn a_rate_admits_exactly_its_number_at_once(subject: &mut impl 
                     assert_eq!(rates.requests.unwrap().limit, 50);
                     admitted += 1;
                 }
-                Err(Refused::RateLimited { retry_after }) => {
-                    assert_eq!(retry_after, Duration::from_millis(1_200));
+                Err(Refused::RateLimited { bound, retry_after }) => {
+                    let wait = Duration::from_millis(1_200);
+                    assert_eq!((bound, retry_after), (RateBound::Requests, wait));
                 }
                 other => panic!("{other:?}"),
             }
@@ -231,7 +233,7 @@ pub(super) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
     let most = BoundsPatch { max_in_flight: Some(Some(3)), ..BoundsPatch::default() };
-    let group = make_group(&**store, account, 1, None, &most).await;
+    let group = make_bounded(&**store, account, 1, None, &most).await;
     make_key_in(&**store, account, 1, group).await;
     make_key_in(&**store, account, 2, group).await;
     let (first, second) = (key(1), key(2));
@@ -241,10 +243,10 @@ pub(super) async fn requests_in_flight_are_free_again_when_they_end(subject: &mu
         hold(first, generation(3), 1, 1),
     ];
     store.execute(account, at_once, START).await.unwrap();
-    let full = Err(Refused::RateLimited { retry_after: Duration::from_secs(1) });
+    let full = Err(Refused::RateLimited { bound: RateBound::InFlight, retry_after: Duration::from_secs(1) });
     assert_eq!(execute_one(&**store, account, hold(second, generation(4), 1, 1)).await, full);
     // A key that moves away leaves its requests with the group.
-    store.update_key(account, first, moved_to(None), START).await.unwrap();
+    to(&**store, account, first, None).await;
     assert_eq!(execute_one(&**store, account, hold(second, generation(4), 1, 1)).await, full);
     tick(&**store, account, 1).await;
     subject.interrupt().await;
@@ -290,7 +292,7 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
     let wait = Duration::from_secs(6);
     assert_eq!(
         execute_one(&**store, account, with(2, 200)).await,
-        Err(Refused::RateLimited { retry_after: wait })
+        Err(Refused::RateLimited { bound: RateBound::Tokens, retry_after: wait })
     );
     subject.interrupt().await;
     let store = &**subject.store();
@@ -316,10 +318,10 @@ pub(super) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
 pub(super) async fn history_stays_with_the_groups_that_paid(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(&**store, 1, 1_000).await;
-    let parent = make_group(&**store, account, 1, None, &BoundsPatch::default()).await;
-    let (from, to) = (
-        make_group(&**store, account, 2, Some(1), &BoundsPatch::default()).await,
-        make_group(&**store, account, 3, None, &BoundsPatch::default()).await,
+    let parent = make_bounded(&**store, account, 1, None, &BoundsPatch::default()).await;
+    let (from, later) = (
+        make_bounded(&**store, account, 2, Some(1), &BoundsPatch::default()).await,
+        make_bounded(&**store, account, 3, None, &BoundsPatch::default()).await,
     );
     make_key_in(&**store, account, 1, from).await;
     let key = key(1);
@@ -327,7 +329,7 @@ pub(super) async fn history_stays_with_the_groups_that_paid(subject: &mut impl S
         .execute(account, vec![hold(key, generation(1), 100, 7), hold(key, generation(2), 50, 1)], START)
         .await
         .unwrap();
-    store.update_key(account, key, moved_to(Some(to)), START).await.unwrap();
+    to(&**store, account, key, Some(later)).await;
     store
         .execute(account, vec![hold(key, generation(3), 10, 7), capture(key, generation(3), 10)], START)
         .await
@@ -343,14 +345,14 @@ pub(super) async fn history_stays_with_the_groups_that_paid(subject: &mut impl S
     for group in [from, parent] {
         assert_eq!(sums(store, account, group).await, (nanos(90), nanos(0)));
     }
-    assert_eq!(sums(store, account, to).await, (nanos(10), nanos(0)));
+    assert_eq!(sums(store, account, later).await, (nanos(10), nanos(0)));
     let entries = store.journal(account, 0, 9).await.unwrap().entries;
     let groups: Vec<_> = entries.iter().map(|entry| entry.entry.settlement.payer.groups).collect();
     let before = [Some(from), Some(parent)];
-    assert_eq!(groups, [[Some(to), None], before, before, before]);
+    assert_eq!(groups, [[Some(later), None], before, before, before]);
     let lines = store.usage(account, Day::of(START)..=Day::of(START), None).await.unwrap();
     let payers: Vec<_> = lines.iter().map(|line| (line.payer.groups, line.counts.charged)).collect();
-    let mut expected = [(before, nanos(90)), ([Some(to), None], nanos(10))];
+    let mut expected = [(before, nanos(90)), ([Some(later), None], nanos(10))];
     expected.sort();
     assert_eq!(payers, expected);
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);

@@ -214,26 +214,26 @@ impl AccountBook {
         for (number, (_, entry)) in &self.journal {
             auditor.entry(AuditedEntry::of(*number, entry));
         }
+        let (mut holds, mut deposits) = (Vec::new(), Vec::new());
+        for record in self.records.values() {
+            match record {
+                Record::Open(hold) => holds.push(hold),
+                Record::Deposited(amount) => deposits.push(*amount),
+                Record::None | Record::Closed(_) => {}
+            }
+        }
+        let held = |of: &dyn Fn(&Payer) -> bool| {
+            let holds = holds.iter().filter(|hold| of(&hold.payer));
+            NanoUsd::from_nanos(holds.map(|hold| hold.amount.nanos()).sum())
+        };
         for (id, key) in &self.keys {
-            auditor.key(*id, &key.spend, self.held(|payer| payer.key == *id));
+            auditor.key(*id, &key.spend, held(&|payer| payer.key == *id));
         }
         for (id, group) in &self.groups {
-            auditor.group(*id, &group.spend, self.held(|payer| payer.is_in(*id)));
+            auditor.group(*id, &group.spend, held(&|payer| payer.is_in(*id)));
         }
-        let deposits = self.records.values().filter_map(|record| match record {
-            Record::Deposited(amount) => Some(*amount),
-            Record::None | Record::Open(_) | Record::Closed(_) => None,
-        });
-        auditor.account(self.money, self.held(|_| true), deposits)
-    }
-
-    /// Sum of a payer's open holds.
-    fn held(&self, pays: impl Fn(&Payer) -> bool) -> NanoUsd {
-        let amounts = self.records.values().map(|record| match record {
-            Record::Open(hold) if pays(&hold.payer) => hold.amount.nanos(),
-            Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
-        });
-        NanoUsd::from_nanos(amounts.sum())
+        let held = held(&|_| true);
+        auditor.account(self.money, held, deposits.into_iter())
     }
 
     /// Writes directly, without the ledger.
