@@ -211,7 +211,7 @@ async fn accounts(
                     created_at.to_string(),
                 ]
             });
-            table::write(out, ["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
+            table::write(out, &["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
         }
     }
     Ok(())
@@ -254,7 +254,7 @@ async fn management_keys(
                 let revoked = revoked_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
                 [id.to_string(), name.clone(), hint.clone(), created_at.to_string(), revoked]
             });
-            table::write(out, ["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
+            table::write(out, &["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
         }
         ManagementKeys::Revoke { id } => {
             let revoked = management.revoke_management_key(id).await.map_err(operator_error)?;

@@ -20,23 +20,9 @@ use super::{
     App, Call,
     caller::{authenticate, credential},
     dialect::{Dialect, speaks_messages},
-    model_pages::{PagedModel, page},
+    model_pages::{ModelObject, PagedModel, page},
 };
 use crate::admission::Caller;
-
-/// A model in a listing.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Model")]
-pub(super) struct ModelObject<'a> {
-    pub(super) id: &'a str,
-    #[schemars(extend("const" = "model"))]
-    pub(super) object: &'static str,
-    pub(super) created: i64,
-    pub(super) owned_by: &'a str,
-    /// The model's id, if `id` is an alias of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) alias_of: Option<&'a str>,
-}
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models<'a> {

@@ -16,9 +16,9 @@ mod operation;
 
 use super::{
     count_tokens::TokenCount,
-    describe::{About, Health, ModelObject, Models},
+    describe::{About, Health, Models},
     dialect::Dialect,
-    model_pages::{ModelPage, PagedModel},
+    model_pages::{ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;

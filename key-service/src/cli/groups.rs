@@ -99,7 +99,7 @@ pub(super) async fn run(
             }
             let head =
                 ["ID", "NAME", "EXTERNAL ID", "PARENT", "USED", "LIMIT", "KEYS", "CREATED", "ARCHIVED"];
-            table::write(out, head, groups.iter().map(row))?;
+            table::write(out, &head, groups.iter().map(row))?;
         }
         GroupCommand::Show { account, id } => {
             let account = management.account(&account).await.map_err(operator_error)?;

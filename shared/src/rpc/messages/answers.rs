@@ -4,14 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
-use super::millis;
 use crate::{
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal,
+        Identity, Principal, millis,
         refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
