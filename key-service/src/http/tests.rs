@@ -74,7 +74,7 @@ impl Desk {
     }
 
     /// Commands that hold this amount for a generation, and bill it to the key.
-    fn commands(&self, id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
+    fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let hold = Command::Hold {
             key,
@@ -96,7 +96,7 @@ impl Desk {
     async fn bill(&self, id: &str, nanos: i64) -> String {
         let now = self.office.clock.now();
         let generation = GenerationId::new(now, random_bytes(&*self.office.clock));
-        let commands = self.commands(id, generation, nanos).into();
+        let commands = Self::commands(id, generation, nanos).into();
         let outcomes = self.office.store.execute(self.account, commands, now).await.unwrap();
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         generation.to_string()

@@ -45,6 +45,8 @@ async fn a_group_is_made_once_for_each_external_id_and_found_by_it() {
     ] {
         desk.call(Method::POST, GROUPS, body).await.is_error(400, code, Some("external_id"));
     }
+    let long = format!("{GROUPS}?external_id={}", "x".repeat(129));
+    desk.get(&long).await.is_error(400, "string_above_max_length", Some("external_id"));
     let path = format!("{GROUPS}/{}", id_of(&first.json));
     let fixed = desk.call(Method::PATCH, &path, r#"{"external_id":"cus_9"}"#).await;
     fixed.is_error(400, "unknown_parameter", Some("external_id"));
