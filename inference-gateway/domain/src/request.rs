@@ -21,7 +21,6 @@ use shared::{
 
 pub use bound::BYTES_PER_TOKEN;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
-pub use params::MAX_CHOICES;
 
 pub(crate) use bound::{MAX_DEPTH, TooDeep};
 pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemTexts, ToolAnswer};
@@ -33,6 +32,7 @@ pub(crate) use params::{
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
 pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
+pub use crate::answer::MAX_CHOICES;
 use crate::answer::Reply;
 
 /// A request with a valid body. The existence and the limits of the model are not checked yet.

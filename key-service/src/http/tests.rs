@@ -13,7 +13,10 @@ use shared::{
 use tower::ServiceExt;
 
 use super::*;
-use crate::{management::testing::Office, store::Ledger as _};
+use crate::{
+    management::testing::{Office, catalog},
+    store::Ledger as _,
+};
 use domain::ledger::{Command, Progress};
 
 mod bounds;
@@ -45,7 +48,8 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(office.management.clone(), office.clock.clone(), "token".into(), Router::new());
+        let app =
+            router(office.management.clone(), catalog(), office.clock.clone(), "token".into(), Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }

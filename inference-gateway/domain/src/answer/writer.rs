@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::error::ApiError;
+use shared::error::{ApiError, Code};
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
@@ -25,6 +25,21 @@ pub enum Reply {
     Responses(Arc<ResponsesReply>),
     /// The Messages API.
     Messages(Arc<MessagesReply>),
+}
+
+impl Reply {
+    /// Writes an error about a prompt that is too long in the words that the dialect's clients look for.
+    pub fn explain(&self, error: ApiError, prompt: u64, most: u64) -> ApiError {
+        match self {
+            Self::Messages(_) if error.code == Code::ContextLengthExceeded => {
+                // The upstream's own limit may be lower than the catalogue's, and is not told.
+                let prompt = prompt.max(most.saturating_add(1));
+                let message = format!("prompt is too long: {prompt} tokens > {most} maximum");
+                ApiError { message: message.into(), ..error }
+            }
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => error,
+        }
+    }
 }
 
 /// Writer of the stream that a client reads.
