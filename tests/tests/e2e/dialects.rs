@@ -283,3 +283,63 @@ async fn the_demo_model_calls_tools_in_both_dialects() {
         assert_eq!(call["name"], "add", "{answer}");
     }
 }
+
+/// A chat model and a model of embeddings at the scripted upstream.
+const WITH_EMBEDDINGS: &str = r#"
+[service]
+name = "n"
+provider = "p"
+docs = "d"
+[[model]]
+id = "Model Flash"
+owned_by = "o"
+context_window = 1048576
+max_output_tokens = 131072
+max_tokens_per_image = 16384
+[model.price]
+input = "0.10"
+cached_input = "0.025"
+output = "0.40"
+[[model.upstream]]
+kind = "vllm"
+url = "{url}"
+model = "scripted/flash"
+[[model]]
+id = "Embed"
+owned_by = "o"
+serves = ["embeddings"]
+context_window = 8192
+max_tokens_per_image = 1
+[model.price]
+input = "0.10"
+cached_input = "0.10"
+output = "0.10"
+[[model.upstream]]
+kind = "vllm"
+url = "{url}"
+model = "scripted/embed"
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn embeddings_are_held_and_billed_by_their_prompts() {
+    let stack = Stack::with(Options { models: Models::Text(WITH_EMBEDDINGS), ..Options::default() }).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let ask = async |key: &str, body: Value| {
+        stack.http.send_as(key, Method::POST, &stack.url("/v1/embeddings"), Some(body)).await
+    };
+    let two = json!({"model": "Embed", "input": ["a", "b"], "encoding_format": "float"});
+    let answer = ask(&key.secret, two.clone()).await;
+    assert_eq!((answer.status, answer.cost()), (200, cost_of(20, 0)), "{answer}");
+    assert_eq!(answer.json()["model"], "Embed");
+    assert!(answer.text().contains("[1.0e-3, -0.50]"), "vectors are passed on as they are: {answer}");
+    assert_eq!(stack.used(&key).await, cost_of(20, 0));
+    ask(&key.secret, json!({"model": "Model Flash", "input": "a"}))
+        .await
+        .assert_error(400, "unsupported_value");
+    let chat = stack.call(&key, Script::default()).with("model", "Embed").send().await;
+    chat.assert_error(400, "unsupported_value");
+    let poor = stack.key_limited(NanoUsd::from_nanos(1)).await;
+    ask(&poor.secret, two).await.assert_error(402, "key_limit_reached");
+    assert_eq!(stack.used(&poor).await, NanoUsd::ZERO);
+}
