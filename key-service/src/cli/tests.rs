@@ -184,9 +184,11 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     let lines = say(&office, &export).await.unwrap();
     let generation = GenerationId::new(office.clock.now(), [1; 10]);
     let expected = format!(
-        "{{\"seq\":1,\"generation_id\":\"{generation}\",\"key_id\":\"{key}\",\"model\":\"Model Flash\",\
-         \"prompt_tokens\":12,\"cached_tokens\":2,\"completion_tokens\":5,\"cost\":3.000000001,\
-         \"charged\":3.000000001,\"shortfall\":0,\"estimated\":true,\"ending\":\"captured\",\
+        "{{\"seq\":1,\"generation_id\":\"{generation}\",\"key_id\":\"{key}\",\"group_id\":null,\
+         \"parent_group_id\":null,\"model\":\"Model Flash\",\"prompt_tokens\":12,\"cached_tokens\":2,\
+         \"completion_tokens\":5,\"cache_write_tokens\":0,\"cache_write_long_tokens\":0,\
+         \"audio_input_tokens\":0,\"images\":0,\"reasoning_tokens\":0,\"audio_output_tokens\":0,\
+         \"cost\":3.000000001,\"upstream_cost\":null,\"charged\":3.000000001,\"shortfall\":0,\"estimated\":true,\"ending\":\"captured\",\
          \"at\":\"{BEGIN}\",\"charged_change\":3.000000001,\"key_used\":3.000000001}}\n"
     );
     assert_eq!(lines, expected);
