@@ -228,6 +228,7 @@ impl RecordKind {
 }
 
 /// Answer to a change of a key.
+#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
     /// The key after the change.
@@ -254,6 +255,7 @@ pub enum GroupCreated {
 }
 
 /// Answer to a change of a group.
+#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupUpdated {
     /// The group after the change.
