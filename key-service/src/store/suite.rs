@@ -87,6 +87,17 @@ macro_rules! contract {
                     a_key_comes_back_with_its_bounds,
                     usage_has_its_parts_and_the_cost_to_the_operator,
                 }
+                members::{
+                    members_are_listed_oldest_first_each_in_its_account,
+                    a_member_is_found_by_its_name,
+                    an_account_has_no_more_members_than_it_may,
+                    members_at_once_are_no_more_than_there_may_be,
+                    a_change_of_a_member_changes_what_it_names,
+                    a_removed_member_takes_its_links_and_sessions_along,
+                    a_link_signs_in_once_and_before_it_expires,
+                    a_session_lives_until_it_expires_or_is_ended,
+                    attempts_are_counted_until_they_are_forgotten,
+                }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,
                     an_extension_counts_from_the_tick_it_comes_at,
