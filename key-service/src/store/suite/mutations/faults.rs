@@ -20,8 +20,8 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
     ("a hold takes no more than it must", "if most < least then most = least end", "most = least"),
     (
         "a hold sent again holds again",
-        "if holds[n] then\n    local held_for, amount = read_hold(holds[n])",
-        "if false then\n    local held_for, amount = read_hold(holds[n])",
+        "if holds[n] then\n    local held_for, amount = read_hold(holds[n])\n    if not is_of(held_for, key) then return 'gone' end\n    chain = chain_of(key, held_for) -- chain\n    if chain then return",
+        "if false then\n    local held_for, amount = read_hold(holds[n])\n    if chain then return",
     ),
     ("a settled generation is held again", "if settlement_of(n) then return 'gone' end", ""),
     ("a hold is not set aside", "account.held, key.held = account.held + amount, key.held + amount", ""),
