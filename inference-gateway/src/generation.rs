@@ -83,6 +83,8 @@ pub(crate) struct Job {
     pub(crate) request: RequestId,
     /// The client's own id of the request, for the log.
     pub(crate) client_request: Option<ClientRequestId>,
+    /// The client's own id of its session, for the log.
+    pub(crate) session: Option<ClientRequestId>,
     /// The time of arrival, in seconds since 1970.
     pub(crate) created: i64,
     /// The presented key.
@@ -102,7 +104,7 @@ pub(crate) struct Started {
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
     /// State of the rates of the key and its groups.
-    pub(crate) rates: RateStatus,
+    pub(crate) rates: Option<Box<RateStatus>>,
     /// The answer.
     pub(crate) body: AnswerBody,
 }
@@ -141,6 +143,11 @@ impl Job {
     fn generation(&self) -> answer::Generation<'_> {
         let model = self.alias.as_ref().unwrap_or(&self.model);
         answer::Generation { id: self.id, created: self.created, model }
+    }
+
+    /// Writes an upstream's error in the words that the client's dialect has for it.
+    fn explain(&self, error: ApiError) -> ApiError {
+        self.forward.reply.explain(error, self.forward.prompt_estimate, self.forward.bounds.prompt)
     }
 
     /// Returns `max_tokens` if lowered.
@@ -245,7 +252,7 @@ impl Generator {
                 tracing::warn!(generation = %job.id, model = job.model, %failure, "the upstream did not answer");
                 metrics::counter!("gateway_upstream_errors_total", "kind" => failure.kind()).increment(1);
                 hold.release().await;
-                Err(failure.into())
+                Err(job.explain(failure.into()))
             }
         }
     }

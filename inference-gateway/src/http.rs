@@ -1,9 +1,12 @@
 //! The public routes.
 
 mod caller;
-mod chat;
 mod cors;
+mod count_tokens;
 mod describe;
+mod dialect;
+mod model_call;
+mod model_pages;
 mod observe;
 mod openapi;
 mod passthrough;

@@ -607,6 +607,7 @@ impl RecordKind {
 
 /// Answer to a change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "an answer is taken apart where it arrives")]
 pub enum Updated {
     /// The key after the change.
     Key(ApiKey),
@@ -633,6 +634,7 @@ pub enum GroupCreated {
 
 /// Answer to a change of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "an answer is taken apart where it arrives")]
 pub enum GroupUpdated {
     /// The group after the change.
     Group(Group),

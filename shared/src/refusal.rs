@@ -94,7 +94,7 @@ impl Refusal {
                 "The account's credit is used up, or what is left of it cannot pay for this request."
             }
             Self::SpendReserved => {
-                "What is left to spend is reserved by requests in flight; try again shortly."
+                "What is left to spend is reserved by requests in flight; try again in 1 s."
             }
             Self::ModelNotFound => "There is no such model.",
             Self::GroupArchived => "The API key's group is archived.",

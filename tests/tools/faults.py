@@ -133,8 +133,8 @@ FAULTS = [
 def main(words):
     faults = [fault for fault in FAULTS if not words or any(word in fault[0] for word in words)]
     copy()
-    if not passes(None):
-        sys.exit("the tests fail without a fault")
+    if failed := failure(None):
+        sys.exit(f"the tests fail without a fault:\n{failed}")
     missed = [fault[0] for fault in faults if not is_caught(*fault)]
     for name in missed:
         print(f"not caught: {name}")
@@ -143,10 +143,12 @@ def main(words):
 
 
 def copy():
-    """Copies the crates that the ledger needs, as a workspace of its own that keeps what was built before."""
+    """Copies the crates that the ledger needs, as a workspace of its own that keeps what was built before.
+
+    The copies are new files, so that cargo sees which of them changed."""
     for folder in ["shared", "key-service/domain"]:
         shutil.rmtree(COPY / folder, ignore_errors=True)
-        shutil.copytree(ROOT / folder, COPY / folder)
+        shutil.copytree(ROOT / folder, COPY / folder, copy_function=shutil.copyfile)
     shutil.copy(ROOT / "Cargo.lock", COPY)
     lines = (ROOT / "Cargo.toml").read_text().splitlines()
     members = {"members": 'members = ["shared", "key-service/domain"]', "default-members": ""}
@@ -160,13 +162,13 @@ def is_caught(name, file, right, wrong, test):
     if text.count(right) != 1:
         sys.exit(f"{name}: the text to replace must occur exactly once in {file}")
     path.write_text(text.replace(right, wrong))
-    caught = not passes(test)
+    caught = failure(test) is not None
     path.write_text(text)
     return caught
 
 
-def passes(test):
-    """Runs the ledger's tests, or one. A fault that does not compile is no fault."""
+def failure(test):
+    """Runs the ledger's tests, or one, and returns the output of a failure. A fault that does not compile is no fault."""
     command = ["cargo", "test", "--quiet", "--package", "key-service-domain", "--lib"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
     built = subprocess.run([*command, "--no-run"], cwd=COPY, env=environment, capture_output=True, text=True)
@@ -175,7 +177,7 @@ def passes(test):
     ran = subprocess.run([*command, *([test] if test else [])], cwd=COPY, env=environment, capture_output=True, text=True)
     if " 0 passed" in ran.stdout and ran.returncode == 0:
         sys.exit(f"there is no test {test}")
-    return ran.returncode == 0
+    return None if ran.returncode == 0 else ran.stdout
 
 
 main(sys.argv[1:])

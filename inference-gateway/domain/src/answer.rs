@@ -30,6 +30,9 @@ pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 pub use writer::{Reply, StreamWriter};
 
+/// Choices that a request may ask for.
+pub const MAX_CHOICES: u8 = 8;
+
 /// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {

@@ -6,7 +6,10 @@ mod schema;
 mod tools;
 
 use bytes::Bytes;
-use shared::{error::ApiError, json::Kind};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
 
 pub use schema::ChatRequest;
 
@@ -37,6 +40,7 @@ const READ_HERE: [&str; 14] = [
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
     let members = Members::of_body(body)?;
     let model = members.require("model")?.string()?.into_owned();
+    refuse_other_dialect(&members)?;
     params::refuse_unsupported(&members)?;
     let (stream, include_usage) = params::stream(&members)?;
     let limit = params::limit(&members)?;
@@ -56,6 +60,15 @@ pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
         others: others(&members, body),
         draft,
     })
+}
+
+/// Refuses a body of the Responses API, naming the route that takes it.
+fn refuse_other_dialect(members: &Members<'_, '_>) -> Result<(), ApiError> {
+    if members.get("messages").is_some() || members.get("input").is_none() {
+        return Ok(());
+    }
+    let message = "Missing required parameter: 'messages'. A body with 'input' is for POST /v1/responses.";
+    Err(ApiError::at(Code::MissingRequiredParameter, "messages", message))
 }
 
 /// Lists the members that are not parsed here, without `null` members.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shared::{error::ApiError, json::Kind};
 
-pub use schema::{CountRequest, MessageObject, MessagesRequest};
+pub use schema::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest};
 
 use crate::{
     answer::{MessagesReply, Reply},

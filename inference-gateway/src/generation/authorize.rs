@@ -2,7 +2,9 @@
 //! refusing.
 
 use shared::{
+    admission::Owner,
     error::{ApiError, Code},
+    ids::AccountId,
     key::Class,
     rates::RateBound,
     refusal::{Denial, Refusal},
@@ -16,7 +18,7 @@ use crate::{
     keys::HoldRequest,
     upstream::{NotCounted, Pool, Running},
 };
-use domain::metering::GRANT_TOKENS;
+use domain::{metering::GRANT_TOKENS, request::Forward};
 
 /// Fewest tokens to begin a stream by grants with. If only other holds leave fewer, repeating later is better.
 const ENOUGH_BY_GRANTS: u64 = 64;
@@ -52,7 +54,7 @@ impl Generator {
             images: job.forward.images,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
-            least_output_tokens: job.forward.n,
+            least_output_tokens: job.forward.n.min(asked),
         };
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {
@@ -101,9 +103,7 @@ impl Generator {
             }
             Err(NotCounted::InTime) => {
                 hold.release().await;
-                metrics::counter!("gateway_prompts_not_counted_in_time_total").increment(1);
-                let message = "The prompt could not be counted in time; try again shortly.";
-                return Err(ApiError::new(Code::Overloaded, message));
+                return Err(not_counted());
             }
         };
         let extended = hold.extend(exact, request.images, asked).await;
@@ -190,11 +190,33 @@ impl Generator {
         Ok(counted.tokens.saturating_add(images))
     }
 
+    /// Counts the tokens of a prompt that is not sent: exactly where the upstream can, else at their bound.
+    pub(crate) async fn count_prompt(
+        &self,
+        model: &str,
+        forward: &Forward,
+        account: AccountId,
+    ) -> Result<u64, ApiError> {
+        let pool = self.pools.get(model).ok_or_else(ApiError::internal)?;
+        let running = pool.choose(forward.image_urls, None, None).ok_or_else(ApiError::internal)?;
+        match running.upstream().count(&self.http, forward, Owner::Account(account)).await {
+            Ok(counted) if counted.with_images => Ok(counted.tokens),
+            Ok(counted) => Ok(counted.tokens.saturating_add(forward.image_tokens)),
+            Err(NotCounted::Unsupported) => Ok(forward.prompt_bound.saturating_add(pool.prompt_overhead())),
+            Err(NotCounted::InTime) => Err(not_counted()),
+        }
+    }
+
     /// Counts the exact tokens of the prompt, images included, if the upstream can.
     pub(super) async fn count_exactly(&self, running: &Running, job: &Job) -> Option<u64> {
         let counted = running.upstream().count(&self.http, &job.forward, job.admitted.owner()).await.ok()?;
         (counted.with_images || job.forward.image_tokens == 0).then_some(counted.tokens)
     }
+}
+
+fn not_counted() -> ApiError {
+    metrics::counter!("gateway_prompts_not_counted_in_time_total").increment(1);
+    ApiError::new(Code::Overloaded, "The prompt could not be counted in time; try again shortly.")
 }
 
 /// Use of an exact count of a prompt whose bound was refused.

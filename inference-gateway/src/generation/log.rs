@@ -18,6 +18,7 @@ pub(super) struct GenerationLog {
     began: Instant,
     request: RequestId,
     client_request: Option<ClientRequestId>,
+    session: Option<ClientRequestId>,
     pub(super) generation: GenerationId,
     stream: bool,
     pub(super) key: Option<KeyId>,
@@ -35,6 +36,7 @@ impl GenerationLog {
             began: Instant::now(),
             request: job.request,
             client_request: job.client_request.clone(),
+            session: job.session.clone(),
             generation: job.id,
             stream: job.forward.stream,
             key: None,
@@ -61,6 +63,7 @@ impl GenerationLog {
         tracing::info!(
             request = %self.request,
             client_request = self.client_request.as_ref().map(ClientRequestId::as_str),
+            session = self.session.as_ref().map(ClientRequestId::as_str),
             generation = %self.generation,
             key = self.key.map(tracing::field::display),
             model,

@@ -111,7 +111,7 @@ impl Reason {
 pub(super) async fn run(
     generator: &Generator,
     job: &Job,
-    (hold, reached): (OpenHold, Reached),
+    (mut hold, reached): (OpenHold, Reached),
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
@@ -130,7 +130,7 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
-    let completion = match Completion::read(&answer) {
+    let completion = match Completion::read(&job.forward.reply, &answer) {
         Ok(completion) => completion,
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };
@@ -141,7 +141,7 @@ pub(super) async fn run(
     }
     running.note(AttemptOutcome::Served);
     drop(running);
-    let rates = hold.rates();
+    let rates = hold.take_rates();
     log.usage = counter.usage();
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);

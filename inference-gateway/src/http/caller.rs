@@ -4,7 +4,7 @@ use http::HeaderMap;
 use shared::{
     error::ApiError,
     key::Class,
-    process::http::bearer,
+    process::http::model_credential,
     refusal::{Denial, Refusal},
     rpc::Identity,
 };
@@ -15,7 +15,7 @@ use crate::admission::Caller;
 /// Returns the presented credential if the form is that of an API key. A management key is first checked by the
 /// key-service, so that the error names the right reason.
 pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<String, ApiError> {
-    let presented = bearer(headers)?;
+    let presented = model_credential(headers)?;
     match app.prefix.classify(presented) {
         None => Err(Refusal::InvalidApiKey.into()),
         Some(Class::Api) => Ok(presented.to_owned()),

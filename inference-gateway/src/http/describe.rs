@@ -19,22 +19,10 @@ use shared::{
 use super::{
     App, Call,
     caller::{authenticate, credential},
+    dialect::{Dialect, speaks_messages},
+    model_pages::{ModelObject, PagedModel, page},
 };
 use crate::admission::Caller;
-
-/// A model in a listing.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Model")]
-pub(super) struct ModelObject<'a> {
-    id: &'a str,
-    #[schemars(extend("const" = "model"))]
-    object: &'static str,
-    created: i64,
-    owned_by: &'a str,
-    /// The model's id, if `id` is an alias of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    alias_of: Option<&'a str>,
-}
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models<'a> {
@@ -48,7 +36,7 @@ pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
-    endpoints: [&'static str; 3],
+    endpoints: Vec<String>,
     docs: &'a str,
 }
 
@@ -61,7 +49,11 @@ pub(super) struct Health {
 /// `GET /v1/models`
 pub(super) async fn models(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let identity = authenticated(&app, call.request.headers(), &call.caller()).await?;
-    Ok(ok(&Models { object: "list", data: listed(&app.catalog, &identity) }))
+    let data = listed(&app.catalog, &identity);
+    if speaks_messages(call.request.headers()) {
+        return Ok(ok(&page(data, call.request.uri().query())?));
+    }
+    Ok(ok(&Models { object: "list", data }))
 }
 
 /// `GET /v1/models/{id}`
@@ -73,7 +65,9 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
         || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
     let name = name.ok_or_else(not_found)?;
     let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
-    Ok(ok(&describe(model, &name)))
+    let described = describe(model, &name);
+    let paged = speaks_messages(call.request.headers());
+    Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
 /// The last part of the path of a model, as it was sent.
@@ -96,7 +90,11 @@ fn percent_decoded(part: &str) -> Option<String> {
 }
 
 /// The owner of the key in a request, if the key may make model calls right now.
-async fn authenticated(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Identity, ApiError> {
+pub(super) async fn authenticated(
+    app: &App,
+    headers: &HeaderMap,
+    caller: &Caller,
+) -> Result<Identity, ApiError> {
     let credential = credential(app, headers, caller).await?;
     authenticate(app, &credential, caller).await
 }
@@ -124,11 +122,12 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 /// `GET /v1`, `GET /`
 pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
+    let calls = Dialect::ALL.map(|dialect| format!("POST {}", dialect.route()));
     ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
-        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
+        endpoints: ["GET /health", "GET /v1/models"].map(str::to_owned).into_iter().chain(calls).collect(),
         docs,
     })
 }

@@ -15,7 +15,10 @@ mod management;
 mod operation;
 
 use super::{
-    describe::{About, Health, ModelObject, Models},
+    count_tokens::TokenCount,
+    describe::{About, Health, Models},
+    dialect::Dialect,
+    model_pages::{ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
@@ -23,6 +26,9 @@ use operation::Operation;
 use domain::{
     answer::schema::{ChunkSchema, CompletionSchema},
     chat::ChatRequest,
+    embeddings::{EmbeddingsObject, EmbeddingsRequest},
+    messages::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest},
+    responses::{ResponseObject, ResponsesRequest},
 };
 
 /// Description of the API, made once per process.
@@ -85,7 +91,11 @@ fn document() -> Value {
         "/openapi.json": {"get": description()},
         "/v1/models": {"get": models(&mut schemas)},
         "/v1/models/{id}": {"get": model(&mut schemas)},
-        "/v1/chat/completions": {"post": chat(&mut schemas)},
+        Dialect::Chat.route(): {"post": chat(&mut schemas)},
+        Dialect::Responses.route(): {"post": response(&mut schemas)},
+        Dialect::Messages.route(): {"post": message(&mut schemas)},
+        Dialect::Embeddings.route(): {"post": embeddings(&mut schemas)},
+        "/v1/messages/count_tokens": {"post": count_tokens(&mut schemas)},
     });
     let (own_key, operations) = management::own_key(&mut schemas);
     paths[own_key] = operations;
@@ -131,7 +141,11 @@ fn description() -> Value {
 
 fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
-    let operation = operation.answers::<Models<'_>>(schemas, 200, &[]);
+    let content = json!({JSON: {"schema": {"anyOf": [
+        schemas.subschema_for::<Models<'_>>(), schemas.subschema_for::<ModelPage<'_>>(),
+    ]}}});
+    let operation =
+        operation.responds(200, "All models; a page of them with `anthropic-version`.", &content, &[]);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
 }
 
@@ -139,7 +153,12 @@ fn model(schemas: &mut SchemaGenerator) -> Value {
     let parameters =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
     let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
-    let operation = operation.with("parameters", parameters).answers::<ModelObject<'_>>(schemas, 200, &[]);
+    let operation = operation.with("parameters", parameters);
+    let content = json!({JSON: {"schema": {"anyOf": [
+        schemas.subschema_for::<ModelObject<'_>>(), schemas.subschema_for::<PagedModel<'_>>(),
+    ]}}});
+    let operation =
+        operation.responds(200, "The model; with more members with `anthropic-version`.", &content, &[]);
     let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
     operation.refuses(&codes).into_value()
 }
@@ -157,10 +176,67 @@ fn chat(schemas: &mut SchemaGenerator) -> Value {
     let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
     let operation = operation.with("description", plain.into());
     let operation = operation.takes::<ChatRequest>(schemas, &[JSON]);
-    let headers: Vec<&str> =
-        ["x-generation-id", "x-max-tokens"].into_iter().chain(rate_headers::NAMES).collect();
-    let operation = operation.responds(200, "The answer.", &content, &headers);
+    let operation = operation.responds(200, "The answer.", &content, &call_headers());
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
+}
+
+fn response(schemas: &mut SchemaGenerator) -> Value {
+    let events = "With `stream`: events of the Responses API, each with a `sequence_number`; the last is one of \
+        `response.completed`, `response.incomplete` and `response.failed`, with the whole response.";
+    let operation = call::<ResponsesRequest, ResponseObject>(schemas, "createResponse", events);
+    let codes = [&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat();
+    operation.refuses(&codes).into_value()
+}
+
+fn message(schemas: &mut SchemaGenerator) -> Value {
+    let events = "With `stream`: events of the Messages API, the last of them `message_stop`; a failure is an event `error`.";
+    let operation = call::<MessagesRequest, MessageObject>(schemas, "createMessage", events);
+    refuses_in_messages(operation, schemas).into_value()
+}
+
+fn embeddings(schemas: &mut SchemaGenerator) -> Value {
+    let operation = Operation::new("createEmbeddings", "Vectors of prompts.").secured("apiKey");
+    let operation = operation.takes::<EmbeddingsRequest>(schemas, &[JSON]);
+    let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject>()}});
+    let operation = operation.responds(200, "The vectors.", &content, &call_headers());
+    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
+}
+
+fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
+    let operation = Operation::new("countMessageTokens", "The tokens of a prompt.").secured("apiKey");
+    let operation = operation.takes::<CountRequest>(schemas, &[JSON]).answers::<TokenCount>(
+        schemas,
+        200,
+        &["request-id"],
+    );
+    refuses_in_messages(operation, schemas).into_value()
+}
+
+/// Headers of the answer to a model call.
+fn call_headers() -> Vec<&'static str> {
+    let own = ["x-generation-id", "x-max-tokens", "x-dropped-tools"];
+    own.into_iter().chain(rate_headers::NAMES).collect()
+}
+
+/// A model call in another dialect than chat.
+fn call<Q: JsonSchema, A: JsonSchema>(schemas: &mut SchemaGenerator, id: &str, events: &str) -> Operation {
+    let content = json!({
+        JSON: {"schema": schemas.subschema_for::<A>()},
+        "text/event-stream": {"schema": {"type": "string", "description": events}},
+    });
+    let operation = Operation::new(id, "The model's answer.").secured("apiKey").takes::<Q>(schemas, &[JSON]);
+    operation.responds(200, "The answer.", &content, &call_headers())
+}
+
+/// Responds with the errors of model calls in the form of the Messages API.
+fn refuses_in_messages(operation: Operation, schemas: &mut SchemaGenerator) -> Operation {
+    let schema = schemas.subschema_for::<MessageErrorSchema>();
+    let content = json!({JSON: {"schema": schema}});
+    [400, 401, 402, 403, 404, 413, 415, 429, 500, 502, 504, 529]
+        .into_iter()
+        .fold(operation, |operation, status| {
+            operation.responds(status, "An error.", &content, &["request-id"])
+        })
 }
 
 #[cfg(test)]

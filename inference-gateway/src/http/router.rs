@@ -26,13 +26,15 @@ use shared::{
 };
 
 use super::{
-    App, Call, chat, cors, describe,
+    App, Call, cors, count_tokens, describe,
+    dialect::{Dialect, ErrorForm},
+    model_call,
     observe::{Head, Observed, answers},
     openapi, passthrough,
 };
 
-/// Path of chat requests.
-const CHAT: &str = "/v1/chat/completions";
+/// Path of counts of prompts.
+const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
 
 /// A route: the pattern that metrics and logs know it by, its methods, and its handler.
 struct Route {
@@ -59,7 +61,19 @@ type Handled = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 fn find(path: &str) -> Option<Route> {
     use Methods::{Get, Passed, Post};
     Some(match path {
-        CHAT => route(Post, CHAT, |app, call| Box::pin(chat::create(app, call))),
+        Dialect::CHAT => {
+            route(Post, Dialect::CHAT, |app, call| Box::pin(model_call::create(app, Dialect::Chat, call)))
+        }
+        Dialect::RESPONSES => route(Post, Dialect::RESPONSES, |app, call| {
+            Box::pin(model_call::create(app, Dialect::Responses, call))
+        }),
+        Dialect::MESSAGES => route(Post, Dialect::MESSAGES, |app, call| {
+            Box::pin(model_call::create(app, Dialect::Messages, call))
+        }),
+        Dialect::EMBEDDINGS => route(Post, Dialect::EMBEDDINGS, |app, call| {
+            Box::pin(model_call::create(app, Dialect::Embeddings, call))
+        }),
+        COUNT_TOKENS => route(Post, COUNT_TOKENS, |app, call| Box::pin(count_tokens::count(app, call))),
         "/v1/models" => route(Get, "/v1/models", |app, call| Box::pin(describe::models(app, call))),
         "/v1" => route(Get, "/v1", |app, _| at_once(describe::service(&app))),
         "/" => route(Get, "/", |app, _| at_once(describe::service(&app))),
@@ -117,15 +131,15 @@ impl Methods {
 
 /// A handler of all public routes.
 pub(crate) fn routes(app: Arc<App>) -> Handler {
-    let chats_served = answers(CHAT, &Method::POST, StatusCode::OK);
-    let router = Arc::new(Router { app, chats_served });
+    let served = Dialect::ALL.map(|dialect| answers(dialect.route(), &Method::POST, StatusCode::OK));
+    let router = Arc::new(Router { app, served });
     Handler::new(move |request| router.clone().answer(request))
 }
 
 struct Router {
     app: Arc<App>,
-    /// Counter of chat requests served, looked up once.
-    chats_served: Counter,
+    /// Counters of the model calls served, in the order of the dialects, looked up once.
+    served: [Counter; Dialect::ALL.len()],
 }
 
 impl Router {
@@ -133,6 +147,7 @@ impl Router {
     async fn answer(self: Arc<Self>, request: Request) -> Response {
         let id = RequestId::generate(&*self.app.clock);
         let request = request.map(drain_unread_body);
+        let form = ErrorForm::of(&request);
         let mut response = if self.app.draining.is_cancelled() {
             refuse_while_draining(&request)
         } else if let Some(refusal) = ambiguity(&request) {
@@ -140,11 +155,14 @@ impl Router {
         } else {
             let route = find(request.uri().path());
             let pattern = route.as_ref().map_or("none", |route| route.pattern);
-            let is_chat = pattern == CHAT && request.method() == Method::POST;
-            let observed = Observed { route: pattern, served: is_chat.then_some(&self.chats_served) };
+            let called = Dialect::of_route(pattern).filter(|_| request.method() == Method::POST);
+            let served = called.map(|dialect| &self.served[dialect as usize]);
+            let observed = Observed { route: pattern, served };
             let head = Head::of(&request, id);
-            observed.answer(head, serve(self.app.clone(), route, Call { id, request })).await
+            let served = serve(self.app.clone(), route, Call { id, request });
+            observed.answer(head, async { form.apply(served.await, id) }).await
         };
+        response = form.apply(response, id);
         if let Ok(value) = HeaderValue::try_from(id.to_string()) {
             response.headers_mut().insert(X_REQUEST_ID, value);
         }
@@ -205,7 +223,20 @@ mod tests {
     #[test]
     fn a_path_has_one_route_and_its_pattern_names_it() {
         let pattern = |path: &str| find(path).map(|route| route.pattern);
-        for path in [CHAT, "/v1/models", "/v1", "/", "/health", "/openapi.json", "/dashboard"] {
+        for path in [
+            Dialect::CHAT,
+            Dialect::RESPONSES,
+            Dialect::MESSAGES,
+            Dialect::EMBEDDINGS,
+            COUNT_TOKENS,
+            "/v1/models",
+            "/v1/key",
+            "/v1",
+            "/",
+            "/health",
+            "/openapi.json",
+            "/dashboard",
+        ] {
             assert_eq!(pattern(path), Some(path));
         }
         for (path, expected) in [

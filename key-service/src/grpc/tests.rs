@@ -74,7 +74,7 @@ impl KeyService for Clerk {
                     hold,
                     output_tokens: a.output_tokens,
                     lease: LEASE,
-                    rates: RATES,
+                    rates: Some(Box::new(RATES)),
                 })))
             }
             Call::Extend(e) => Ok(Answer::Extended(Extended::Open(Extension {
@@ -148,7 +148,8 @@ async fn every_unary_call_is_answered() {
     let Answer::Authorized(Ok(grant)) = read(&call, answer::Response::Authorize(response)) else {
         panic!("granted")
     };
-    assert_eq!((grant.hold, grant.output_tokens, grant.lease, grant.rates), (hold(), 77, LEASE, RATES));
+    assert_eq!((grant.hold, grant.output_tokens, grant.lease), (hold(), 77, LEASE));
+    assert_eq!(grant.rates.as_deref(), Some(&RATES));
 
     let usage = shared::tokens::Usage::of(1, 0, 5);
     let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };

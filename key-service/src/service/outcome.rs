@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use shared::{
     catalog::Price,
     money::NanoUsd,
+    rates::RateStatus,
     refusal::{Denial, DenialDetail},
     rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
 };
@@ -36,6 +37,7 @@ impl Meaning {
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
             (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, rates })) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
+                let rates = (rates != RateStatus::default()).then(|| Box::new(rates));
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),

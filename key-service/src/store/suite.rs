@@ -343,7 +343,7 @@ fn new_key(account: AccountId, n: u8) -> NewKey {
 }
 
 /// The group of this number, not yet made.
-fn new_group(account: AccountId, n: u8) -> NewGroup {
+pub(super) fn new_group(account: AccountId, n: u8) -> NewGroup {
     let group = Group {
         id: ledger::histories::group(n),
         name: format!("Group {n}"),

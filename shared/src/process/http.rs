@@ -37,6 +37,9 @@ pub use unread::{drain_unread, drain_unread_body};
 /// Header that stops the official SDKs from trying again.
 pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// Header with the credential of a model call, as some SDKs send it.
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// Characters of a path that an error or a log line repeats.
 const MAX_SHOWN_PATH: usize = 200;
 /// Characters of a method shown in an error or a log line; clients may invent methods.
@@ -56,9 +59,12 @@ impl IntoResponse for ApiError {
             // The rest of the body was not read, so that the connection cannot carry another request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        if self.final_answer {
+        // Agents go on trying with a credential that was refused, unless told not to.
+        if self.final_answer || self.code.status() == http::StatusCode::UNAUTHORIZED {
             headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
         }
+        // Another dialect writes the same error in a form of its own.
+        response.extensions_mut().insert(self);
         response
     }
 }
@@ -133,6 +139,22 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
+/// Returns the credential of a model call: that of `Authorization`, or `x-api-key`, which may repeat it.
+pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let mut values = headers.get_all(X_API_KEY).iter();
+    let Some(key) = values.next() else { return bearer(headers) };
+    let invalid = || {
+        let message = "The headers Authorization and x-api-key must not differ, and each be sent once.";
+        ApiError::new(Code::InvalidAuthorizationHeader, message)
+    };
+    let key =
+        key.to_str().ok().filter(|key| !key.is_empty() && values.next().is_none()).ok_or_else(invalid)?;
+    if headers.contains_key(header::AUTHORIZATION) && bearer(headers)? != key {
+        return Err(invalid());
+    }
+    Ok(key)
+}
+
 /// Answers 200 with `value` as JSON.
 pub fn ok<T: Serialize>(value: &T) -> Response {
     Json(value).into_response()
@@ -144,6 +166,26 @@ mod tests {
 
     fn headers(values: &[&str]) -> HeaderMap {
         values.iter().map(|v| (header::AUTHORIZATION, HeaderValue::from_str(v).unwrap())).collect()
+    }
+
+    #[test]
+    fn the_credential_of_a_model_call_comes_in_either_header() {
+        let with = |bearer: Option<&str>, keys: &[&str]| {
+            let mut all = headers(bearer.as_slice());
+            for key in keys {
+                all.append(X_API_KEY, HeaderValue::from_str(key).unwrap());
+            }
+            model_credential(&all).map(str::to_owned).map_err(|error| error.code)
+        };
+        assert_eq!(with(None, &["x"]), Ok("x".into()));
+        assert_eq!(with(Some("Bearer x"), &[]), Ok("x".into()));
+        assert_eq!(with(Some("Bearer x"), &["x"]), Ok("x".into()));
+        for (bearer, keys) in
+            [(Some("Bearer x"), &["y"][..]), (None, &["x", "x"]), (None, &[""]), (Some("Basic x"), &["x"])]
+        {
+            assert_eq!(with(bearer, keys), Err(Code::InvalidAuthorizationHeader), "{bearer:?} {keys:?}");
+        }
+        assert_eq!(with(None, &[]), Err(Code::MissingApiKey));
     }
 
     #[test]

@@ -185,8 +185,8 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
-    /// State of the rates of the key and its groups.
-    pub rates: RateStatus,
+    /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
+    pub rates: Option<Box<RateStatus>>,
 }
 
 /// The outcome of an extension.

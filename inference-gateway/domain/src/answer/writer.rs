@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use shared::error::ApiError;
+use shared::error::{ApiError, Code};
 
 use super::{
     Chunk, FinishReason, Generation, Nonsense, Rewriter, Settled,
@@ -25,6 +25,31 @@ pub enum Reply {
     Responses(Arc<ResponsesReply>),
     /// The Messages API.
     Messages(Arc<MessagesReply>),
+    /// Embeddings, which are never streamed.
+    Embeddings,
+}
+
+impl Reply {
+    /// Returns whether a chat is asked for, in whatever dialect, rather than embeddings.
+    pub const fn is_of_chat(&self) -> bool {
+        match self {
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => true,
+            Self::Embeddings => false,
+        }
+    }
+
+    /// Writes an error about a prompt that is too long in the words that the dialect's clients look for.
+    pub fn explain(&self, error: ApiError, prompt: u64, most: u64) -> ApiError {
+        match self {
+            Self::Messages(_) if error.code == Code::ContextLengthExceeded => {
+                // The upstream's own limit may be lower than the catalogue's, and is not told.
+                let prompt = prompt.max(most.saturating_add(1));
+                let message = format!("prompt is too long: {prompt} tokens > {most} maximum");
+                ApiError { message: message.into(), ..error }
+            }
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) | Self::Embeddings => error,
+        }
+    }
 }
 
 /// Writer of the stream that a client reads.
@@ -48,6 +73,7 @@ impl StreamWriter {
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64) -> Self {
         let (writer, shows_reasoning): (Box<dyn TurnWriter>, bool) = match reply {
             Reply::Chat { include_usage } => return Self::Chat(Rewriter::new(generation, *include_usage)),
+            Reply::Embeddings => return Self::Chat(Rewriter::new(generation, false)),
             Reply::Responses(reply) => (Box::new(ResponsesStream::new(generation, reply.clone())), true),
             Reply::Messages(reply) => {
                 (Box::new(MessagesStream::new(generation, reply.clone(), prompt_tokens)), reply.thinking)

@@ -17,6 +17,28 @@ pub struct CountRequest;
 /// A whole message.
 pub struct MessageObject;
 
+/// An error in the form of this API.
+pub struct MessageErrorSchema;
+
+impl JsonSchema for MessageErrorSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "MessageError".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let text = json!({"type": "string"});
+        json_schema!({
+            "type": "object",
+            "required": ["type", "error", "request_id"],
+            "properties": {
+                "type": {"const": "error"},
+                "error": {"type": "object", "required": ["type", "message"], "properties": {"type": text, "message": text}},
+                "request_id": text,
+            },
+        })
+    }
+}
+
 impl JsonSchema for MessagesRequest {
     fn schema_name() -> Cow<'static, str> {
         "MessagesRequest".into()

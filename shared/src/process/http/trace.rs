@@ -19,16 +19,27 @@ pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-
 /// Characters of a client's own id that logs show: more than a UUID or a trace id has.
 const MAX_CLIENT_ID_CHARS: usize = 64;
 
-/// The id that a client gave a request, in the form for logs.
+/// Headers in which agents name their sessions.
+const SESSIONS: [&str; 3] = ["x-claude-code-session-id", "session-id", "x-session-id"];
+
+/// The id that a client gave a request, or a session of requests, in the form for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequestId(Arc<str>);
 
 impl ClientRequestId {
     /// The id in a request's headers, if any.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(X_REQUEST_ID)?;
+        headers.get(X_REQUEST_ID).map(Self::of)
+    }
+
+    /// The id of a session in a request's headers, if any.
+    pub fn read_session(headers: &HeaderMap) -> Option<Self> {
+        SESSIONS.into_iter().find_map(|name| headers.get(name)).map(Self::of)
+    }
+
+    fn of(value: &HeaderValue) -> Self {
         let value = String::from_utf8_lossy(value.as_bytes());
-        Some(Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into()))
+        Self(shown(&without_keys(&value), MAX_CLIENT_ID_CHARS).into())
     }
 
     /// The id as a text, quoted in log lines: unquoted, an id could look like further fields.

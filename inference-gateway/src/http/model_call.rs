@@ -1,5 +1,5 @@
-//! `POST /v1/chat/completions`. Checks run in the contract's order: credential, key, body, model, money. The first failure is
-//! returned.
+//! A model call in any dialect. Checks run in the contract's order: credential, key, body, model, money. The first failure
+//! is returned.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use shared::{
     admission::Permit,
     error::{ApiError, Code},
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
     caller::{authenticate, credential},
+    dialect::Dialect,
     observe::AlreadyLogged,
     rate_headers,
 };
@@ -30,7 +32,7 @@ use crate::{
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
 };
-use domain::{chat, request::Forward};
+use domain::request::{Forward, Request};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
 /// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
@@ -39,8 +41,11 @@ const SMALL_BODY: u64 = 64 << 10;
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// `POST /v1/chat/completions`
-pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+/// Header with the names of offered tools that were dropped, since no upstream has them.
+pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
+
+/// `POST` on the route of a dialect.
+pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Result<Response, ApiError> {
     let caller = call.caller();
     let (request, (parts, body)) = (call.id, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
@@ -52,7 +57,9 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
             Err(refusal) => return Ok(unread(refusal)),
         };
     }
-    let (model, alias, forward) = match check(&app, &parts.headers, body, small, &mut permit).await {
+    let parse = |body: &Bytes| dialect.parse(body);
+    let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
+    let Checked { model, alias, mut forward } = match checked {
         Ok(checked) => checked,
         Err(fault) if !small && fault.code == Code::Overloaded => return Ok(unread(fault)),
         Err(fault) if !small => return Err(fault),
@@ -65,7 +72,10 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
     let id = GenerationId::generate(&*app.clock);
     let (created, stream) = (app.clock.now().seconds(), forward.stream);
     let client_request = ClientRequestId::read(&parts.headers);
-    let job = Job { id, request, client_request, created, credential, model, alias, forward, admitted };
+    let session = ClientRequestId::read_session(&parts.headers);
+    let dropped_tools = forward.dropped_tools.take();
+    let job =
+        Job { id, request, client_request, session, created, credential, model, alias, forward, admitted };
     let client = Client::default();
     let running = app.generator.clone().run(job, client.clone());
     let mut running = RunToEnd::new(running, client, &app.generator.running);
@@ -81,6 +91,9 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response, ApiErr
     };
     let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
     let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
+    if let Some(tools) = dropped_tools.and_then(|tools| HeaderValue::try_from(tools).ok()) {
+        response.headers_mut().insert(X_DROPPED_TOOLS, tools);
+    }
     // A stream ends, and is billed, when the client takes nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
     response.extensions_mut().insert(AlreadyLogged);
@@ -92,27 +105,36 @@ fn small_length(headers: &HeaderMap) -> Option<usize> {
     usize::try_from(content_length(headers).filter(|length| *length <= SMALL_BODY)?).ok()
 }
 
-/// Reads and checks the request. Returns the model's id, and the alias if the request names one. Body bytes count
-/// against the permit, unless already permitted.
-async fn check(
+/// A request that was checked.
+pub(super) struct Checked {
+    /// The model's id.
+    pub(super) model: String,
+    /// Alias by which the request names the model.
+    alias: Option<String>,
+    pub(super) forward: Forward,
+}
+
+/// Reads and checks the request. Body bytes count against the permit, unless already permitted.
+pub(super) async fn check(
     app: &App,
-    headers: &HeaderMap,
-    body: Body,
+    (headers, body): (&HeaderMap, Body),
+    parse: impl FnOnce(&Bytes) -> Result<Request, ApiError>,
     permitted: bool,
     permit: &mut Permit,
-) -> Result<(String, Option<String>, Forward), ApiError> {
+) -> Result<Checked, ApiError> {
     require_json(headers, None)?;
     let mut room = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut room).await?;
     // The body for upstreams is written beside the received body.
     room(body.len())?;
-    let chat = chat::parse(&body)?;
-    let model = app.catalog.model(&chat.model).ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
-    let alias = (chat.model != model.id).then(|| chat.model.clone());
-    let forward = chat.forward(model)?;
+    let request = parse(&body)?;
+    let model = app.catalog.model(&request.model);
+    let model = model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;
+    let alias = (request.model != model.id).then(|| request.model.clone());
+    let forward = request.forward(model)?;
     drop(body);
     permit.shrink_to(forward.prompt_bytes());
-    Ok((model.id.clone(), alias, forward))
+    Ok(Checked { model: model.id.clone(), alias, forward })
 }
 
 /// The response to a generation whose answer begins.
@@ -134,7 +156,9 @@ fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Re
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
-    rate_headers::insert(rates, headers);
+    if let Some(rates) = rates {
+        rate_headers::insert(&rates, headers);
+    }
     response
 }
 

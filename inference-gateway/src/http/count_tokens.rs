@@ -1,0 +1,34 @@
+//! `POST /v1/messages/count_tokens`: counts a prompt for a live key, without a hold and without a charge.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use shared::{error::ApiError, process::http::ok, refusal::Refusal};
+
+use super::{App, Call, describe::authenticated, model_call::check};
+use domain::messages;
+
+/// Tokens of a prompt.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "TokenCount")]
+pub(super) struct TokenCount {
+    input_tokens: u64,
+}
+
+/// `POST /v1/messages/count_tokens`
+pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
+    let caller = call.caller();
+    let (parts, body) = call.request.into_parts();
+    let identity = authenticated(&app, &parts.headers, &caller).await?;
+    let account = identity.account();
+    let mut permit = app.admission.prompt(account);
+    let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
+    let model = app.catalog.model(&checked.model);
+    if !model.is_some_and(|model| identity.may_use(&model.id)) {
+        return Err(Refusal::ModelNotAllowed.into());
+    }
+    let input_tokens = app.generator.count_prompt(&checked.model, &checked.forward, account).await?;
+    Ok(ok(&TokenCount { input_tokens }))
+}
