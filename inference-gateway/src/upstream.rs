@@ -72,6 +72,7 @@ pub(crate) struct Upstream {
     dialect: Dialect,
     limit_param: LimitParam,
     chat: Uri,
+    embeddings: Uri,
     /// URL for counting a prompt's tokens, if the server has such a URL.
     counter: Option<Uri>,
     /// Value of the header `Host`, written once.
@@ -121,6 +122,7 @@ impl Upstream {
             dialect,
             limit_param: upstream.limit_param,
             chat: at("/chat/completions")?,
+            embeddings: at("/embeddings")?,
             counter: match dialect.counter {
                 Counter::None => None,
                 Counter::BesideV1 => Some(at_root(base).map_or_else(|| at("/tokenize"), Ok)?),
@@ -140,7 +142,8 @@ impl Upstream {
 
     /// Returns whether the server can count the exact tokens of this prompt.
     pub(crate) fn counts(&self, forward: &Forward) -> bool {
-        self.counter.is_some() && (self.dialect.counter.counts_tools() || !forward.has_tools)
+        let is_counted = self.counter.is_some() && forward.reply.is_of_chat();
+        is_counted && (self.dialect.counter.counts_tools() || !forward.has_tools)
     }
 
     /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
@@ -167,7 +170,8 @@ impl Upstream {
         let salt = self.dialect.salted.then(cache_salt);
         let params = self.params(max_tokens, self.dialect.progress, salt.as_deref());
         let (head, rest) = forward.body(params);
-        let response = self.post(client, &self.chat, head, rest, deadline).await?;
+        let uri = if forward.reply.is_of_chat() { &self.chat } else { &self.embeddings };
+        let response = self.post(client, uri, head, rest, deadline).await?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }

@@ -25,6 +25,7 @@ mod catalogue;
 mod chat;
 mod client;
 mod deployment;
+mod dialect;
 mod door;
 mod events;
 mod ports;
@@ -38,6 +39,7 @@ pub use catalogue::{FLASH, MAX, Models, UPSTREAM_KEY, cost, cost_of};
 pub use chat::{Call, Ended, Stream};
 pub use client::{Answer, Http, nanos, raw, usd};
 pub use deployment::{Deployment, Processes};
+pub use dialect::Dialect;
 pub use door::{Door, Exchange};
 pub use events::{Event, Events};
 pub use redis::{Form, Redis};
@@ -278,8 +280,7 @@ impl Stack {
         if script.tag.is_empty() {
             script.tag = format!("t{}", self.tags.fetch_add(1, Ordering::Relaxed));
         }
-        let url = base + "/v1/chat/completions";
-        Call::new(self.http.clone(), self.book.clone(), url, key, &script)
+        Call::new(self.http.clone(), self.book.clone(), base, key, &script)
     }
 
     /// Sends `GET` of a public path with a key.

@@ -3,6 +3,7 @@
 pub mod affinity;
 pub mod answer;
 pub mod chat;
+pub mod embeddings;
 pub mod messages;
 pub mod metering;
 pub mod request;

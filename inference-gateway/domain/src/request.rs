@@ -58,11 +58,9 @@ pub struct Request {
 impl Request {
     /// Checks the limits of the model, and completes the request for upstreams.
     pub fn forward(self, model: &Model) -> Result<Forward, ApiError> {
-        if !model.serves.chat {
-            let message =
-                format!("Invalid 'model': the model '{}' serves embeddings, and no chat.", model.id);
-            return Err(ApiError::at(Code::UnsupportedValue, "model", message));
-        }
+        self.check_served(model)?;
+        // Vectors are no tokens.
+        let most = if self.reply.is_of_chat() { model.max_output_tokens } else { 0 };
         let max_tokens = self.limit.map(|limit| limit.within(model)).transpose()?;
         let mut draft = self.draft;
         let image_urls = handed_to_some(model, draft.image_need.take())?;
@@ -84,25 +82,36 @@ impl Request {
             stream: self.stream,
             reply: self.reply,
             dropped_tools: self.dropped_tools.into_header(),
-            max_tokens: max_tokens.unwrap_or(model.max_output_tokens),
+            max_tokens: max_tokens.unwrap_or(most),
             n: self.n,
             image_urls,
             images: draft.shown.images,
             image_tokens: draft.shown.most_of_images(model),
-            limited: max_tokens.is_some(),
+            limited: max_tokens.is_some() || most == 0,
             opening: draft.opening.clone(),
             prompt_bound: draft.shown.bound(model),
             prompt_estimate: draft.shown.estimate(model),
             prompt_least: draft.shown.least(),
             has_tools: draft.shown.has_preamble(),
             is_plain: draft.shown.is_plain(),
-            bounds: Usage::of(
-                model.context_window,
-                model.context_window,
-                model.max_output_tokens.saturating_mul(self.n),
-            ),
+            bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(self.n)),
             rest: draft.finish(),
         })
+    }
+}
+
+impl Request {
+    /// Refuses a model that does not serve this kind of request.
+    fn check_served(&self, model: &Model) -> Result<(), ApiError> {
+        let (is_served, other) = match self.reply.is_of_chat() {
+            true => (model.serves.chat, "serves embeddings, and no chat"),
+            false => (model.serves.embeddings, "serves chat, and no embeddings"),
+        };
+        if is_served {
+            return Ok(());
+        }
+        let message = format!("Invalid 'model': the model '{}' {other}.", model.id);
+        Err(ApiError::at(Code::UnsupportedValue, "model", message))
     }
 }
 

@@ -54,7 +54,7 @@ impl Generator {
             images: job.forward.images,
             output_tokens: asked,
             enough_output_tokens: enough.min(asked),
-            least_output_tokens: job.forward.n,
+            least_output_tokens: job.forward.n.min(asked),
         };
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {

@@ -130,7 +130,7 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(hold, running, failure).await,
     };
-    let completion = match Completion::read(&answer) {
+    let completion = match Completion::read(&job.forward.reply, &answer) {
         Ok(completion) => completion,
         Err(nonsense) => return failed(hold, running, Failure::Broken(nonsense.to_string())).await,
     };

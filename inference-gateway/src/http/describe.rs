@@ -19,24 +19,10 @@ use shared::{
 use super::{
     App, Call,
     caller::{authenticate, credential},
-    dialect::{Dialect, speaks_messages},
-    model_pages::{PagedModel, page},
+    dialect::speaks_messages,
+    model_pages::{ModelObject, PagedModel, page},
 };
 use crate::admission::Caller;
-
-/// A model in a listing.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Model")]
-pub(super) struct ModelObject<'a> {
-    pub(super) id: &'a str,
-    #[schemars(extend("const" = "model"))]
-    pub(super) object: &'static str,
-    pub(super) created: i64,
-    pub(super) owned_by: &'a str,
-    /// The model's id, if `id` is an alias of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) alias_of: Option<&'a str>,
-}
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models<'a> {
@@ -50,7 +36,7 @@ pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
-    endpoints: Vec<String>,
+    endpoints: [&'static str; 3],
     docs: &'a str,
 }
 
@@ -136,12 +122,11 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 /// `GET /v1`, `GET /`
 pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
-    let calls = Dialect::ALL.map(|dialect| format!("POST {}", dialect.route()));
     ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
-        endpoints: ["GET /health", "GET /v1/models"].map(str::to_owned).into_iter().chain(calls).collect(),
+        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
         docs,
     })
 }

@@ -9,7 +9,9 @@ use axum::{
 use bytes::Bytes;
 use shared::{error::ApiError, ids::RequestId};
 
-use domain::{answer::message_error, chat, messages, request::Request as ModelRequest, responses};
+use domain::{
+    answer::message_error, chat, embeddings, messages, request::Request as ModelRequest, responses,
+};
 
 /// Header with the version of the Messages API, which its clients send to every route.
 pub(super) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
@@ -26,15 +28,17 @@ pub(super) enum Dialect {
     Chat,
     Responses,
     Messages,
+    Embeddings,
 }
 
 impl Dialect {
+    pub(super) const EMBEDDINGS: &str = "/v1/embeddings";
     pub(super) const CHAT: &str = "/v1/chat/completions";
     pub(super) const RESPONSES: &str = "/v1/responses";
     pub(super) const MESSAGES: &str = "/v1/messages";
 
     /// Every dialect.
-    pub(super) const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+    pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
 
     /// The route of the dialect's model calls.
     pub(super) const fn route(self) -> &'static str {
@@ -42,6 +46,7 @@ impl Dialect {
             Self::Chat => Self::CHAT,
             Self::Responses => Self::RESPONSES,
             Self::Messages => Self::MESSAGES,
+            Self::Embeddings => Self::EMBEDDINGS,
         }
     }
 
@@ -56,6 +61,7 @@ impl Dialect {
             Self::Chat => chat::parse(body),
             Self::Responses => responses::parse(body),
             Self::Messages => messages::parse(body),
+            Self::Embeddings => embeddings::parse(body),
         }
     }
 }

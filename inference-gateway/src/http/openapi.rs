@@ -16,9 +16,9 @@ mod operation;
 
 use super::{
     count_tokens::TokenCount,
-    describe::{About, Health, ModelObject, Models},
+    describe::{About, Health, Models},
     dialect::Dialect,
-    model_pages::{ModelPage, PagedModel},
+    model_pages::{ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
@@ -26,6 +26,7 @@ use operation::Operation;
 use domain::{
     answer::schema::{ChunkSchema, CompletionSchema},
     chat::ChatRequest,
+    embeddings::{EmbeddingsObject, EmbeddingsRequest},
     messages::{CountRequest, MessageErrorSchema, MessageObject, MessagesRequest},
     responses::{ResponseObject, ResponsesRequest},
 };
@@ -93,6 +94,7 @@ fn document() -> Value {
         Dialect::Chat.route(): {"post": chat(&mut schemas)},
         Dialect::Responses.route(): {"post": response(&mut schemas)},
         Dialect::Messages.route(): {"post": message(&mut schemas)},
+        Dialect::Embeddings.route(): {"post": embeddings(&mut schemas)},
         "/v1/messages/count_tokens": {"post": count_tokens(&mut schemas)},
     });
     let (own_key, operations) = management::own_key(&mut schemas);
@@ -190,6 +192,14 @@ fn message(schemas: &mut SchemaGenerator) -> Value {
     let events = "With `stream`: events of the Messages API, the last of them `message_stop`; a failure is an event `error`.";
     let operation = call::<MessagesRequest, MessageObject>(schemas, "createMessage", events);
     refuses_in_messages(operation, schemas).into_value()
+}
+
+fn embeddings(schemas: &mut SchemaGenerator) -> Value {
+    let operation = Operation::new("createEmbeddings", "Vectors of prompts.").secured("apiKey");
+    let operation = operation.takes::<EmbeddingsRequest>(schemas, &[JSON]);
+    let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject>()}});
+    let operation = operation.responds(200, "The vectors.", &content, &call_headers());
+    operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &BODY, &CHAT, &OURS].concat()).into_value()
 }
 
 fn count_tokens(schemas: &mut SchemaGenerator) -> Value {

@@ -70,6 +70,9 @@ fn find(path: &str) -> Option<Route> {
         Dialect::MESSAGES => route(Post, Dialect::MESSAGES, |app, call| {
             Box::pin(model_call::create(app, Dialect::Messages, call))
         }),
+        Dialect::EMBEDDINGS => route(Post, Dialect::EMBEDDINGS, |app, call| {
+            Box::pin(model_call::create(app, Dialect::Embeddings, call))
+        }),
         COUNT_TOKENS => route(Post, COUNT_TOKENS, |app, call| Box::pin(count_tokens::count(app, call))),
         "/v1/models" => route(Get, "/v1/models", |app, call| Box::pin(describe::models(app, call))),
         "/v1" => route(Get, "/v1", |app, _| at_once(describe::service(&app))),
@@ -224,6 +227,7 @@ mod tests {
             Dialect::CHAT,
             Dialect::RESPONSES,
             Dialect::MESSAGES,
+            Dialect::EMBEDDINGS,
             COUNT_TOKENS,
             "/v1/models",
             "/v1/key",

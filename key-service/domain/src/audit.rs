@@ -184,7 +184,7 @@ impl Auditor {
     pub fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
         self.checked.0 += 1;
         // Where all entries of the key may have been dropped, nothing is proven.
-        let proven = proven(&mut self.keys, id, self.complete).unwrap_or(key.budget.used);
+        let proven = proven(&mut self.keys, &id, self.complete).unwrap_or(key.budget.used);
         self.used += i128::from(proven.nanos());
         self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
         self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
@@ -195,7 +195,7 @@ impl Auditor {
     /// Adds a group and the sum of the group's open holds.
     pub fn group(&mut self, id: GroupId, group: &Group, holds: NanoUsd) {
         self.checked.1 += 1;
-        let proven = proven(&mut self.groups, id, self.complete).filter(|_| self.complete);
+        let proven = proven(&mut self.groups, &id, self.complete).filter(|_| self.complete);
         let proven = proven.unwrap_or(group.budget.used);
         self.compare(Figure::GroupUsed(id), group.budget.used, i128::from(proven.nanos()));
         self.compare(Figure::GroupHeld(id), group.budget.held, i128::from(holds.nanos()));
@@ -262,8 +262,8 @@ fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: Au
 }
 
 /// What the entries say was billed to a key or a group that is passed in; `None` where they cannot tell.
-fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, complete: bool) -> Option<NanoUsd> {
-    match balances.get_mut(&id) {
+fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id, complete: bool) -> Option<NanoUsd> {
+    match balances.get_mut(id) {
         Some(balance) => {
             balance.known = true;
             Some(balance.used)

@@ -36,8 +36,12 @@ use shared::{
 
 use self::funds::{Claim, Funds};
 pub use self::{
-    bounds::{Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window},
+    bounds::{
+        Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
+        tightest,
+    },
     command::{Command, Level, Outcome, RecordId, Refused},
+    funds::RETRY_IN_FLIGHT,
     record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 

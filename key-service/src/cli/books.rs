@@ -236,14 +236,16 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Entry(key, number) => {
             (format!("{key} used after journal entry {number}"), "the entries before it add up to")
         }
-        Figure::Used(key) | Figure::Window(key, _) => {
-            (format!("{key} {}", figure.name()), "its journal adds up to")
-        }
-        Figure::GroupUsed(group) | Figure::GroupWindow(group, _) => {
-            (format!("{group} {}", figure.name()), "its journal adds up to")
-        }
+        Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
         Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
+        Figure::Window(key, per) => {
+            (format!("{key} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
+        Figure::GroupUsed(group) => (format!("{group} used"), "its journal adds up to"),
         Figure::GroupHeld(group) => (format!("{group} held"), "its open holds add up to"),
+        Figure::GroupWindow(group, per) => {
+            (format!("{group} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
     };

@@ -13,7 +13,10 @@ use shared::{
 use tower::ServiceExt;
 
 use super::*;
-use crate::{management::testing::Office, store::Ledger as _};
+use crate::{
+    management::testing::{Office, catalog},
+    store::Ledger as _,
+};
 use domain::ledger::{Command, Progress};
 
 mod bounds;
@@ -45,7 +48,8 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(office.management.clone(), office.clock.clone(), "token".into(), Router::new());
+        let app =
+            router(office.management.clone(), catalog(), office.clock.clone(), "token".into(), Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }
@@ -70,7 +74,7 @@ impl Desk {
     }
 
     /// Commands that hold this amount for a generation, and bill it to the key.
-    fn commands(&self, id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
+    fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let hold = Command::Hold {
             key,
@@ -92,7 +96,7 @@ impl Desk {
     async fn bill(&self, id: &str, nanos: i64) -> String {
         let now = self.office.clock.now();
         let generation = GenerationId::new(now, random_bytes(&*self.office.clock));
-        let commands = self.commands(id, generation, nanos).into();
+        let commands = Self::commands(id, generation, nanos).into();
         let outcomes = self.office.store.execute(self.account, commands, now).await.unwrap();
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         generation.to_string()

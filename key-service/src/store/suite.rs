@@ -2,6 +2,7 @@
 
 mod accounts;
 mod books;
+mod budgets;
 mod groups;
 pub(crate) mod in_redis;
 mod keys;
@@ -65,6 +66,27 @@ macro_rules! contract {
                     entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
                 }
+                budgets::{
+                    no_level_is_passed_by_many_at_once,
+                    refusals_come_whole,
+                    a_window_turns_between_two_commands,
+                    a_rate_admits_exactly_its_number_at_once,
+                    requests_in_flight_are_free_again_when_they_end,
+                    tokens_count_by_their_bound_until_they_are_known,
+                    history_stays_with_the_groups_that_paid,
+                }
+                groups::{
+                    a_group_is_made_once_and_found_by_both_of_its_ids,
+                    a_race_for_an_external_id_makes_one_group,
+                    groups_are_listed_in_the_order_of_their_ids,
+                    groups_have_two_levels,
+                    a_patch_of_a_group_changes_what_it_names,
+                    an_archived_group_takes_nothing,
+                    keys_of_a_group_are_counted_and_listed,
+                    an_account_has_no_more_groups_than_it_may,
+                    a_key_comes_back_with_its_bounds,
+                    usage_has_its_parts_and_the_cost_to_the_operator,
+                }
                 members::{
                     members_are_listed_oldest_first_each_in_its_account,
                     a_member_is_found_by_its_name,
@@ -75,18 +97,6 @@ macro_rules! contract {
                     a_link_signs_in_once_and_before_it_expires,
                     a_session_lives_until_it_expires_or_is_ended,
                     attempts_are_counted_until_they_are_forgotten,
-                }
-                groups::{
-                    a_group_is_made_once_and_found_by_both_of_its_ids,
-                    groups_are_listed_in_the_order_of_their_ids,
-                    groups_have_two_levels,
-                    a_patch_of_a_group_changes_what_it_names,
-                    an_archived_group_takes_nothing,
-                    keys_of_a_group_are_counted_and_listed,
-                    an_account_has_no_more_groups_than_it_may,
-                    a_key_comes_back_with_its_bounds_and_metadata,
-                    a_hold_is_paid_by_key_group_and_parent_as_of_its_beginning,
-                    usage_has_its_parts_and_the_cost_to_the_operator,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,

@@ -1,6 +1,6 @@
 //! Chat requests: built, sent, read whole or as a stream, and entered in the book.
 
-use std::{fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -13,6 +13,7 @@ use super::{
     book::{Book, Entry},
     catalogue::FLASH,
     client::{Answer, Http, nanos},
+    dialect::Dialect,
     events::{Event, Events},
 };
 use crate::upstream::Script;
@@ -22,7 +23,9 @@ use crate::upstream::Script;
 pub struct Call {
     http: Http,
     book: Arc<Book>,
-    url: String,
+    /// Address of the gateway.
+    base: String,
+    dialect: Dialect,
     key: ApiKey,
     headers: HeaderMap,
     /// Possible cost, where the response does not report it and the upstream's count is not what is billed.
@@ -34,13 +37,20 @@ pub struct Call {
 }
 
 impl Call {
-    pub(super) fn new(http: Http, book: Arc<Book>, url: String, key: &ApiKey, script: &Script) -> Self {
+    pub(super) fn new(http: Http, book: Arc<Book>, base: String, key: &ApiKey, script: &Script) -> Self {
         let mut headers = HeaderMap::new();
         let credential = HeaderValue::try_from(format!("Bearer {}", key.secret)).unwrap();
         headers.insert(header::AUTHORIZATION, credential);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = json!({"model": FLASH, "messages": [{"role": "user", "content": script.message()}]});
-        Self { http, book, url, key: key.clone(), headers, range: None, tag: script.tag.clone(), body }
+        let (key, dialect, tag) = (key.clone(), Dialect::Chat, script.tag.clone());
+        Self { http, book, base, dialect, key, headers, range: None, tag, body }
+    }
+
+    /// Makes the call in another dialect. The body stays a chat's until the call is sent.
+    #[must_use]
+    pub fn speaking(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
     }
 
     /// Sets a member of the body.
@@ -114,18 +124,23 @@ impl Call {
         }
         let (head, body) = response.into_parts();
         let ended = Ended::default();
-        Ok(Ok(Stream { headers: head.headers, events: Events::new(body), tag: self.tag, entry, ended }))
+        let (events, dialect, read) = (Events::new(body), self.dialect, VecDeque::new());
+        Ok(Ok(Stream { headers: head.headers, dialect, events, read, tag: self.tag, entry, ended }))
     }
 
     fn enter(&self) -> Entry {
         let model = self.body["model"].as_str().unwrap_or_default();
-        self.book.enter(&self.url, &self.key.id, &self.tag, model, self.range)
+        self.book.enter(&self.url(), &self.key.id, &self.tag, model, self.range)
     }
 
     fn request(&self) -> Request<Full<Bytes>> {
-        let mut request = Request::post(&self.url);
+        let mut request = Request::post(self.url());
         request.headers_mut().unwrap().clone_from(&self.headers);
-        request.body(Full::new(Bytes::from(self.body.to_string()))).unwrap()
+        request.body(Full::new(Bytes::from(self.dialect.body(&self.body).to_string()))).unwrap()
+    }
+
+    fn url(&self) -> String {
+        format!("{}{}", self.base, self.dialect.path())
     }
 }
 
@@ -135,7 +150,10 @@ pub struct Stream {
     pub headers: HeaderMap,
     /// Tag of the request's script.
     pub tag: String,
+    dialect: Dialect,
     events: Events,
+    /// Events that were received and not looked at yet.
+    read: VecDeque<Event>,
     entry: Entry,
     ended: Ended,
 }
@@ -199,7 +217,16 @@ impl Stream {
 
     /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
-        let Some(event) = self.events.next().await else { return false };
+        let event = loop {
+            if let Some(event) = self.read.pop_front() {
+                break Ok(event);
+            }
+            match self.events.next().await {
+                None => return false,
+                Some(Ok(event)) => self.read.extend(self.dialect.chat_events(event)),
+                Some(Err(broken)) => break Err(broken),
+            }
+        };
         let ended = &mut self.ended;
         assert!(!ended.done && ended.error.is_none(), "{event:?} comes after the end: {ended:?}");
         match event {

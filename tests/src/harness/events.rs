@@ -80,10 +80,19 @@ fn parse(line: &str) -> Event {
     if let Some(comment) = line.strip_prefix(':') {
         return Event::Comment(comment.trim().to_owned());
     }
+    // Dialects with named events name each twice.
+    let (name, line) = match line.strip_prefix("event: ").and_then(|line| line.split_once('\n')) {
+        Some((name, line)) => (Some(name), line),
+        None => (None, line),
+    };
     let data = line.strip_prefix("data: ").unwrap_or_else(|| panic!("no line of data: {line:?}"));
     assert!(!data.contains('\n'), "an event of several lines: {line:?}");
     match data {
         "[DONE]" => Event::Done,
-        json => Event::Data(serde_json::from_str(json).unwrap_or_else(|e| panic!("no JSON, {e}: {json}"))),
+        json => {
+            let data: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("no JSON, {e}: {json}"));
+            assert_eq!(name, data["type"].as_str(), "{line}");
+            Event::Data(data)
+        }
     }
 }

@@ -35,6 +35,7 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     match (&method, uri.path()) {
         (&Method::POST, "/v1/chat/completions") => chat(headers, body, &state).await,
+        (&Method::POST, "/v1/embeddings") => Ok(embeddings(&body)),
         (&Method::POST, "/tokenize" | "/v1/tokenize" | "/v1/chat/completions/input_tokens") => {
             Ok(tokenize(&body, uri.path().ends_with("input_tokens"), &state).await)
         }
@@ -45,6 +46,21 @@ pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io:
         )),
         _ => Ok(json_response(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#)),
     }
+}
+
+/// A vector for each prompt of a list, each prompt of ten tokens.
+fn embeddings(body: &Bytes) -> Response<Body> {
+    let asked: serde_json::Value = serde_json::from_slice(body).expect("the gateway sends JSON");
+    assert!(asked.get("max_tokens").is_none() && asked["model"] == "scripted/embed", "{asked}");
+    let count = asked["input"].as_array().map_or(1, Vec::len);
+    let vectors: Vec<_> = (0..count)
+        .map(|index| format!(r#"{{"object":"embedding","index":{index},"embedding":[1.0e-3, -0.50]}}"#))
+        .collect();
+    let (vectors, tokens) = (vectors.join(", "), 10 * count);
+    let text = format!(
+        r#"{{"object":"list","data":[{vectors}],"model":"scripted","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#
+    );
+    json_response(StatusCode::OK, &text)
 }
 
 async fn chat(headers: HeaderMap, body: Bytes, state: &State) -> io::Result<Response<Body>> {

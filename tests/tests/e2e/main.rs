@@ -14,6 +14,7 @@ mod crashes;
 mod credentials;
 mod dashboard;
 mod demo_model;
+mod dialects;
 mod doors;
 mod failures;
 mod first_request;

@@ -142,9 +142,9 @@ async fn usage_in_two_chunks_is_put_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_prompt_beside_its_cached_parts_is_put_together_from_all_of_them() {
     let (stack, key) = of_kind("openai").await;
-    let first = r#"{"input_tokens":2,"output_tokens":1,"cache_read_input_tokens":4,"cache_creation_input_tokens":6,
-        "cache_creation":{"ephemeral_5m_input_tokens":6,"ephemeral_1h_input_tokens":0}}"#;
-    let told = Told::Json { first: Some(first.into()), last: r#"{"output_tokens":9}"#.into() };
+    let first = json!({"input_tokens": 2, "output_tokens": 1, "cache_read_input_tokens": 4,
+        "cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 0}});
+    let told = Told::Json { first: Some(first.to_string()), last: r#"{"output_tokens":9}"#.into() };
     let script = Script { told, style: Style::openai(), ..Script::tokens(12, 9) };
     let ended = stack.call(&key, script).stream().await.rest().await;
     let usage = ended.assert_done().usage().unwrap();

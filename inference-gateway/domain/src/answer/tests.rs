@@ -45,7 +45,7 @@ fn usage() -> Value {
 /// A whole answer, rewritten.
 fn whole(upstream: &Value) -> Result<Value, Nonsense> {
     let body = upstream.to_string();
-    let completion = Completion::read(body.as_bytes())?;
+    let completion = Completion::read(&Reply::Chat { include_usage: false }, body.as_bytes())?;
     Ok(serde_json::from_slice(&completion.write(generation(), &CHAT, SETTLED)).unwrap())
 }
 
@@ -131,7 +131,7 @@ fn thoughts_calls_refusals_and_probabilities_come_through() {
 #[test]
 fn what_a_whole_answer_says_of_itself_is_read() {
     let body = b"\n\n \r\n{\"choices\":[{\"message\":{\"content\":\"a\\n\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}";
-    let completion = Completion::read(body).unwrap();
+    let completion = Completion::read(&Reply::Chat { include_usage: false }, body).unwrap();
     let usage = Reported { prompt: Some(1), completion: Some(2), ..Reported::default() };
     assert_eq!((completion.usage, completion.unknown_finish), (usage, None));
     assert!(completion.text_bytes().eq([3]));
@@ -155,7 +155,8 @@ fn a_whole_answer_that_is_none_is_nonsense() {
     for malformed in
         ["", "[]", "<html>", r#"{"choices":[{"finish_reason":"stop","message":{"content":["secret"]}}]}"#]
     {
-        let error = Completion::read(malformed.as_bytes()).err().unwrap();
+        let error =
+            Completion::read(&Reply::Chat { include_usage: false }, malformed.as_bytes()).err().unwrap();
         assert!(matches!(error, Nonsense::Malformed { .. }), "{malformed}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
@@ -469,7 +470,12 @@ fn words_of_finish_reasons_are_known_in_any_case_and_unknown_ones_are_stop() {
         assert_eq!(chunk.finish_reasons().map(FinishReason::as_str).collect::<Vec<_>>(), [reason], "{word}");
         let body = json!({"choices": [{"message": {"content": "a"}, "finish_reason": word}]});
         assert_eq!(whole(&body).unwrap()["choices"][0]["finish_reason"], reason, "{word}");
-        assert_eq!(Completion::read(body.to_string().as_bytes()).unwrap().unknown_finish, unknown);
+        assert_eq!(
+            Completion::read(&Reply::Chat { include_usage: false }, body.to_string().as_bytes())
+                .unwrap()
+                .unknown_finish,
+            unknown
+        );
     }
 }
 
@@ -522,7 +528,7 @@ proptest::proptest! {
     #[test]
     fn whatever_an_upstream_says_is_survived(payload in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100)) {
         let _ = Event::read(&payload);
-        let _ = Completion::read(&payload);
+        let _ = Completion::read(&Reply::Chat { include_usage: false }, &payload);
     }
 
     #[test]

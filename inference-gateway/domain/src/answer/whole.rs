@@ -2,7 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use shared::{ids::GenerationId, json::RawValue};
+use shared::{
+    ids::GenerationId,
+    json::{Kind, RawValue},
+};
 
 use super::{
     FinishReason, Generation, MAX_CHOICES, Nonsense, Reported, Settled,
@@ -28,7 +31,17 @@ pub struct Completion<'a> {
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
     choices: Vec<(Choice<'a>, FinishReason)>,
+    /// The vectors of an answer to a request for embeddings, as the upstream spelled them.
+    vectors: Option<&'a RawValue>,
     length: usize,
+}
+
+#[derive(Deserialize)]
+struct RawVectors<'a> {
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +71,10 @@ struct Choice<'a> {
 
 impl<'a> Completion<'a> {
     /// Reads a `chat.completion`, and skips the blanks in front that some upstreams send to keep connections alive.
-    pub fn read(body: &'a [u8]) -> Result<Self, Nonsense> {
+    pub fn read(reply: &Reply, body: &'a [u8]) -> Result<Self, Nonsense> {
+        if !reply.is_of_chat() {
+            return Self::read_vectors(body);
+        }
         let raw: Raw<'_> = serde_json::from_slice(body)?;
         if raw.error.is_some() {
             return Err(Nonsense::Error);
@@ -77,7 +93,17 @@ impl<'a> Completion<'a> {
         };
         let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
         let usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
-        Ok(Self { usage, unknown_finish, choices, length: body.len() })
+        Ok(Self { usage, unknown_finish, choices, vectors: None, length: body.len() })
+    }
+
+    /// Reads a list of vectors, which are not parsed. Nothing is generated.
+    fn read_vectors(body: &'a [u8]) -> Result<Self, Nonsense> {
+        let raw: RawVectors<'_> = serde_json::from_slice(body)?;
+        let vectors = raw.data.filter(|data| Kind::of(data) == Kind::Array).ok_or(Nonsense::Choices)?;
+        let mut usage = raw.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default();
+        usage.completion = usage.prompt.map(|_| 0);
+        let (choices, length) = (Vec::new(), body.len());
+        Ok(Self { usage, unknown_finish: None, choices, vectors: Some(vectors), length })
     }
 
     /// Returns the bytes of generated output for each choice, as spelled in JSON: the base of an estimate of the
@@ -91,6 +117,7 @@ impl<'a> Completion<'a> {
         let mut out = BytesMut::with_capacity(self.length + ENVELOPE_BYTES);
         match reply {
             Reply::Chat { .. } => self.write_chat(generation, settled, &mut out),
+            Reply::Embeddings => self.write_vectors(generation, settled, &mut out),
             Reply::Responses(reply) => {
                 ResponsesStream::new(generation, reply.clone()).whole(&self.turn(), settled, &mut out);
             }
@@ -99,6 +126,19 @@ impl<'a> Completion<'a> {
             }
         }
         out.freeze()
+    }
+
+    fn write_vectors(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+        put(out, r#"{"object":"list","data":"#);
+        put(out, self.vectors.map_or("[]", RawValue::get));
+        put(out, r#","model":"#);
+        put(out, &serde_json::Value::from(generation.model).to_string());
+        let tokens = settled.usage.prompt;
+        put(out, &format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}"#));
+        if let Some(cost) = settled.cost {
+            put(out, &format!(r#","cost":{cost}"#));
+        }
+        put(out, "}}");
     }
 
     fn write_chat(&self, generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {

@@ -25,9 +25,19 @@ pub enum Reply {
     Responses(Arc<ResponsesReply>),
     /// The Messages API.
     Messages(Arc<MessagesReply>),
+    /// Embeddings, which are never streamed.
+    Embeddings,
 }
 
 impl Reply {
+    /// Returns whether a chat is asked for, in whatever dialect, rather than embeddings.
+    pub const fn is_of_chat(&self) -> bool {
+        match self {
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => true,
+            Self::Embeddings => false,
+        }
+    }
+
     /// Writes an error about a prompt that is too long in the words that the dialect's clients look for.
     pub fn explain(&self, error: ApiError, prompt: u64, most: u64) -> ApiError {
         match self {
@@ -37,7 +47,7 @@ impl Reply {
                 let message = format!("prompt is too long: {prompt} tokens > {most} maximum");
                 ApiError { message: message.into(), ..error }
             }
-            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) => error,
+            Self::Chat { .. } | Self::Responses(_) | Self::Messages(_) | Self::Embeddings => error,
         }
     }
 }
@@ -63,6 +73,7 @@ impl StreamWriter {
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64) -> Self {
         let (writer, shows_reasoning): (Box<dyn TurnWriter>, bool) = match reply {
             Reply::Chat { include_usage } => return Self::Chat(Rewriter::new(generation, *include_usage)),
+            Reply::Embeddings => return Self::Chat(Rewriter::new(generation, false)),
             Reply::Responses(reply) => (Box::new(ResponsesStream::new(generation, reply.clone())), true),
             Reply::Messages(reply) => {
                 (Box::new(MessagesStream::new(generation, reply.clone(), prompt_tokens)), reply.thinking)

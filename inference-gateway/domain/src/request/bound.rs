@@ -80,6 +80,12 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
+    /// Counts a token that the prompt names by its number.
+    pub(crate) fn token(&mut self) {
+        self.more_than_texts = true;
+        self.bytes += 1;
+    }
+
     /// Counts an explanation of tools or of an answer's shape.
     pub(crate) fn preamble(&mut self) {
         self.preamble = true;

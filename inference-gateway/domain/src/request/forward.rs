@@ -91,13 +91,13 @@ impl Forward {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
         head.push_str(&serde_json::Value::from(to.model).to_string());
-        if let Some(max_tokens) = to.max_tokens {
+        if let Some(max_tokens) = to.max_tokens.filter(|_| self.reply.is_of_chat()) {
             head.push_str(",\"");
             head.push_str(to.limit_param.as_str());
             head.push_str("\":");
             head.push_str(itoa::Buffer::new().format(max_tokens));
         }
-        if let Some(salt) = to.cache_salt {
+        if let Some(salt) = to.cache_salt.filter(|_| self.reply.is_of_chat()) {
             head.push_str(",\"cache_salt\":");
             head.push_str(&serde_json::Value::from(salt).to_string());
         }

@@ -7,7 +7,11 @@ use super::{Forward, ProgressReports, Request, UpstreamParams};
 
 /// A model whose upstream is of this kind.
 pub(crate) fn model(kind: &str) -> Model {
-    let text = format!(
+    Catalog::parse(&catalogue(kind), "test").unwrap().models.remove(0)
+}
+
+fn catalogue(kind: &str) -> String {
+    format!(
         r#"
         [service]
         name = "n"
@@ -29,8 +33,13 @@ pub(crate) fn model(kind: &str) -> Model {
         model = "m"
         image_urls = "any"
     "#
-    );
-    Catalog::parse(&text, "test").unwrap().models.remove(0)
+    )
+}
+
+/// A model that serves these APIs.
+pub(crate) fn serving(serves: &str) -> Model {
+    let catalogue = catalogue("vllm").replace("owned_by", &format!("serves = {serves}\n        owned_by"));
+    Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
 }
 
 /// The request that an upstream of this kind reads, without the head's members.

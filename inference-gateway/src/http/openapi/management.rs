@@ -80,7 +80,7 @@ fn named<I: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     json!([{"name": "id", "in": "path", "required": true, "schema": schemas.subschema_for::<I>()}])
 }
 
-fn query(name: &str, schema: Value) -> Value {
+fn query(name: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "query", "schema": schema})
 }
 
@@ -88,9 +88,9 @@ fn query(name: &str, schema: Value) -> Value {
 fn paged<I: JsonSchema>(schemas: &mut SchemaGenerator, more: impl IntoIterator<Item = Value>) -> Value {
     let size = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": "Without it, all of them."});
     let common = [
-        query("limit", size),
-        query("after", schemas.subschema_for::<I>().to_value()),
-        query("order", json!({"enum": ORDERS, "default": ORDERS[0]})),
+        query("limit", &size),
+        query("after", schemas.subschema_for::<I>().as_value()),
+        query("order", &json!({"enum": ORDERS, "default": ORDERS[0]})),
     ];
     common.into_iter().chain(more).collect()
 }
@@ -108,18 +108,18 @@ fn metadata() -> Value {
 
 /// Filter by a key or a group.
 fn by<I: JsonSchema>(schemas: &mut SchemaGenerator, name: &str) -> Value {
-    query(name, schemas.subschema_for::<I>().to_value())
+    query(name, schemas.subschema_for::<I>().as_value())
 }
 
 /// First and last time: a date means the whole day.
 fn times() -> [Value; 2] {
     ["start", "end"]
-        .map(|name| query(name, json!({"type": "string", "description": "A date, or a date and time."})))
+        .map(|name| query(name, &json!({"type": "string", "description": "A date, or a date and time."})))
 }
 
 fn list_keys(schemas: &mut SchemaGenerator) -> Value {
     let filters =
-        [query("status", json!({"enum": STATUSES})), by::<GroupId>(schemas, "group_id"), metadata()];
+        [query("status", &json!({"enum": STATUSES})), by::<GroupId>(schemas, "group_id"), metadata()];
     let parameters = paged::<KeyId>(schemas, filters);
     let operation = governs("listApiKeys", "The API keys, revoked ones included.");
     let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
@@ -163,10 +163,10 @@ fn key(schemas: &mut SchemaGenerator) -> Value {
 
 fn list_groups(schemas: &mut SchemaGenerator) -> Value {
     let external_id = json!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS});
-    let parameters = paged::<GroupId>(schemas, [query("external_id", external_id), metadata()]);
+    let parameters = paged::<GroupId>(schemas, [query("external_id", &external_id), metadata()]);
     let operation = governs("listGroups", "The groups, archived ones included.");
     let operation = operation.with("parameters", parameters).answers::<List<GroupObject>>(schemas, 200, &[]);
-    operation.refuses(&governing(&QUERY)).into_value()
+    operation.refuses(&governing(&[&QUERY[..], &[Code::StringAboveMaxLength]].concat())).into_value()
 }
 
 fn create_group(schemas: &mut SchemaGenerator) -> Value {
@@ -198,7 +198,7 @@ fn group(schemas: &mut SchemaGenerator) -> Value {
 }
 
 fn keys_of_group(schemas: &mut SchemaGenerator) -> Value {
-    let parameters = paged::<KeyId>(schemas, [query("status", json!({"enum": STATUSES})), metadata()]);
+    let parameters = paged::<KeyId>(schemas, [query("status", &json!({"enum": STATUSES})), metadata()]);
     let operation =
         governs("listKeysOfGroup", "The API keys of a group; those of child groups are not among them.");
     let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
@@ -223,7 +223,7 @@ fn usage(schemas: &mut SchemaGenerator) -> Value {
         "description": "Sums are apart by these; without it, one sum.",
     });
     let filters =
-        [query("group_by", group_by), by::<KeyId>(schemas, "key_id"), by::<GroupId>(schemas, "group_id")];
+        [query("group_by", &group_by), by::<KeyId>(schemas, "key_id"), by::<GroupId>(schemas, "group_id")];
     let parameters: Value = times().into_iter().chain(filters).collect();
     let operation =
         governs("listUsage", "Sums of usage, of the last 30 days without `start`; at most 400 days.");
@@ -235,7 +235,7 @@ fn list_generations(schemas: &mut SchemaGenerator) -> Value {
     let filters = [
         by::<KeyId>(schemas, "key_id"),
         by::<GroupId>(schemas, "group_id"),
-        query("model", json!({"type": "string"})),
+        query("model", &json!({"type": "string"})),
     ];
     let parameters = paged::<GenerationId>(schemas, filters.into_iter().chain(times()));
     let operation = governs("listGenerations", "The bills of generations, in the order of the bills.");

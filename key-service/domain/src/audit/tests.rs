@@ -115,7 +115,7 @@ fn of_groups(complete: bool) -> Auditor {
     for (number, (at, delta)) in (1..).zip(times.into_iter().zip([10, 10, 10, -4])) {
         let used_after = [10, 20, 30, 26][usize::try_from(number).unwrap() - 1];
         let groups = [Some(group(1)), Some(group(0))];
-        auditor.entry(AuditedEntry { at, groups, ..entry(number, 1, delta, used_after) });
+        auditor.entry(AuditedEntry { groups, at, ..entry(number, 1, delta, used_after) });
     }
     auditor.key(key(1), &spent(26, 0), nanos(0));
     auditor

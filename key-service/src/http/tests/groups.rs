@@ -45,6 +45,8 @@ async fn a_group_is_made_once_for_each_external_id_and_found_by_it() {
     ] {
         desk.call(Method::POST, GROUPS, body).await.is_error(400, code, Some("external_id"));
     }
+    let long = format!("{GROUPS}?external_id={}", "x".repeat(129));
+    desk.get(&long).await.is_error(400, "string_above_max_length", Some("external_id"));
     let path = format!("{GROUPS}/{}", id_of(&first.json));
     let fixed = desk.call(Method::PATCH, &path, r#"{"external_id":"cus_9"}"#).await;
     fixed.is_error(400, "unknown_parameter", Some("external_id"));
@@ -246,8 +248,10 @@ async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     desk.office.store.set_nearly_full(false);
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
-    let desk =
-        Desk { app: router(Arc::new(management), clock.clone(), "token".into(), Router::new()), ..desk };
+    let desk = Desk {
+        app: router(Arc::new(management), catalog(), clock.clone(), "token".into(), Router::new()),
+        ..desk
+    };
     desk.group("{}").await;
     desk.call(Method::POST, GROUPS, "{}").await.is_error(400, "too_many_groups", None);
 }

@@ -67,6 +67,8 @@ async fn usage_is_summed_up_by_what_is_asked_for() {
     assert_eq!(data("start=2026-11-22".into()).await, json!([]));
     for (query, param) in [
         ("group_by=week", "group_by"),
+        ("group_by=", "group_by"),
+        ("group_by=day,", "group_by"),
         ("group_by=day&group_by=key", "group_by"),
         ("start=soon", "start"),
         ("end=2026-13-01", "end"),
@@ -85,9 +87,9 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     let group_id = group.rsplit('/').next().unwrap();
     let (inside, outside) = (desk.key_in(Some(&group)).await, desk.key_in(None).await);
     let mut made = Vec::new();
-    for (n, key) in [&inside, &outside, &inside, &outside, &outside].into_iter().enumerate() {
+    for (n, key) in (0..).zip([&inside, &outside, &inside, &outside, &outside]) {
         desk.office.clock.set(&format!("2026-11-2{n}T04:05:06.789Z"));
-        made.push(desk.bill(key, 1_000 + n as i64).await);
+        made.push(desk.bill(key, 1_000 + n).await);
     }
     let one = desk.get(&format!("{GENERATIONS}/{}", made[2])).await;
     let expected = format!(
@@ -124,7 +126,7 @@ async fn a_bill_that_was_corrected_is_listed_once() {
     let key = desk.created_id("{}").await;
     let now = desk.office.clock.now();
     let generation = GenerationId::new(now, [9; 10]);
-    let [hold, capture] = desk.commands(&key, generation, 700);
+    let [hold, capture] = Desk::commands(&key, generation, 700);
     let expire = Command::Expire { key: key.parse().unwrap(), generation };
     let ticks = (0..8).map(|seen| Command::Tick { seen: Some(seen) });
     let commands = [hold].into_iter().chain(ticks).chain([expire, capture]).collect();

@@ -1,33 +1,32 @@
 //! Groups of API keys: made once, listed, changed, archived; and what they pay.
 
+use std::sync::Arc;
+
 use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId},
     tokens::{Usage, UsageDetails},
 };
 
-use super::{
-    Subject, after, capture, hold, make_key, nanos, new_group, new_key, open_account, open_account_with,
-    spend,
-};
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Order, Page, Store, Updated};
+use super::{Subject, after, hold, make_key, nanos, new_group, new_key, open_account, open_account_with};
+use crate::store::{Created, GroupCreated, GroupPage, GroupUpdated, Order, Page, Store, Updated};
 use domain::{
-    group::{BadGroup, Group, GroupNotChanged, GroupPatch},
+    group::{BadGroup, DefaultsPatch, Group, GroupNotChanged, GroupPatch},
     key::{KeyPatch, Status},
     ledger::{
-        BoundsPatch, Command, Payer, Progress, Refused,
+        self, BoundsPatch, Budget, Command, Progress, Refused,
         histories::{START, account, generation, group, key},
     },
-    settings::Metadata,
+    settings::{Metadata, MetadataPatch},
     usage::Day,
 };
 
+/// Number of concurrent callers.
+const CALLERS: u8 = 24;
+
 /// Makes a group with this parent.
 async fn make(store: &dyn Store, account: AccountId, n: u8, parent: Option<u8>) -> GroupId {
-    let mut new = new_group(account, n);
-    new.group.spend.parent = parent.map(group);
-    assert!(matches!(store.create_group(new).await.unwrap(), GroupCreated::New(_)));
-    group(n)
+    make_bounded(store, account, n, parent, &BoundsPatch::default()).await
 }
 
 async fn get(store: &dyn Store, account: AccountId, id: GroupId) -> Group {
@@ -35,9 +34,31 @@ async fn get(store: &dyn Store, account: AccountId, id: GroupId) -> Group {
 }
 
 /// Moves a key to a group, or out of all.
-async fn to(store: &dyn Store, account: AccountId, key: KeyId, group: Option<GroupId>) -> Updated {
+pub(super) async fn to(store: &dyn Store, account: AccountId, key: KeyId, group: Option<GroupId>) -> Updated {
     let patch = KeyPatch { group: Some(group), ..KeyPatch::default() };
     store.update_key(account, key, patch, START).await.unwrap()
+}
+
+/// Makes a group with these bounds under a parent.
+pub(super) async fn make_bounded(
+    store: &dyn Store,
+    account: AccountId,
+    n: u8,
+    parent: Option<u8>,
+    bounds: &BoundsPatch,
+) -> GroupId {
+    let mut new = new_group(account, n);
+    let budget = Budget::new(bounds, START);
+    new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None };
+    assert_eq!(store.create_group(new.clone()).await.unwrap(), GroupCreated::New(new.group));
+    group(n)
+}
+
+/// Makes a key in a group.
+pub(super) async fn make_key_in(store: &dyn Store, account: AccountId, n: u8, group: GroupId) {
+    let mut new = new_key(account, n);
+    new.key.spend.group = Some(group);
+    assert!(matches!(store.create_key(new, None).await.unwrap(), Created::New(_)));
 }
 
 /// All bounds there are.
@@ -54,6 +75,11 @@ fn bounds() -> BoundsPatch {
 
 fn metadata(pairs: &[(&str, &str)]) -> Metadata {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn changes(pairs: &[(&str, Option<&str>)]) -> MetadataPatch {
+    let changes = pairs.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
+    MetadataPatch { is_cleared: false, changes: changes.collect() }
 }
 
 pub(super) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &mut impl Subject) {
@@ -137,30 +163,6 @@ pub(super) async fn groups_have_two_levels(subject: &mut impl Subject) {
     assert_eq!(get(&**store, mine, child).await.spend.parent, None);
 }
 
-pub(super) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl Subject) {
-    let store = subject.store();
-    let mine = open_account_with(&**store, 1, 1_000).await;
-    let id = make(&**store, mine, 1, None).await;
-    let payer = make_key(&**store, mine, 1, None).await;
-    to(&**store, mine, payer, Some(id)).await;
-    let commands = vec![hold(payer, generation(1), 50, 7), capture(payer, generation(1), 20)];
-    store.execute(mine, commands, after(7)).await.unwrap();
-    let group = get(&**store, mine, id).await;
-    assert_eq!(group.spend.budget.used, nanos(20));
-    let patch = GroupPatch { name: Some("New".into()), bounds: bounds(), ..GroupPatch::default() };
-    let changed = group.with(&patch, after(8));
-    let updated = store.update_group(mine, id, patch, after(8)).await.unwrap();
-    assert_eq!(updated, GroupUpdated::Group(changed.clone()));
-    subject.interrupt().await;
-    let store = subject.store();
-    assert_eq!(get(&**store, mine, id).await, changed);
-    let unchanged = store.update_group(mine, id, GroupPatch::default(), after(9)).await.unwrap();
-    assert_eq!(unchanged, GroupUpdated::Group(changed));
-    let none =
-        store.update_group(mine, super::ledger::histories::group(9), GroupPatch::default(), START).await;
-    assert_eq!(none.unwrap(), GroupUpdated::NotFound);
-}
-
 pub(super) async fn an_archived_group_takes_nothing(subject: &mut impl Subject) {
     let store = subject.store();
     let mine = open_account_with(&**store, 1, 1_000).await;
@@ -179,7 +181,7 @@ pub(super) async fn an_archived_group_takes_nothing(subject: &mut impl Subject) 
     let mut new = new_key(mine, 3);
     new.key.spend.group = Some(parent);
     let refused = store.create_key(new, None).await.unwrap();
-    assert_eq!(refused, crate::store::Created::BadGroup(BadGroup::Archived));
+    assert_eq!(refused, Created::BadGroup(BadGroup::Archived));
     assert_eq!(store.key(mine, key(3)).await.unwrap(), None);
     let patch = GroupPatch { name: Some("New".into()), ..GroupPatch::default() };
     let refused = store.update_group(mine, parent, patch, START).await.unwrap();
@@ -244,68 +246,6 @@ pub(super) async fn an_account_has_no_more_groups_than_it_may(subject: &mut impl
     assert_eq!(store.group(mine, group(3)).await.unwrap(), None);
 }
 
-pub(super) async fn a_key_comes_back_with_its_bounds_and_metadata(subject: &mut impl Subject) {
-    let store = subject.store();
-    let mine = open_account(&**store, 1).await;
-    let mut new = new_key(mine, 1);
-    new.key.metadata = metadata(&[("customer", "ünï"), ("x", "")]);
-    new.key.spend.budget.update(&bounds(), START);
-    let made = new.key.clone();
-    store.create_key(new, None).await.unwrap();
-    subject.interrupt().await;
-    let store = subject.store();
-    assert_eq!(store.key(mine, made.id).await.unwrap(), Some(made.clone()));
-    let none = BoundsPatch {
-        limit: Some(None),
-        windows: Some(Vec::new()),
-        models: Some(None),
-        requests_per_minute: Some(None),
-        tokens_per_minute: Some(None),
-        max_in_flight: Some(None),
-    };
-    let patch = KeyPatch { bounds: none, ..KeyPatch::default() };
-    let bare = made.with(&patch, START);
-    assert_eq!(bare.spend.budget.bounds, None);
-    assert_eq!(store.update_key(mine, key(1), patch, START).await.unwrap(), Updated::Key(bare.clone()));
-    assert_eq!(store.key(mine, key(1)).await.unwrap(), Some(bare));
-}
-
-pub(super) async fn a_hold_is_paid_by_key_group_and_parent_as_of_its_beginning(subject: &mut impl Subject) {
-    let store = subject.store();
-    let mine = open_account_with(&**store, 1, 1_000).await;
-    let parent = make(&**store, mine, 1, None).await;
-    let (child, later) = (make(&**store, mine, 2, Some(1)).await, make(&**store, mine, 3, None).await);
-    let patch = GroupPatch { bounds: bounds(), ..GroupPatch::default() };
-    store.update_group(mine, parent, patch, START).await.unwrap();
-    let payer = make_key(&**store, mine, 1, None).await;
-    to(&**store, mine, payer, Some(child)).await;
-    store.execute(mine, vec![hold(payer, generation(1), 300, 7)], START).await.unwrap();
-    to(&**store, mine, payer, Some(later)).await;
-    subject.interrupt().await;
-    let store = subject.store();
-    let figures = async |id| {
-        let budget = get(&**store, mine, id).await.spend.budget;
-        let in_flight = budget.bounds.map_or(0, |bounds| bounds.in_flight);
-        (budget.used.nanos(), budget.held.nanos(), in_flight)
-    };
-    assert_eq!(figures(parent).await, (0, 300, 1));
-    assert_eq!(figures(child).await, (0, 300, 0), "without bounds, nothing counts");
-    store.execute(mine, vec![capture(payer, generation(1), 120)], after(1)).await.unwrap();
-    assert_eq!(figures(parent).await, (120, 0, 0));
-    assert_eq!(figures(child).await, (120, 0, 0));
-    assert_eq!(figures(later).await, (0, 0, 0));
-    let windows = get(&**store, mine, parent).await.spend.budget.bounds.unwrap().windows;
-    assert_eq!(windows.iter().map(|window| window.used.nanos()).collect::<Vec<_>>(), [120, 120]);
-    let bill = store.latest_entries(mine, None, 1).await.unwrap().remove(0).entry.settlement;
-    let expected = Payer { key: payer, model: "Model Flash".into(), groups: [Some(child), Some(parent)] };
-    assert_eq!(bill.payer, expected);
-    assert_eq!(store.entry_of(mine, generation(1)).await.unwrap().unwrap().entry.settlement, bill);
-    let day = Day::of(START);
-    let lines = store.usage(mine, day..=day, Some(payer)).await.unwrap();
-    assert_eq!(lines.into_iter().map(|line| line.payer).collect::<Vec<_>>(), [expected]);
-    assert_eq!(spend(&**store, mine, payer).await.group, Some(later));
-}
-
 pub(super) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &mut impl Subject) {
     let store = subject.store();
     let mine = open_account_with(&**store, 1, 1_000).await;
@@ -348,4 +288,86 @@ pub(super) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
     assert_eq!((counts.usage.details.images, counts.usage.details.audio_output), (8, 12));
     let money = (counts.charged, counts.upstream_cost, counts.charged_at_known_cost);
     assert_eq!(money, (nanos(80), nanos(30), nanos(40)));
+}
+
+pub(super) async fn a_race_for_an_external_id_makes_one_group(subject: &mut impl Subject) {
+    let mine = open_account(&**subject.store(), 1).await;
+    let callers = (0..CALLERS).map(|n| {
+        let store = Arc::clone(subject.store());
+        tokio::spawn(async move {
+            let mut new = new_group(mine, n);
+            new.group.external_id = Some("customer 7".into());
+            match store.create_group(new).await.unwrap() {
+                GroupCreated::New(group) | GroupCreated::Existing(group) => group.id,
+                other => panic!("{other:?}"),
+            }
+        })
+    });
+    let mut made = Vec::new();
+    for caller in callers.collect::<Vec<_>>() {
+        made.push(caller.await.unwrap());
+    }
+    assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
+    let page = GroupPage { after: None, order: Order::Ascending, limit: usize::MAX };
+    assert_eq!(subject.store().groups(mine, page).await.unwrap().len(), 1);
+}
+
+pub(super) async fn a_patch_of_a_group_changes_what_it_names(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(&**store, 1).await;
+    make(&**store, mine, 1, None).await;
+    let changed = make_bounded(&**store, mine, 2, None, &bounds()).await;
+    let patches = [
+        GroupPatch { name: Some("Renamed".into()), ..GroupPatch::default() },
+        GroupPatch { parent: Some(Some(group(1))), ..GroupPatch::default() },
+        GroupPatch {
+            bounds: BoundsPatch { limit: Some(None), max_in_flight: Some(Some(9)), ..BoundsPatch::default() },
+            ..GroupPatch::default()
+        },
+        GroupPatch {
+            metadata: changes(&[("plan", Some("gold")), ("x", Some("y"))]),
+            ..GroupPatch::default()
+        },
+        GroupPatch { metadata: changes(&[("x", None)]), parent: Some(None), ..GroupPatch::default() },
+        GroupPatch {
+            key_defaults: DefaultsPatch { expires_in_seconds: Some(Some(60)), ..DefaultsPatch::default() },
+            ..GroupPatch::default()
+        },
+        GroupPatch::default(),
+    ];
+    let mut expected = store.group(mine, changed).await.unwrap().unwrap();
+    for (n, patch) in (1..).zip(patches) {
+        let store = subject.store();
+        expected = expected.updated(&patch, Ok(()), after(n)).unwrap();
+        let updated = store.update_group(mine, changed, patch, after(n)).await.unwrap();
+        assert_eq!(updated, GroupUpdated::Group(expected.clone()));
+        subject.interrupt().await;
+        assert_eq!(subject.store().group(mine, changed).await.unwrap().as_ref(), Some(&expected));
+    }
+}
+
+pub(super) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject) {
+    let mine = open_account(&**subject.store(), 1).await;
+    let mut new = new_key(mine, 1);
+    new.key.metadata = [("customer".to_owned(), "Zoë".to_owned())].into();
+    new.key.spend.budget = Budget::new(&bounds(), after(5));
+    assert_eq!(subject.store().create_key(new.clone(), None).await.unwrap(), Created::New(new.key.clone()));
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.key(mine, key(1)).await.unwrap().as_ref(), Some(&new.key));
+    let patch = KeyPatch {
+        bounds: BoundsPatch {
+            windows: Some(vec![(Per::Day, nanos(5)), (Per::Week, nanos(8))]),
+            models: Some(None),
+            tokens_per_minute: Some(None),
+            ..BoundsPatch::default()
+        },
+        metadata: changes(&[("customer", None), ("plan", Some("gold"))]),
+        ..KeyPatch::default()
+    };
+    let changed = new.key.updated(&patch, after(9)).unwrap();
+    let updated = store.update_key(mine, key(1), patch, after(9)).await.unwrap();
+    assert_eq!(updated, Updated::Key(changed.clone()));
+    subject.interrupt().await;
+    assert_eq!(subject.store().key(mine, key(1)).await.unwrap(), Some(changed));
 }

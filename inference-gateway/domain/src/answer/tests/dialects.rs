@@ -429,7 +429,7 @@ fn what_the_last_event_repeats_counts_as_memory() {
 /// A whole answer in a dialect.
 pub(crate) fn whole_of(reply: &Reply, upstream: &Value) -> Value {
     let body = upstream.to_string();
-    let completion = Completion::read(body.as_bytes()).unwrap();
+    let completion = Completion::read(&Reply::Chat { include_usage: false }, body.as_bytes()).unwrap();
     serde_json::from_slice(&completion.write(generation(), reply, SETTLED)).unwrap()
 }
 
@@ -445,7 +445,7 @@ fn folded(reply: &Reply, events: &[Received]) -> Vec<Joined> {
     match reply {
         Reply::Responses(_) => folded_response(events),
         Reply::Messages(_) => folded_message(events),
-        Reply::Chat { .. } => panic!("chat has no blocks"),
+        Reply::Chat { .. } | Reply::Embeddings => panic!("no blocks"),
     }
 }
 
@@ -678,6 +678,20 @@ fn every_error_has_a_type_that_agents_know() {
             other => panic!("{other} of {}", code.as_str()),
         };
         assert_eq!(kind(*code), expected, "{}", code.as_str());
+    }
+}
+
+#[test]
+fn vectors_are_passed_on_as_they_were_spelled() {
+    let body = br#"{"object":"list","data": [{"index":0,"embedding":[1.0e-3, 0.10]}],"model":"secret","usage":{"prompt_tokens":7,"total_tokens":7}}"#;
+    let completion = Completion::read(&Reply::Embeddings, body).unwrap();
+    assert_eq!((completion.usage.prompt, completion.usage.completion), (Some(7), Some(0)));
+    let settled = Settled { usage: Usage::of(7, 0, 0), ..SETTLED };
+    let written = completion.write(generation(), &Reply::Embeddings, settled);
+    let expected = r#"{"object":"list","data":[{"index":0,"embedding":[1.0e-3, 0.10]}],"model":"Model \"Flash\"","usage":{"prompt_tokens":7,"total_tokens":7,"cost":0.0000032}}"#;
+    assert_eq!(written, expected);
+    for nonsense in [&br#"{"error":{"message":"m"}}"#[..], br#"{"data":{}}"#, b"[]"] {
+        assert!(Completion::read(&Reply::Embeddings, nonsense).is_err());
     }
 }
 

@@ -102,7 +102,9 @@ fn halves_of_surrogate_pairs_become_replacement_characters_wherever_a_text_is_wr
         let body = r#"{"choices":[{"message":{"content":"TEXT","refusal":"TEXT","reasoning":"TEXT",
             "tool_calls":[{"id":"TEXT","function":{"name":"TEXT","arguments":"TEXT"}}]},"finish_reason":"stop"}]}"#;
         let body = body.replace("TEXT", spelled);
-        let written = Completion::read(body.as_bytes()).unwrap().write(generation(), &CHAT, SETTLED);
+        let written = Completion::read(&Reply::Chat { include_usage: false }, body.as_bytes())
+            .unwrap()
+            .write(generation(), &CHAT, SETTLED);
         let message = &serde_json::from_slice::<Value>(&written).unwrap()["choices"][0]["message"];
         assert_eq!(message["content"], expected, "{spelled}");
         assert_eq!(message["tool_calls"][0]["function"]["arguments"], expected, "{spelled}");
@@ -135,5 +137,5 @@ fn what_is_kept_of_an_answer_has_a_bound() {
     assert!(written(&format!(r#"{{"choices":{many}}}"#)).is_err());
     assert!(written(&format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":{many}}}}}]}}"#)).is_err());
     let whole = format!(r#"{{"choices":[{{"message":{{"tool_calls":{many}}},"finish_reason":"stop"}}]}}"#);
-    assert!(Completion::read(whole.as_bytes()).is_err());
+    assert!(Completion::read(&Reply::Chat { include_usage: false }, whole.as_bytes()).is_err());
 }

@@ -66,7 +66,13 @@ fn after(mut counter: UsageCounter, chunks: &[Value]) -> UsageCounter {
 }
 
 fn whole(counter: UsageCounter, answer: &Value) -> UsageCounter {
-    counter.with_answer(&Completion::read(answer.to_string().as_bytes()).unwrap())
+    counter.with_answer(
+        &Completion::read(
+            &crate::answer::Reply::Chat { include_usage: false },
+            answer.to_string().as_bytes(),
+        )
+        .unwrap(),
+    )
 }
 
 /// A whole answer whose choices have texts of these lengths.

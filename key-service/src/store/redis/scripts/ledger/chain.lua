@@ -200,20 +200,29 @@ local is_full = present[HOLD] and function(rate, count)
   return rate and taken_of(rate, now) + min(count, MOST_TOKENS) * RATE_UNITS > rate.per_minute * RATE_UNITS
 end
 
+-- The lists of models of all levels.
+local model_lists = (present[HOLD] or present[CHECK]) and function()
+  local lists = ''
+  for level = 1, 3 do
+    lists = lists .. (chain[level] and chain[level].bounds and chain[level].bounds.models or '')
+  end
+  return lists
+end
+
 -- Refuses a request that a bound other than money excludes, with what the bounds of all levels say.
 local refused_by_bounds = present[HOLD] and function(payer, tokens)
   if not chain.has_bounds then return end
-  local model, models, of_requests, of_tokens = sub(payer, 19), '', '', ''
+  local model, of_requests, of_tokens = sub(payer, 19), '', ''
   local is_allowed, fits, is_frequent, is_large = true, true, false, false
   for level = 1, 3 do
     local bounds = chain[level] and chain[level].bounds
     if bounds then
-      if bounds.models then is_allowed, models = is_allowed and allows(bounds.models, model), models .. bounds.models end
+      if bounds.models then is_allowed = is_allowed and allows(bounds.models, model) end
       if bounds.max_in_flight and bounds.in_flight >= bounds.max_in_flight then fits = false end
       is_frequent, is_large = is_frequent or is_full(bounds.requests, 1), is_large or is_full(bounds.tokens, tokens)
     end
   end
-  if not is_allowed then return 'model_not_allowed ' .. models end
+  if not is_allowed then return 'model_not_allowed ' .. model_lists() end
   if not fits then return 'in_flight' end
   if is_frequent or is_large then
     for level = 1, 3 do

@@ -5,7 +5,9 @@ local commands = {}
 
 commands[CHECK] = present[CHECK] and function(key)
   chain = chain_of(key) -- chain
-  return may_not_spend(key) or 'allowed'
+  local refused = may_not_spend(key)
+  if chain then return refused or 'allowed ' .. model_lists() end -- chain
+  return refused or 'allowed'
 end
 
 commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, most, lease_ticks)
@@ -61,7 +63,7 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
   recount(math.max(used, tokens), 0) -- chain
   if chain or parts ~= '' then tag, payer = 'h', payer .. pack('>Bd', levels, tokens) .. parts end -- chain
   holds[n] = pack('>c1dd', tag, amount, lease_until) .. latest .. payer
-  if is_revoked then return 'revoked ' .. written(amount) end
+  if is_revoked then return (key.revoked_at < NEVER and 'revoked ' or 'archived ') .. written(amount) end
   return amount
 end
 

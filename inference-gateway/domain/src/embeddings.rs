@@ -1,0 +1,96 @@
+//! A request for embeddings: from received bytes to a checked request.
+
+mod schema;
+
+use bytes::Bytes;
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+
+pub use schema::{EmbeddingsObject, EmbeddingsRequest};
+
+use crate::{
+    answer::Reply,
+    request::{ANY_NUMBER, Draft, DroppedTools, Members, Request, Value},
+};
+
+/// Prompts of a request.
+const MAX_PROMPTS: usize = 2048;
+/// Largest number of dimensions that a request may ask for: more than any model has.
+const MAX_DIMENSIONS: i64 = 65_536;
+/// Forms of the vectors.
+const ENCODINGS: [&str; 2] = ["float", "base64"];
+
+/// Parses the body of a request. The error names the first fault and the fault's place.
+pub fn parse(body: &Bytes) -> Result<Request, ApiError> {
+    let members = Members::of_body(body)?;
+    let model = members.require("model")?.string()?.into_owned();
+    let mut draft = Draft::new(body.len());
+    if let Some(encoding) = members.get("encoding_format") {
+        encoding.one_of(&ENCODINGS)?;
+        draft.member("encoding_format", encoding.raw());
+    }
+    if let Some(dimensions) = members.get("dimensions") {
+        dimensions.integer(1..=MAX_DIMENSIONS)?;
+        draft.member("dimensions", dimensions.raw());
+    }
+    let input = members.require("input")?;
+    count(&input, &mut draft)?;
+    draft.member("input", input.raw());
+    Ok(Request {
+        model,
+        stream: false,
+        n: 1,
+        limit: None,
+        reply: Reply::Embeddings,
+        dropped_tools: DroppedTools::default(),
+        others: Vec::new(),
+        draft,
+    })
+}
+
+/// Checks and counts the prompts: a text or tokens, or a list of either.
+fn count(input: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    if input.kind() == Kind::String {
+        return text(input, draft);
+    }
+    let mut prompts = 0;
+    input.each(ANY_NUMBER, |element| {
+        if element.kind() == Kind::Number {
+            return token(&element, draft);
+        }
+        prompts += 1;
+        if prompts > MAX_PROMPTS {
+            let problem = format!("must have at most {MAX_PROMPTS} elements");
+            return Err(input.error(Code::ArrayAboveMaxLength, &problem));
+        }
+        match element.kind() {
+            Kind::String => text(&element, draft),
+            Kind::Array => {
+                draft.shown.message();
+                element.each(ANY_NUMBER, |element| token(&element, draft))
+            }
+            Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {
+                Err(element.wrong_type("a string, a token, or an array of tokens"))
+            }
+        }
+    })
+}
+
+fn text(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    let token = value.filled_string_token()?;
+    draft.shown.message();
+    draft.shown.text(token);
+    draft.shown.kept(token);
+    Ok(())
+}
+
+fn token(value: &Value<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    value.integer(0..=i64::from(u32::MAX))?;
+    draft.shown.token();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
