@@ -136,61 +136,47 @@ pub trait Keys: Send + Sync + 'static {
 pub trait Groups: Send + Sync + 'static {
     /// Creates a group of an existing account, unless a group of the account has the external id, the parent cannot be one
     /// ([`domain::group::may_be_parent`]), or the account is at its bound of groups.
-    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError> {
-        Err(StoreError::no_account(group.account))
-    }
+    async fn create_group(&self, group: NewGroup) -> Result<GroupCreated, StoreError>;
 
     /// Finds a group of the account.
-    async fn group(&self, account: AccountId, _id: GroupId) -> Result<Option<Group>, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+    async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError>;
 
     /// Finds a group of the account by the caller's own id, through an index.
     async fn group_with_external_id(
         &self,
         account: AccountId,
-        _external_id: &str,
-    ) -> Result<Option<Group>, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+        external_id: &str,
+    ) -> Result<Option<Group>, StoreError>;
 
     /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
     /// limit is the last one.
-    async fn groups(&self, account: AccountId, _page: GroupPage) -> Result<Vec<Group>, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+    async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError>;
 
     /// Lists keys of a group like [`Keys::keys`], through an index.
     async fn keys_of_group(
         &self,
         account: AccountId,
-        _group: GroupId,
-        _page: Page,
-    ) -> Result<Vec<ApiKey>, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+        group: GroupId,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError>;
 
     /// Changes a group by [`Group::updated`].
     async fn update_group(
         &self,
         account: AccountId,
-        _id: GroupId,
-        _patch: GroupPatch,
-        _now: Timestamp,
-    ) -> Result<GroupUpdated, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+        id: GroupId,
+        patch: GroupPatch,
+        now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError>;
 
     /// Archives a group and returns the result; repeating it changes nothing. `None` where the account does not have the
     /// group.
     async fn archive_group(
         &self,
         account: AccountId,
-        _id: GroupId,
-        _now: Timestamp,
-    ) -> Result<Option<Group>, StoreError> {
-        Err(StoreError::no_account(account))
-    }
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<Option<Group>, StoreError>;
 }
 
 /// Accounts, and the management keys that govern them.
