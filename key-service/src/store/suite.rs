@@ -32,13 +32,12 @@ use self::reference::Reference;
 use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
-    group::{Group, KeyDefaults, NewGroup},
+    group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress, Refused,
         histories::{START, deposit},
     },
-    settings::Metadata,
 };
 
 /// The list of cases, written once.
@@ -331,29 +330,15 @@ pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> 
 
 /// The key of this number, not yet made.
 fn new_key(account: AccountId, n: u8) -> NewKey {
-    let key = ApiKey {
-        id: ledger::histories::key(n),
-        label: format!("Key {n}"),
-        hint: format!("fg_api_{n}…"),
-        created_at: after(n.into()),
-        metadata: Metadata::new(),
-        spend: ledger::Key::default(),
-    };
+    let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
+    let key = ApiKey { label: format!("Key {n}"), ..blank };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
 }
 
 /// The group of this number, not yet made.
 pub(super) fn new_group(account: AccountId, n: u8) -> NewGroup {
-    let group = Group {
-        id: ledger::histories::group(n),
-        name: format!("Group {n}"),
-        external_id: None,
-        metadata: Metadata::new(),
-        key_defaults: KeyDefaults::default(),
-        created_at: after(n.into()),
-        keys: 0,
-        spend: ledger::Group::default(),
-    };
+    let blank = Group::new(ledger::histories::group(n), after(n.into()));
+    let group = Group { name: format!("Group {n}"), ..blank };
     NewGroup { account, group, most: 100 }
 }
 

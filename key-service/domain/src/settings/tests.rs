@@ -8,35 +8,18 @@ use shared::{
 
 use super::*;
 use crate::{
-    group::{Group, GroupNotChanged, GroupPatch, KeyDefaults},
+    group::{Group, GroupNotChanged, GroupPatch},
     key::{ApiKey, KeyNotChanged, KeyPatch},
-    ledger,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
 fn key() -> ApiKey {
-    ApiKey {
-        id: KeyId::new(NOW, [0; 10]),
-        label: String::new(),
-        hint: "fg_api_3kF9…b8r9".into(),
-        metadata: Metadata::new(),
-        created_at: NOW,
-        spend: ledger::Key::default(),
-    }
+    ApiKey::new(KeyId::new(NOW, [0; 10]), "fg_api_3kF9…b8r9".into(), NOW)
 }
 
 fn group() -> Group {
-    Group {
-        id: GroupId::new(NOW, [0; 10]),
-        name: String::new(),
-        external_id: None,
-        metadata: Metadata::new(),
-        key_defaults: KeyDefaults::default(),
-        created_at: NOW,
-        keys: 0,
-        spend: ledger::Group::default(),
-    }
+    Group::new(GroupId::new(NOW, [0; 10]), NOW)
 }
 
 /// A value that requests may give to a field; `None` where no request sets the field.
