@@ -30,6 +30,9 @@ pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 pub use writer::{Reply, StreamWriter};
 
+/// Choices that an answer may have.
+pub const MAX_CHOICES: u8 = 8;
+
 /// Members that all objects of an answer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {

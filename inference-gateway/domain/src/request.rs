@@ -21,7 +21,6 @@ use shared::{
 
 pub use bound::BYTES_PER_TOKEN;
 pub use forward::{Forward, ProgressReports, UpstreamParams};
-pub use params::MAX_CHOICES;
 
 pub(crate) use bound::{MAX_DEPTH, TooDeep};
 pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, SystemTexts, ToolAnswer};

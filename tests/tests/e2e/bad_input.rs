@@ -67,11 +67,11 @@ fn members() -> Vec<Case> {
         (json!({"logprobs": true, "top_logprobs": 21}), "integer_above_max_value", "top_logprobs"),
         (json!({"logit_bias": []}), "invalid_type", "logit_bias"),
         (json!({"tools": []}), "empty_array", "tools"),
-        (json!({"tools": vec![function("f"); 129]}), "array_above_max_length", "tools"),
+        (json!({"tools": vec![function("f"); 513]}), "array_above_max_length", "tools"),
         (json!({"tools": [{"type": "web_search"}]}), "invalid_value", "tools[0].type"),
         (json!({"tools": [{"type": "function"}]}), "missing_required_parameter", "tools[0].function"),
         (json!({"tools": [function("no spaces")]}), "invalid_value", "tools[0].function.name"),
-        (json!({"tools": [function(&string(65))]}), "string_above_max_length", "tools[0].function.name"),
+        (json!({"tools": [function(&string(129))]}), "string_above_max_length", "tools[0].function.name"),
         (json!({"tools": [function("f")], "tool_choice": "maybe"}), "invalid_value", "tool_choice"),
         (json!({"response_format": {"type": "xml"}}), "invalid_value", "response_format.type"),
         (

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use shared::json::RawValue;
 
 use super::{
-    FinishReason, Nonsense, Reported,
+    FinishReason, MAX_CHOICES, Nonsense, Reported,
     finish::FinishWord,
     parts::{AtMost, Delta, MAX_LISTED_CHOICES, RawString},
     usage::ReportForm,
 };
-use crate::{request::MAX_CHOICES, upstream_error::UpstreamError};
+use crate::upstream_error::UpstreamError;
 
 /// An event of an upstream's stream.
 pub enum Event<'a> {

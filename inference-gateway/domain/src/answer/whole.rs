@@ -8,7 +8,7 @@ use shared::{
 };
 
 use super::{
-    FinishReason, Generation, Nonsense, Reported, Settled,
+    FinishReason, Generation, MAX_CHOICES, Nonsense, Reported, Settled,
     calls::MadeIds,
     finish::FinishWord,
     logprobs::put_logprobs,
@@ -20,7 +20,6 @@ use super::{
     usage::{ReportForm, put_usage},
     writer::Reply,
 };
-use crate::request::MAX_CHOICES;
 
 /// Room for an answer apart from its texts.
 const ENVELOPE_BYTES: usize = 512;

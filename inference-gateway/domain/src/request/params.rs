@@ -14,8 +14,6 @@ use super::{
 
 /// Output tokens that no request may ask more of; a model's own bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;
-/// Choices that a request may ask for.
-pub const MAX_CHOICES: u8 = 8;
 /// Between the likeliest word alone and mere chance.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 /// The share of likelihood that is drawn from.
