@@ -1,12 +1,13 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all
+# faults plant faults in a copy of the pure ledger, each of which a named test has to catch; some five minutes
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
 # attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
 #        ATTACK="--only bodies,flood" for a part
 
-.PHONY: run check test deny bench attack
+.PHONY: run check test faults deny bench attack
 
 run:
 	cargo run
@@ -26,6 +27,9 @@ test:
 	cargo build --profile checked --workspace --bins
 	cargo test --profile checked --workspace
 	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e services
+
+faults:
+	tests/tools/faults.py
 
 deny:
 	tests/tools/deny.sh

@@ -104,7 +104,7 @@ pub(crate) struct Started {
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
     /// State of the rates of the key and its groups.
-    pub(crate) rates: RateStatus,
+    pub(crate) rates: Option<Box<RateStatus>>,
     /// The answer.
     pub(crate) body: AnswerBody,
 }

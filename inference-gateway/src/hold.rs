@@ -87,7 +87,7 @@ pub(crate) struct OpenHold {
     state: Arc<HoldState>,
     slot: Option<Slot>,
     ending: Ending,
-    rates: RateStatus,
+    rates: Option<Box<RateStatus>>,
 }
 
 impl Holds {
@@ -152,9 +152,9 @@ impl OpenHold {
         self.state.hold.key
     }
 
-    /// State of the rates of the key and its groups when the hold was granted.
-    pub(crate) const fn rates(&self) -> RateStatus {
-        self.rates
+    /// Takes the state of the rates of the key and its groups when the hold was granted.
+    pub(crate) fn take_rates(&mut self) -> Option<Box<RateStatus>> {
+        self.rates.take()
     }
 
     /// Prompt tokens that the hold covers.

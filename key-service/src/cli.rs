@@ -24,6 +24,7 @@ use crate::{
 mod against;
 mod books;
 mod catalogue;
+mod groups;
 mod members;
 mod spool;
 mod table;
@@ -61,6 +62,9 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// Groups of API keys, which share bounds: teams, courses, customers
+    #[command(subcommand)]
+    Groups(groups::GroupCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
     Members(members::MemberCommand),
@@ -156,6 +160,7 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Groups(command) => groups::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {
@@ -206,7 +211,7 @@ async fn accounts(
                     created_at.to_string(),
                 ]
             });
-            table::write(out, ["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
+            table::write(out, &["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
         }
     }
     Ok(())
@@ -249,7 +254,7 @@ async fn management_keys(
                 let revoked = revoked_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
                 [id.to_string(), name.clone(), hint.clone(), created_at.to_string(), revoked]
             });
-            table::write(out, ["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
+            table::write(out, &["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
         }
         ManagementKeys::Revoke { id } => {
             let revoked = management.revoke_management_key(id).await.map_err(operator_error)?;

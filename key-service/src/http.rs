@@ -1,6 +1,6 @@
 //! The management API over HTTP.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Router,
@@ -11,6 +11,7 @@ use axum::{
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
+    catalog::Catalog,
     clock::Clock,
     error::ApiError,
     ids::{KeyId, RequestId},
@@ -24,7 +25,10 @@ use shared::{
 use tracing::Instrument;
 
 use crate::management::{Created, KeyRefused, Management};
-use domain::key::ApiKey;
+use domain::{
+    key::{ApiKey, KeyPatch},
+    ledger::BoundsPatch,
+};
 
 mod body;
 mod error;
@@ -35,7 +39,10 @@ mod parts;
 mod query;
 mod reading;
 
-use object::{Shown, with_plaintext};
+pub(crate) use body::settings;
+pub(crate) use object::Shown;
+
+use object::with_plaintext;
 use parts::{Caller, PathId};
 
 /// Header of an answer about a key that an earlier request made.
@@ -45,18 +52,35 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 #[derive(Clone)]
 struct Api {
     management: Arc<Management>,
+    catalog: Arc<Catalog>,
     clock: Arc<dyn Clock>,
+}
+
+impl Api {
+    /// Replaces each alias in a list of models by the id of the model: the ledger knows ids alone. Other names stay, since
+    /// a list may name a model that comes later.
+    fn name_models_by_id(&self, bounds: &mut BoundsPatch) {
+        let Some(Some(models)) = &mut bounds.models else { return };
+        for name in models.iter_mut() {
+            if let Some(model) = self.catalog.model(name) {
+                name.clone_from(&model.id);
+            }
+        }
+        let mut listed = HashSet::new();
+        models.retain(|name| listed.insert(name.clone()));
+    }
 }
 
 /// The public routes of the key-service: the management API, and beside it the dashboard's.
 /// What a gateway says of its clients is believed with `internal_token`.
 pub(crate) fn router(
     management: Arc<Management>,
+    catalog: Arc<Catalog>,
     clock: Arc<dyn Clock>,
     internal_token: SecretString,
     dashboard: Router,
 ) -> Router {
-    let api = Api { management, clock: clock.clone() };
+    let api = Api { management, catalog, clock: clock.clone() };
     Router::new()
         .route(KEYS, get(list).post(create))
         .route(&format!("{KEYS}/{{id}}"), get(fetch).patch(update).delete(revoke))
@@ -97,7 +121,8 @@ async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers())?;
-    let draft = body::read_draft(request).await?;
+    let mut draft: KeyPatch = body::read_draft(request).await?;
+    api.name_models_by_id(&mut draft.bounds);
     let created = api.management.create(account, draft, idempotency_key).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
@@ -125,7 +150,8 @@ async fn update(
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let change = body::read_patch(request).await?;
+    let mut change: KeyPatch = body::read_patch(request).await?;
+    api.name_models_by_id(&mut change.bounds);
     let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }

@@ -29,8 +29,6 @@ use domain::{
     digest::Digest,
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
-    ledger,
-    settings::Metadata,
 };
 
 pub mod accounts;
@@ -205,14 +203,8 @@ impl Management {
             None => KeyPatch::default(),
         };
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
-        let blank = ApiKey {
-            id: KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
-            label: String::new(),
-            hint: key::hint(plaintext.expose_secret()),
-            metadata: Metadata::new(),
-            created_at: now.to_whole_seconds(),
-            spend: ledger::Key::default(),
-        };
+        let id = KeyId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
         let idempotency = idempotency_key.map(|idempotency_key| Idempotency {
             key: Digest::of(idempotency_key.as_bytes()),
             request: digest_of_settings(&blank.clone().with(&settings, now)),

@@ -75,8 +75,8 @@ impl RunningKeyService {
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
         let behind_tls = options.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
-        let desk = Desk::new(management.clone(), catalog, behind_tls);
-        let app = http::router(management, clock.clone(), internal_token, dashboard::router(desk));
+        let desk = Desk::new(management.clone(), catalog.clone(), behind_tls);
+        let app = http::router(management, catalog, clock.clone(), internal_token, dashboard::router(desk));
 
         let tasks = TaskTracker::new();
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));

@@ -129,7 +129,7 @@ impl Service {
             prompt_tokens: prompt,
             lease_ticks: LEASE_TICKS,
         };
-        let price = price.clone();
+        let price = Arc::clone(price);
         let hold =
             HoldRef { generation: a.generation, account, key, model: model.id.clone(), price, upstream: 0 };
         Ok(Plan::Run {

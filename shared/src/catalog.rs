@@ -4,7 +4,7 @@ mod file;
 mod price;
 mod table;
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -54,8 +54,8 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
-    /// Price of a request.
-    pub price: Price,
+    /// Price of a request, shared with the holds that it opens.
+    pub price: Arc<Price>,
     /// Servers of the model; never empty.
     pub upstreams: Vec<Upstream>,
 }

@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,7 @@ const fn is_none_chosen(upstream: &u32) -> bool {
 }
 
 /// A line of the file.
+#[expect(clippy::large_enum_variant, reason = "a line is written or read, and then gone")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolLine {
@@ -123,8 +125,8 @@ impl SpooledCapture {
     /// A spooled capture with a time of writing.
     pub fn new(capture: &Capture, now: Timestamp) -> Self {
         let Capture { hold, usage, estimated } = capture;
-        let HoldRef { generation, account, key, model, price: Price { base, tiers }, upstream } =
-            hold.clone();
+        let HoldRef { generation, account, key, model, price, upstream } = hold.clone();
+        let Price { base, tiers } = Arc::unwrap_or_clone(price);
         Self {
             at_ms: now.millis(),
             generation,
@@ -143,7 +145,7 @@ impl SpooledCapture {
 impl From<SpooledCapture> for Capture {
     fn from(spooled: SpooledCapture) -> Self {
         let SpooledCapture { generation, account, key, model, usage, estimated, .. } = spooled;
-        let price = Price { base: spooled.price, tiers: spooled.tiers };
+        let price = Arc::new(Price { base: spooled.price, tiers: spooled.tiers });
         let hold = HoldRef { generation, account, key, model, price, upstream: spooled.upstream };
         Self { hold, usage, estimated }
     }

@@ -8,10 +8,7 @@ mod reading;
 mod schema;
 mod value;
 
-use schema::{described, properties};
-
-pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField};
-pub use kind::Kind;
+pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
 pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
 pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
 pub use value::{Kept, Limit, LimitWindow, Value};

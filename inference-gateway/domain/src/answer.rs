@@ -30,7 +30,7 @@ pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;
 pub use writer::{Reply, StreamWriter};
 
-/// Choices that an answer may have.
+/// Choices that a request may ask for.
 pub const MAX_CHOICES: u8 = 8;
 
 /// Members that all objects of an answer share.

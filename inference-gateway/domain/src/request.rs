@@ -32,6 +32,7 @@ pub(crate) use params::{
 pub(crate) use read::{ANY_NUMBER, Members, ParamPath, Value};
 pub(crate) use tools::{DroppedTools, Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};
 
+pub use crate::answer::MAX_CHOICES;
 use crate::answer::Reply;
 
 /// A request with a valid body. The existence and the limits of the model are not checked yet.
@@ -102,9 +103,10 @@ impl Request {
 impl Request {
     /// Refuses a model that does not serve this kind of request.
     fn check_served(&self, model: &Model) -> Result<(), ApiError> {
-        let (is_served, other) = match self.reply.is_of_chat() {
-            true => (model.serves.chat, "serves embeddings, and no chat"),
-            false => (model.serves.embeddings, "serves chat, and no embeddings"),
+        let (is_served, other) = if self.reply.is_of_chat() {
+            (model.serves.chat, "serves embeddings, and no chat")
+        } else {
+            (model.serves.embeddings, "serves chat, and no embeddings")
         };
         if is_served {
             return Ok(());

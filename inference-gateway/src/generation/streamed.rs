@@ -62,7 +62,7 @@ struct Stream {
 pub(super) fn start(
     generator: &Arc<Generator>,
     mut job: Job,
-    hold: OpenHold,
+    mut hold: OpenHold,
     reached: Reached,
     client: Client,
     log: GenerationLog,
@@ -79,7 +79,8 @@ pub(super) fn start(
         job.forward.n,
     );
     let lowered = job.lowered(max_tokens);
-    let (rates, memory) = (hold.rates(), AnswerPermit::new(generator.admission.answers(), hold.account()));
+    let memory = AnswerPermit::new(generator.admission.answers(), hold.account());
+    let rates = hold.take_rates();
     let now = Instant::now();
     let body = StreamBody::new(client, &generator.running, |pipe| {
         let mut stream = Stream {

@@ -111,7 +111,7 @@ impl Reason {
 pub(super) async fn run(
     generator: &Generator,
     job: &Job,
-    (hold, reached): (OpenHold, Reached),
+    (mut hold, reached): (OpenHold, Reached),
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
@@ -141,7 +141,7 @@ pub(super) async fn run(
     }
     running.note(AttemptOutcome::Served);
     drop(running);
-    let rates = hold.rates();
+    let rates = hold.take_rates();
     log.usage = counter.usage();
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
     let cost = log.charge.map(|charge| charge.charged);

@@ -7,11 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use shared::{error::ApiError, process::http::ok, refusal::Refusal};
 
-use super::{
-    App, Call,
-    describe::{authenticated, may_use},
-    model_call::check,
-};
+use super::{App, Call, describe::authenticated, model_call::check};
 use domain::messages;
 
 /// Tokens of a prompt.
@@ -30,7 +26,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let mut permit = app.admission.prompt(account);
     let checked = check(&app, (&parts.headers, body), messages::parse_to_count, false, &mut permit).await?;
     let model = app.catalog.model(&checked.model);
-    if !model.is_some_and(|model| may_use(&identity, model)) {
+    if !model.is_some_and(|model| identity.may_use(&model.id)) {
         return Err(Refusal::ModelNotAllowed.into());
     }
     let input_tokens = app.generator.count_prompt(&checked.model, &checked.forward, account).await?;

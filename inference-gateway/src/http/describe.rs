@@ -19,24 +19,10 @@ use shared::{
 use super::{
     App, Call,
     caller::{authenticate, credential},
-    dialect::{Dialect, speaks_messages},
-    model_pages::{PagedModel, page},
+    dialect::speaks_messages,
+    model_pages::{ModelObject, PagedModel, page},
 };
 use crate::admission::Caller;
-
-/// A model in a listing.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Model")]
-pub(super) struct ModelObject<'a> {
-    pub(super) id: &'a str,
-    #[schemars(extend("const" = "model"))]
-    pub(super) object: &'static str,
-    pub(super) created: i64,
-    pub(super) owned_by: &'a str,
-    /// The model's id, if `id` is an alias of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) alias_of: Option<&'a str>,
-}
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models<'a> {
@@ -50,7 +36,7 @@ pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
-    endpoints: Vec<String>,
+    endpoints: [&'static str; 3],
     docs: &'a str,
 }
 
@@ -78,7 +64,7 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let not_found =
         || ApiError::model_not_found(usable(&app.catalog, &identity).map(|m| m.id.clone()).collect());
     let name = name.ok_or_else(not_found)?;
-    let model = app.catalog.model(&name).filter(|model| may_use(&identity, model)).ok_or_else(not_found)?;
+    let model = app.catalog.model(&name).filter(|model| identity.may_use(&model.id)).ok_or_else(not_found)?;
     let described = describe(model, &name);
     let paged = speaks_messages(call.request.headers());
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
@@ -113,15 +99,9 @@ pub(super) async fn authenticated(
     authenticate(app, &credential, caller).await
 }
 
-/// Returns whether a key may use a model. A list that names an alias means its model.
-pub(super) fn may_use(identity: &Identity, model: &Model) -> bool {
-    let Some(models) = &identity.models else { return true };
-    models.iter().any(|name| *name == model.id || model.aliases.contains(name))
-}
-
 /// The models that a key may use.
 fn usable<'a>(catalog: &'a Catalog, identity: &'a Identity) -> impl Iterator<Item = &'a Model> {
-    catalog.models.iter().filter(|model| may_use(identity, model))
+    catalog.models.iter().filter(|model| identity.may_use(&model.id))
 }
 
 /// Describes all models that a key may use, and after them their aliases.
@@ -142,12 +122,11 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 /// `GET /v1`, `GET /`
 pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
-    let calls = Dialect::ALL.map(|dialect| format!("POST {}", dialect.route()));
     ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
-        endpoints: ["GET /health", "GET /v1/models"].map(str::to_owned).into_iter().chain(calls).collect(),
+        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
         docs,
     })
 }

@@ -156,7 +156,9 @@ fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Re
     if let Some(max_tokens) = max_tokens {
         headers.insert(X_MAX_TOKENS, max_tokens.into());
     }
-    rate_headers::insert(rates, headers);
+    if let Some(rates) = rates {
+        rate_headers::insert(&rates, headers);
+    }
     response
 }
 

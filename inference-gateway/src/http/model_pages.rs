@@ -7,10 +7,22 @@ use shared::{
     time::Timestamp,
 };
 
-use super::describe::ModelObject;
-
 /// Models of a page at most.
 const MAX_PAGE: usize = 1000;
+
+/// A model in a listing.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Model")]
+pub(super) struct ModelObject<'a> {
+    pub(super) id: &'a str,
+    #[schemars(extend("const" = "model"))]
+    pub(super) object: &'static str,
+    pub(super) created: i64,
+    pub(super) owned_by: &'a str,
+    /// The model's id, if `id` is an alias of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) alias_of: Option<&'a str>,
+}
 
 /// A model, with the members of either API.
 #[derive(JsonSchema, Serialize)]

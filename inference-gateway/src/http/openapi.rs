@@ -9,19 +9,16 @@ use axum::{
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
-use shared::{
-    error::{Code, ErrorBody},
-    ids::KeyId,
-    wire::{Body, KEYS, KeyObject, List, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, STATUSES},
-};
+use shared::error::{Code, ErrorBody};
 
+mod management;
 mod operation;
 
 use super::{
     count_tokens::TokenCount,
-    describe::{About, Health, ModelObject, Models},
+    describe::{About, Health, Models},
     dialect::Dialect,
-    model_pages::{ModelPage, PagedModel},
+    model_pages::{ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
 use operation::Operation;
@@ -49,8 +46,6 @@ const KEY: [Code; 7] = [
     Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
-/// Errors of a management key that may not call.
-const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
 /// Errors of the service itself.
 const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
 /// Errors of a body that cannot be read.
@@ -79,16 +74,6 @@ const CHAT: [Code; 21] = [
     Code::UpstreamUnavailable,
     Code::UpstreamTimeout,
 ];
-/// Errors of the fields of a key.
-const FIELDS: [Code; 6] = [
-    Code::InvalidType,
-    Code::InvalidValue,
-    Code::DecimalBelowMinValue,
-    Code::DecimalAboveMaxValue,
-    Code::StringAboveMaxLength,
-    Code::UnknownParameter,
-];
-
 const JSON: &str = "application/json";
 
 /// `GET /openapi.json`
@@ -112,13 +97,11 @@ fn document() -> Value {
         Dialect::Embeddings.route(): {"post": embeddings(&mut schemas)},
         "/v1/messages/count_tokens": {"post": count_tokens(&mut schemas)},
     });
-    paths[KEYS] = json!({"get": list(&mut schemas), "post": create(&mut schemas)});
-    paths[format!("{KEYS}/{{id}}")] = json!({
-        "parameters": [{"name": "id", "in": "path", "required": true, "schema": schemas.subschema_for::<KeyId>()}],
-        "get": fetch(&mut schemas),
-        "patch": update(&mut schemas),
-        "delete": revoke(&mut schemas),
-    });
+    let (own_key, operations) = management::own_key(&mut schemas);
+    paths[own_key] = operations;
+    for (path, operations) in management::paths(&mut schemas) {
+        paths[path] = operations;
+    }
     schemas.subschema_for::<ErrorBody<'_>>();
     // Schema of each event of a stream: OpenAPI 3.1 cannot express it where the stream is described.
     schemas.subschema_for::<ChunkSchema>();
@@ -256,68 +239,6 @@ fn refuses_in_messages(operation: Operation, schemas: &mut SchemaGenerator) -> O
         })
 }
 
-fn list(schemas: &mut SchemaGenerator) -> Value {
-    let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
-    let parameters = json!([
-        query(
-            "limit",
-            json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": "Without it, every key."})
-        ),
-        query("after", schemas.subschema_for::<KeyId>().to_value()),
-        query("order", json!({"enum": ORDERS, "default": ORDERS[0]})),
-        query("status", json!({"enum": STATUSES})),
-    ]);
-    let operation = governs("listApiKeys", "The API keys, revoked ones included.");
-    let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
-    let values = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue];
-    operation.refuses(&governing(&values)).into_value()
-}
-
-fn create(schemas: &mut SchemaGenerator) -> Value {
-    let parameters = json!([{
-        "name": "Idempotency-Key",
-        "in": "header",
-        "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
-        "description": "A request with the same key and body makes no second API key.",
-    }]);
-    let operation = governs("createApiKey", "A new API key; its plaintext is shown this once.");
-    let operation = operation.with("parameters", parameters).takes::<Body<KeyObject, true>>(schemas, &[JSON]);
-    let operation =
-        operation.answers::<KeyObject>(schemas, 201, &["Location", "Cache-Control", "Idempotent-Replayed"]);
-    let own = [Code::EmptyString, Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::StoreFull];
-    let codes = [&BODY[..], &FIELDS, &own].concat();
-    operation.refuses(&governing(&codes)).into_value()
-}
-
-fn fetch(schemas: &mut SchemaGenerator) -> Value {
-    let operation = governs("retrieveApiKey", "An API key.").answers::<KeyObject>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
-}
-
-fn update(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        governs("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396).");
-    let operation =
-        operation.takes::<Body<KeyObject, false>>(schemas, &[JSON, "application/merge-patch+json"]);
-    let operation = operation.answers::<KeyObject>(schemas, 200, &[]);
-    let codes = [&BODY[..], &FIELDS, &[Code::KeyNotFound, Code::KeyRevoked]].concat();
-    operation.refuses(&governing(&codes)).into_value()
-}
-
-fn revoke(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::KeyNotFound])).into_value()
-}
-
-fn governs(id: &str, summary: &str) -> Operation {
-    Operation::new(id, summary).secured("managementKey")
-}
-
-fn governing(more: &[Code]) -> Vec<Code> {
-    [&NO_CREDENTIAL[..], &MANAGEMENT_KEY, &OURS, more].concat()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -356,6 +277,9 @@ mod tests {
         let named: BTreeSet<&str> =
             text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         assert!(named.iter().all(|name| described.contains_key(*name)), "{named:?}");
-        assert!(["Error", "ApiKey", "ChatCompletion"].iter().all(|name| named.contains(name)), "{named:?}");
+        assert!(
+            ["Error", "ApiKey", "Group", "ChatCompletion"].iter().all(|name| named.contains(name)),
+            "{named:?}"
+        );
     }
 }

@@ -24,6 +24,7 @@ use shared::{
         http::{X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN, bearer, incomplete_body, read_body_within},
         tls::Tls,
     },
+    wire::OWN_KEY,
 };
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
@@ -112,12 +113,13 @@ enum SendFailure {
     CutShort,
 }
 
-/// Any method on `/v1/management/…`.
+/// Any method on `/v1/management/…`, and on the route that shows an API key to its holder.
 pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let caller = call.caller();
     let Call { id, mut request } = call;
     let span = app.management.identified(&mut request, id);
-    let permit = match account(&app, request.headers(), &caller).await? {
+    let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
+    let permit = match account(&app, request.headers(), class, &caller).await? {
         Some(account) => app.management.permits.of_account(account)?,
         None => return refused(&app, request, &caller).instrument(span).await,
     };
@@ -127,10 +129,15 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of the management key of a request, if any, before anything of the body is read.
-async fn account(app: &App, headers: &HeaderMap, caller: &Caller) -> Result<Option<AccountId>, ApiError> {
+/// Finds the account of a request's key of this class, if any, before anything of the body is read.
+async fn account(
+    app: &App,
+    headers: &HeaderMap,
+    class: Class,
+    caller: &Caller,
+) -> Result<Option<AccountId>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    let identified = caller::identify(app, presented, Class::Management, caller).await?;
+    let identified = caller::identify(app, presented, class, caller).await?;
     Ok(identified.ok().map(|identity| identity.account()))
 }
 

@@ -17,7 +17,7 @@ pub(super) const NAMES: [&str; 6] = [
 ];
 
 /// Adds the headers of the rates that the key or its groups have.
-pub(super) fn insert(rates: RateStatus, headers: &mut HeaderMap) {
+pub(super) fn insert(rates: &RateStatus, headers: &mut HeaderMap) {
     for (names, rate) in NAMES.chunks_exact(3).zip([rates.requests, rates.tokens]) {
         let (&[of_limit, of_remaining, of_reset], Some(RateLimit { limit, remaining, reset })) =
             (names, rate)
@@ -76,9 +76,9 @@ mod tests {
     fn rates_that_a_key_does_not_have_are_not_told() {
         let limit = RateLimit { limit: 50, remaining: 49, reset: Duration::from_millis(1_200) };
         let mut headers = HeaderMap::new();
-        insert(RateStatus::default(), &mut headers);
+        insert(&RateStatus::default(), &mut headers);
         assert!(headers.is_empty());
-        insert(RateStatus { requests: None, tokens: Some(limit) }, &mut headers);
+        insert(&RateStatus { requests: None, tokens: Some(limit) }, &mut headers);
         let told = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(told("x-ratelimit-limit-tokens").as_deref(), Some("50"));
         assert_eq!(told("x-ratelimit-remaining-tokens").as_deref(), Some("49"));

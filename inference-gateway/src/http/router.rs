@@ -22,6 +22,7 @@ use shared::{
         http::{X_REQUEST_ID, ambiguity, drain_unread_body, method_not_allowed, unknown_url},
         serve::Handler,
     },
+    wire::OWN_KEY,
 };
 
 use super::{
@@ -78,6 +79,7 @@ fn find(path: &str) -> Option<Route> {
         "/" => route(Get, "/", |app, _| at_once(describe::service(&app))),
         "/health" => route(Get, "/health", |_, _| at_once(describe::health())),
         "/openapi.json" => route(Get, "/openapi.json", |_, _| at_once(openapi::describe())),
+        OWN_KEY => route(Passed, OWN_KEY, |app, call| Box::pin(passthrough::forward(app, call))),
         "/dashboard" => {
             route(Passed, "/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call)))
         }
@@ -228,6 +230,7 @@ mod tests {
             Dialect::EMBEDDINGS,
             COUNT_TOKENS,
             "/v1/models",
+            "/v1/key",
             "/v1",
             "/",
             "/health",

@@ -141,7 +141,7 @@ impl SessionTask {
     fn deliver(&self, pending: &Pending, answered: Answered, hedged: bool) {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
         // A late failure is ignored: another key-service has been asked since.
-        let delivered = !(hedged && answered.is_err()) && pending.answer(answered).is_ok();
+        let delivered = !(hedged && answered.is_err()) && pending.answer(answered);
         if let (Call::Authorize(authorize), true, false) = (&*pending.call, opened, delivered) {
             self.orphans.add(authorize);
         }

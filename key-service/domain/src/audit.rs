@@ -1,32 +1,63 @@
 //! Audit of an account: compares recorded figures with the sums of entries, holds and deposits.
 
-use std::collections::HashMap;
+mod replay;
+#[cfg(test)]
+mod tests;
 
-use shared::{ids::KeyId, money::NanoUsd};
+use std::{collections::HashMap, hash::Hash};
 
-use super::ledger::{Account, Key};
+use shared::{
+    calendar::Per,
+    ids::{GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
 
-/// Adds up the books of an account: takes every entry of the journal in the order of numbers, then every key, then
-/// the account.
+use self::replay::Replay;
+use super::ledger::{Account, Budget, Entry, Group, GroupChain, Key, Payer, Settlement};
+
+/// Adds up the books of an account: takes every entry of the journal in the order of numbers, then every key and group,
+/// then the account.
 ///
-/// Compared figures must be of one moment: a key's, with the entries passed in until then. Memory is a balance per
-/// key, however long the journal is.
+/// Compared figures must be of one moment: a key's or a group's, with the entries passed in until then. Memory is the
+/// balances of each key and group, however long the journal is.
 #[derive(Debug)]
 pub struct Auditor {
     /// True if the journal still has the first entries.
     complete: bool,
-    balances: HashMap<KeyId, Balance>,
+    keys: HashMap<KeyId, Balance>,
+    groups: HashMap<GroupId, Balance>,
     entries: u64,
-    keys: u64,
+    /// Keys and groups that were passed in.
+    checked: (u64, u64),
     used: i128,
     wrong: Vec<Wrong>,
 }
 
-/// The running balance of a key after the last entry so far.
+/// An entry of the journal, as far as audits read it.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditedEntry {
+    /// Number of the entry.
+    pub number: u64,
+    /// The key that paid.
+    pub key: KeyId,
+    /// The groups that paid along.
+    pub groups: GroupChain,
+    /// Time of the bill.
+    pub at: Timestamp,
+    /// Change of the amount billed.
+    pub delta: NanoUsd,
+    /// The key's balance after the entry.
+    pub used_after: NanoUsd,
+}
+
+/// What the entries so far say about a key or a group.
 #[derive(Debug)]
 struct Balance {
+    /// A key's balance after the last entry, or the sum of a group's entries.
     used: NanoUsd,
-    /// The key itself has been passed in.
+    windows: Replay,
+    /// The key or group itself has been passed in.
     known: bool,
 }
 
@@ -37,6 +68,8 @@ pub struct Audit {
     pub entries: u64,
     /// Keys that were checked.
     pub keys: u64,
+    /// Groups that were checked.
+    pub groups: u64,
     /// Figures that do not add up; empty where all do.
     pub wrong: Vec<Wrong>,
 }
@@ -61,10 +94,27 @@ pub enum Figure {
     Used(KeyId),
     /// A key's `held`: the sum of open holds.
     KeyHeld(KeyId),
+    /// The spend in a window of a key: the sum of the entries in the window, as far as entries can tell.
+    Window(KeyId, Per),
+    /// A group's `used`: the sum of its entries. A group that does not exist has a recorded zero.
+    GroupUsed(GroupId),
+    /// A group's `held`: the sum of open holds.
+    GroupHeld(GroupId),
+    /// The spend in a window of a group: the sum of the entries in the window, as far as entries can tell.
+    GroupWindow(GroupId, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
     /// The account's credit: deposits less the `used` of all keys.
     Credit,
+}
+
+impl AuditedEntry {
+    /// The entry under this number.
+    pub const fn of(number: u64, entry: &Entry) -> Self {
+        let Entry { settlement: Settlement { payer, at, .. }, delta, used_after } = entry;
+        let Payer { key, groups, .. } = payer;
+        Self { number, key: *key, groups: *groups, at: *at, delta: *delta, used_after: *used_after }
+    }
 }
 
 impl Figure {
@@ -72,17 +122,38 @@ impl Figure {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
-            Self::Used(_) => "used",
-            Self::KeyHeld(_) | Self::Held => "held",
+            Self::Used(_) | Self::GroupUsed(_) => "used",
+            Self::KeyHeld(_) | Self::GroupHeld(_) | Self::Held => "held",
+            Self::Window(_, per) | Self::GroupWindow(_, per) => match per {
+                Per::Hour => "used_in_hour",
+                Per::Day => "used_in_day",
+                Per::Week => "used_in_week",
+                Per::Month => "used_in_month",
+            },
             Self::Credit => "credit",
         }
     }
 
-    /// The key that the figure belongs to; `None` for a figure of the account.
+    /// The key that the figure belongs to; `None` for a figure of a group or of the account.
     pub const fn key(self) -> Option<KeyId> {
         match self {
-            Self::Entry(key, _) | Self::Used(key) | Self::KeyHeld(key) => Some(key),
-            Self::Held | Self::Credit => None,
+            Self::Entry(key, _) | Self::Used(key) | Self::KeyHeld(key) | Self::Window(key, _) => Some(key),
+            Self::GroupUsed(_) | Self::GroupHeld(_) | Self::GroupWindow(..) | Self::Held | Self::Credit => {
+                None
+            }
+        }
+    }
+
+    /// The group that the figure belongs to; `None` for a figure of a key or of the account.
+    pub const fn group(self) -> Option<GroupId> {
+        match self {
+            Self::GroupUsed(group) | Self::GroupHeld(group) | Self::GroupWindow(group, _) => Some(group),
+            Self::Entry(..)
+            | Self::Used(_)
+            | Self::KeyHeld(_)
+            | Self::Window(..)
+            | Self::Held
+            | Self::Credit => None,
         }
     }
 }
@@ -90,40 +161,56 @@ impl Figure {
 impl Auditor {
     /// Starts an audit of a journal, which is `complete` if no entries were dropped at the beginning.
     pub fn new(complete: bool) -> Self {
-        Self { complete, balances: HashMap::new(), entries: 0, keys: 0, used: 0, wrong: Vec::new() }
+        let (keys, groups) = (HashMap::new(), HashMap::new());
+        Self { complete, keys, groups, entries: 0, checked: (0, 0), used: 0, wrong: Vec::new() }
     }
 
-    /// Adds an entry of the journal: number, key, change, and the key's balance after the entry.
-    pub fn entry(&mut self, number: u64, key: KeyId, delta: NanoUsd, used_after: NanoUsd) {
+    /// Adds an entry of the journal.
+    pub fn entry(&mut self, entry: AuditedEntry) {
         self.entries += 1;
-        let before = self.balances.insert(key, Balance { used: used_after, known: false });
-        let before = before.map(|balance| balance.used).or(self.complete.then_some(NanoUsd::ZERO));
-        if let Some(before) = before {
-            let proven = i128::from(before.nanos()) + i128::from(delta.nanos());
-            self.compare(Figure::Entry(key, number), used_after, proven);
+        let before = self.keys.get(&entry.key).map(|balance| balance.used);
+        if let Some(before) = before.or(self.complete.then_some(NanoUsd::ZERO)) {
+            let proven = i128::from(before.nanos()) + i128::from(entry.delta.nanos());
+            self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
+        }
+        balance(&mut self.keys, entry.key, entry).used = entry.used_after;
+        for group in entry.groups.into_iter().flatten() {
+            let balance = balance(&mut self.groups, group, entry);
+            balance.used = NanoUsd::from_nanos(balance.used.nanos().saturating_add(entry.delta.nanos()));
         }
     }
 
     /// Adds a key and the sum of the key's open holds.
     pub fn key(&mut self, id: KeyId, key: &Key, holds: NanoUsd) {
-        self.keys += 1;
-        let proven = match self.balances.get_mut(&id) {
-            Some(balance) => {
-                balance.known = true;
-                balance.used
-            }
-            None if self.complete => NanoUsd::ZERO,
-            // All entries of the key were dropped.
-            None => key.budget.used,
-        };
+        self.checked.0 += 1;
+        // Where all entries of the key may have been dropped, nothing is proven.
+        let proven = proven(&mut self.keys, &id, self.complete).unwrap_or(key.budget.used);
         self.used += i128::from(proven.nanos());
         self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
         self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
+        let windows = wrong_windows(&key.budget, self.keys.get(&id), self.complete);
+        self.windows(windows, |per| Figure::Window(id, per));
+    }
+
+    /// Adds a group and the sum of the group's open holds.
+    pub fn group(&mut self, id: GroupId, group: &Group, holds: NanoUsd) {
+        self.checked.1 += 1;
+        let proven = proven(&mut self.groups, &id, self.complete).filter(|_| self.complete);
+        let proven = proven.unwrap_or(group.budget.used);
+        self.compare(Figure::GroupUsed(id), group.budget.used, i128::from(proven.nanos()));
+        self.compare(Figure::GroupHeld(id), group.budget.held, i128::from(holds.nanos()));
+        let windows = wrong_windows(&group.budget, self.groups.get(&id), self.complete);
+        self.windows(windows, |per| Figure::GroupWindow(id, per));
     }
 
     /// Keys that have entries but have not been passed in so far.
     pub fn unknown(&self) -> impl Iterator<Item = KeyId> {
-        self.balances.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
+        self.keys.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
+    }
+
+    /// Groups that have entries but have not been passed in so far.
+    pub fn unknown_groups(&self) -> impl Iterator<Item = GroupId> {
+        self.groups.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
     }
 
     /// Ends the audit with the account, the sum of all open holds, and the deposits.
@@ -133,15 +220,26 @@ impl Auditor {
         holds: NanoUsd,
         deposits: impl Iterator<Item = NanoUsd>,
     ) -> Audit {
-        let unknown: Vec<_> = self.unknown().map(|id| (id, self.balances[&id].used)).collect();
+        let unknown: Vec<_> = self.unknown().map(|id| (id, self.keys[&id].used)).collect();
         for (id, used) in unknown {
             self.used += i128::from(used.nanos());
             self.compare(Figure::Used(id), NanoUsd::ZERO, i128::from(used.nanos()));
         }
+        let unknown: Vec<_> = self.unknown_groups().map(|id| (id, self.groups[&id].used)).collect();
+        for (id, used) in unknown {
+            self.compare(Figure::GroupUsed(id), NanoUsd::ZERO, i128::from(used.nanos()));
+        }
         self.compare(Figure::Held, account.held, i128::from(holds.nanos()));
         let deposited: i128 = deposits.map(|amount| i128::from(amount.nanos())).sum();
         self.compare(Figure::Credit, account.credit, deposited - self.used);
-        Audit { entries: self.entries, keys: self.keys, wrong: self.wrong }
+        let (keys, groups) = self.checked;
+        Audit { entries: self.entries, keys, groups, wrong: self.wrong }
+    }
+
+    fn windows(&mut self, wrong: Vec<(Per, NanoUsd, NanoUsd)>, figure: impl Fn(Per) -> Figure) {
+        for (per, recorded, proven) in wrong {
+            self.compare(figure(per), recorded, i128::from(proven.nanos()));
+        }
     }
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
@@ -154,89 +252,32 @@ impl Auditor {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::{Budget, histories::key};
+/// The balance of a key or a group, with the entry in its windows.
+fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: AuditedEntry) -> &mut Balance {
+    let new = || Balance { used: NanoUsd::ZERO, windows: Replay::new(), known: false };
+    let balance = balances.entry(id).or_insert_with(new);
+    balance.known = false;
+    balance.windows.add(entry.at, entry.delta);
+    balance
+}
 
-    fn nanos(n: i64) -> NanoUsd {
-        NanoUsd::from_nanos(n)
-    }
-
-    fn spent(used: i64, held: i64) -> Key {
-        let budget = Budget { used: nanos(used), held: nanos(held), ..Budget::default() };
-        Key { budget, ..Key::default() }
-    }
-
-    /// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.
-    fn audit(first: &Key, second: &Key, account: Account) -> Audit {
-        let mut auditor = Auditor::new(true);
-        for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
-            auditor.entry(number, key(id), nanos(delta), nanos(used_after));
+/// What the entries say was billed to a key or a group that is passed in; `None` where they cannot tell.
+fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id, complete: bool) -> Option<NanoUsd> {
+    match balances.get_mut(id) {
+        Some(balance) => {
+            balance.known = true;
+            Some(balance.used)
         }
-        auditor.key(key(1), first, nanos(9));
-        auditor.key(key(2), second, nanos(0));
-        auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
+        None => complete.then_some(NanoUsd::ZERO),
     }
+}
 
-    const SOUND: Account = Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4 };
-
-    fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
-        Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) }
-    }
-
-    #[test]
-    fn books_that_add_up_are_sound() {
-        let sound = Audit { entries: 4, keys: 2, wrong: Vec::new() };
-        assert_eq!(audit(&spent(7, 9), &spent(3, 0), SOUND), sound);
-    }
-
-    #[test]
-    fn a_wrong_figure_is_named_with_its_proven_value() {
-        let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
-        assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::KeyHeld(key(2)), 1, 0)]);
-        let account = Account { credit: nanos(91), held: nanos(0), tick: 4 };
-        let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
-        assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
-    }
-
-    #[test]
-    fn a_missing_entry_breaks_the_chain_of_balances() {
-        let mut auditor = Auditor::new(true);
-        auditor.entry(1, key(1), nanos(5), nanos(5));
-        auditor.entry(3, key(1), nanos(2), nanos(10));
-        auditor.key(key(1), &spent(10, 0), nanos(0));
-        let account = Account { credit: nanos(90), ..Account::default() };
-        let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
-        assert_eq!(found, [wrong(Figure::Entry(key(1), 3), 10, 7)]);
-    }
-
-    #[test]
-    fn a_journal_without_its_beginning_proves_the_rest() {
-        let books = |complete| {
-            let mut auditor = Auditor::new(complete);
-            auditor.entry(8, key(1), nanos(5), nanos(25));
-            auditor.key(key(1), &spent(25, 0), nanos(0));
-            auditor.key(key(2), &spent(30, 0), nanos(0));
-            let account = Account { credit: nanos(45), ..Account::default() };
-            auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
-        };
-        assert_eq!(books(false), []);
-        let unproven = [
-            wrong(Figure::Entry(key(1), 8), 25, 5),
-            wrong(Figure::Used(key(2)), 30, 0),
-            wrong(Figure::Credit, 45, 75),
-        ];
-        assert_eq!(books(true), unproven);
-    }
-
-    #[test]
-    fn entries_of_a_key_that_does_not_exist_are_found() {
-        let mut auditor = Auditor::new(true);
-        auditor.entry(1, key(1), nanos(4), nanos(4));
-        assert_eq!(auditor.unknown().collect::<Vec<_>>(), [key(1)]);
-        let account = Account { credit: nanos(6), ..Account::default() };
-        let found = auditor.account(account, nanos(0), [nanos(10)].into_iter()).wrong;
-        assert_eq!(found, [wrong(Figure::Used(key(1)), 0, 4)]);
-    }
+/// The windows that entries disprove: recorded and proven spend of each.
+fn wrong_windows(budget: &Budget, balance: Option<&Balance>, complete: bool) -> Vec<(Per, NanoUsd, NanoUsd)> {
+    let nothing = Replay::new();
+    let replay = balance.map_or(&nothing, |balance| &balance.windows);
+    let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
+    windows
+        .filter_map(|window| Some((window.per, window.used, replay.disproves(window, complete)?)))
+        .collect()
 }

@@ -142,6 +142,20 @@ pub fn may_be_parent(
 }
 
 impl Group {
+    /// A group without settings and keys.
+    pub fn new(id: GroupId, created_at: Timestamp) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            external_id: None,
+            metadata: Metadata::new(),
+            key_defaults: KeyDefaults::default(),
+            created_at,
+            keys: 0,
+            spend: ledger::Group::default(),
+        }
+    }
+
     /// The group with the patch applied. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if there is
     /// one.
     pub fn updated(

@@ -102,6 +102,12 @@ fields! {
 }
 
 impl ApiKey {
+    /// A key without settings, not used yet.
+    pub fn new(id: KeyId, hint: String, created_at: Timestamp) -> Self {
+        let (label, metadata, spend) = (String::new(), Metadata::new(), ledger::Key::default());
+        Self { id, label, hint, created_at, metadata, spend }
+    }
+
     /// The status at this time. Revoked takes precedence over expired.
     pub fn status(&self, now: Timestamp) -> Status {
         match self.spend {

@@ -36,8 +36,12 @@ use shared::{
 
 use self::funds::{Claim, Funds};
 pub use self::{
-    bounds::{Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window},
+    bounds::{
+        Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
+        tightest,
+    },
     command::{Command, Level, Outcome, RecordId, Refused},
+    funds::RETRY_IN_FLIGHT,
     record::{Counted, Ending, Entry, GroupChain, Hold, Payer, Record, Settlement, entry},
 };
 
@@ -202,11 +206,9 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
                 Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 // An earlier bill of an old generation may be forgotten, so all of the cost is shortfall.
-                Record::None if !remembered(*generation, funds.now) => {
-                    claim.settled(payer(funds), NanoUsd::ZERO)
-                }
                 Record::None => {
-                    let charged = funds.bill_without_hold(total.cost);
+                    let is_billed = remembered(*generation, funds.now);
+                    let charged = funds.bill_without_hold(if is_billed { total.cost } else { NanoUsd::ZERO });
                     claim.settled(payer(funds), charged)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),

@@ -72,7 +72,7 @@ impl Dearest {
     /// The dearest rates over the tiers that a prompt of at most this many tokens can reach.
     fn of(price: &Price, prompt: u64) -> Self {
         let reached = price.tiers.iter().filter(|tier| prompt > tier.above).map(|tier| &tier.rates);
-        reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(Self::in_table(rates)))
+        reached.fold(Self::in_table(&price.base), |dearest, rates| dearest.max(&Self::in_table(rates)))
     }
 
     fn in_table(rates: &Rates) -> Self {
@@ -85,7 +85,7 @@ impl Dearest {
         }
     }
 
-    fn max(self, other: Self) -> Self {
+    fn max(&self, other: &Self) -> Self {
         Self {
             prompt: self.prompt.max(other.prompt),
             output: self.output.max(other.output),

@@ -173,6 +173,8 @@ fn stopped(a: u64, b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shared::tokens::UsageDetails;
+
     use super::*;
     use crate::ledger::{
         Ending,
@@ -209,6 +211,40 @@ mod tests {
         let expired = Record::Closed(settled(10, 5, 7, Ending::Expired));
         assert_eq!(counts(&expired, settled(10, 9, 11, Ending::Captured), 4), (0, 0, 4, 4));
         assert_eq!(counts(&expired, settled(8, 9, 2, Ending::Captured), -5), (0, 0, 4, -5));
+    }
+
+    #[test]
+    fn details_are_counted_and_a_correction_counts_what_is_more() {
+        let with = |reasoning, images| {
+            let details = UsageDetails { reasoning, images, ..UsageDetails::default() };
+            let usage = Usage { details, ..Usage::of(10, 0, 9) };
+            Settlement { usage, ..settled(10, 9, 7, Ending::Expired) }
+        };
+        let entry = |settlement| Entry { settlement, delta: NanoUsd::ZERO, used_after: NanoUsd::ZERO };
+        let details = |before, after| added(&before, &entry(after)).counts.usage.details;
+        let expected = |reasoning, images| UsageDetails { reasoning, images, ..UsageDetails::default() };
+        assert_eq!(details(Record::None, with(5, 1)), expected(5, 1));
+        assert_eq!(details(Record::Closed(with(5, 1)), with(7, 1)), expected(2, 0));
+    }
+
+    #[test]
+    fn the_margin_counts_what_was_charged_where_the_upstream_cost_is_known() {
+        let with = |charged, upstream_cost: Option<i64>| {
+            let upstream_cost = upstream_cost.map(NanoUsd::from_nanos);
+            Settlement { upstream_cost, ..settled(1, 1, charged, Ending::Captured) }
+        };
+        let sums = |before: Record, after: Settlement, delta| {
+            let delta = NanoUsd::from_nanos(delta);
+            let entry = Entry { settlement: after, delta, used_after: NanoUsd::ZERO };
+            let counts = added(&before, &entry).counts;
+            (counts.charged.nanos(), counts.charged_at_known_cost.nanos(), counts.upstream_cost.nanos())
+        };
+        assert_eq!(sums(Record::None, with(7, None), 7), (7, 0, 0));
+        assert_eq!(sums(Record::None, with(7, Some(9)), 7), (7, 7, 9));
+        let expired = |upstream_cost| Record::Closed(with(7, upstream_cost));
+        assert_eq!(sums(expired(Some(5)), with(3, Some(2)), -4), (-4, -4, -3));
+        assert_eq!(sums(expired(None), with(10, Some(8)), 3), (3, 10, 8));
+        assert_eq!(sums(expired(Some(5)), with(10, None), 3), (3, -7, -5));
     }
 
     #[test]

@@ -10,19 +10,18 @@ use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
-    time::Timestamp,
 };
 
+mod lines;
+
+use lines::{EntryLine, UsageLineJson, margin};
+
 use super::{against, operator_error, table, write_json};
-use crate::{
-    management::Management,
-    store::{JournalEntry, UsageLine},
-};
+use crate::{management::Management, store::UsageLine};
 use domain::{
     audit::{Audit, Figure, Wrong},
-    ledger::{Ending, Entry, Payer, Settlement},
     usage::{Counts, Day},
 };
 
@@ -69,7 +68,10 @@ pub struct UsageQuery {
     /// Only of this key: ak_…
     #[arg(long, value_name = "ID")]
     key: Option<KeyId>,
-    /// As a JSON array
+    /// With the upstreams' charges, and the margin between charges and the upstreams' charges, where these are known
+    #[arg(long)]
+    margin: bool,
+    /// As a JSON array, margins included
     #[arg(long)]
     json: bool,
 }
@@ -132,7 +134,7 @@ pub(super) async fn usage(
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let UsageQuery { account, from, to, key, json } = command;
+    let UsageQuery { account, from, to, key, margin: with_margin, json } = command;
     let to = to.unwrap_or_else(|| management.today());
     let from = from.unwrap_or_else(|| Day::from_number(to.number() - DAYS + 1));
     ensure!(from <= to, "--from: {from} is after {to}");
@@ -140,27 +142,44 @@ pub(super) async fn usage(
     let id = management.account(&account).await.map_err(operator_error)?;
     let lines = management.usage(id, from..=to, key).await?;
     if json {
-        return write_json(out, lines.iter().map(UsageJson::of));
+        return write_json(out, lines.iter().map(UsageLineJson::of));
     }
-    let rows = lines.into_iter().map(|UsageLine { day, payer: Payer { key, model, .. }, counts }| {
-        let Counts { requests, usage, charged, .. } = counts;
-        [
-            day.to_string(),
-            key.to_string(),
-            model,
-            requests.to_string(),
-            usage.prompt.to_string(),
-            usage.cached.to_string(),
-            usage.completion.to_string(),
-            charged.to_string(),
-        ]
-    });
-    table::write(
-        out,
-        ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"],
-        rows,
-    )?;
+    if with_margin {
+        table::write(
+            out,
+            &[&COLUMNS[..], &MARGIN_COLUMNS].concat(),
+            lines.iter().map(|line| row(line, true)),
+        )?;
+    } else {
+        table::write(out, &COLUMNS, lines.iter().map(|line| row(line, false)))?;
+    }
     Ok(())
+}
+
+/// Columns of a listing of usage, and the columns that an operator who asks for margins sees beside.
+const COLUMNS: [&str; 8] = ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
+const MARGIN_COLUMNS: [&str; 2] = ["UPSTREAM", "MARGIN"];
+
+fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<String> {
+    let Counts { requests, usage, charged, .. } = counts;
+    let mut row = vec![
+        day.to_string(),
+        payer.key.to_string(),
+        payer.model.clone(),
+        requests.to_string(),
+        usage.prompt.to_string(),
+        usage.cached.to_string(),
+        usage.completion.to_string(),
+        charged.to_string(),
+    ];
+    if with_margin {
+        let known = margin(counts);
+        row.extend(
+            [known.map(|_| counts.upstream_cost), known]
+                .map(|amount| amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())),
+        );
+    }
+    row
 }
 
 /// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
@@ -219,6 +238,14 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         }
         Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
         Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
+        Figure::Window(key, per) => {
+            (format!("{key} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
+        Figure::GroupUsed(group) => (format!("{group} used"), "its journal adds up to"),
+        Figure::GroupHeld(group) => (format!("{group} held"), "its open holds add up to"),
+        Figure::GroupWindow(group, per) => {
+            (format!("{group} used in the {}", per.as_str()), "its journal allows at the nearest")
+        }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
     };
@@ -229,82 +256,6 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
 /// Difference of the figures: above zero where too much is recorded.
 fn off_by(recorded: NanoUsd, proven: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos()))
-}
-
-/// An entry of the journal in JSON. Scripts rely on the names: add, never rename.
-#[derive(Serialize)]
-struct EntryLine<'a> {
-    seq: u64,
-    generation_id: GenerationId,
-    key_id: KeyId,
-    model: &'a str,
-    prompt_tokens: u64,
-    cached_tokens: u64,
-    completion_tokens: u64,
-    cost: NanoUsd,
-    charged: NanoUsd,
-    shortfall: NanoUsd,
-    estimated: bool,
-    ending: &'static str,
-    at: Timestamp,
-    charged_change: NanoUsd,
-    key_used: NanoUsd,
-}
-
-impl<'a> EntryLine<'a> {
-    fn of(entry: &'a JournalEntry) -> Self {
-        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
-        let Settlement { ref payer, usage, cost, charged, ending, estimated, at, .. } = *settlement;
-        Self {
-            seq: *number,
-            generation_id: *generation,
-            key_id: payer.key,
-            model: &payer.model,
-            prompt_tokens: usage.prompt,
-            cached_tokens: usage.cached,
-            completion_tokens: usage.completion,
-            cost,
-            charged,
-            shortfall: settlement.shortfall(),
-            estimated,
-            ending: match ending {
-                Ending::Captured => "captured",
-                Ending::Expired => "expired",
-            },
-            at,
-            charged_change: *delta,
-            key_used: *used_after,
-        }
-    }
-}
-
-/// A line of usage in JSON. Scripts rely on the names: add, never rename.
-#[derive(Serialize)]
-struct UsageJson<'a> {
-    day: String,
-    key_id: KeyId,
-    model: &'a str,
-    requests: u64,
-    prompt_tokens: u64,
-    cached_tokens: u64,
-    completion_tokens: u64,
-    charged: NanoUsd,
-}
-
-impl<'a> UsageJson<'a> {
-    fn of(line: &'a UsageLine) -> Self {
-        let UsageLine { day, ref payer, counts: Counts { requests, usage, charged, .. } } = *line;
-        Self {
-            day: day.to_string(),
-            key_id: payer.key,
-            model: &payer.model,
-            requests,
-            prompt_tokens: usage.prompt,
-            cached_tokens: usage.cached,
-            completion_tokens: usage.completion,
-            charged,
-        }
-    }
 }
 
 /// An account's audit in JSON. Scripts rely on the names: add, never rename.
@@ -318,11 +269,12 @@ struct AuditJson<'a> {
     wrong: Vec<WrongJson>,
 }
 
-/// A wrong figure. The key is null for a figure of the account.
+/// A wrong figure. Key and group are null for a figure of the account.
 #[derive(Serialize)]
 struct WrongJson {
     figure: &'static str,
     key_id: Option<KeyId>,
+    group_id: Option<GroupId>,
     recorded: NanoUsd,
     proven: NanoUsd,
     off_by: NanoUsd,
@@ -333,6 +285,7 @@ impl<'a> AuditJson<'a> {
         let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| WrongJson {
             figure: figure.name(),
             key_id: figure.key(),
+            group_id: figure.group(),
             recorded: *recorded,
             proven: *proven,
             off_by: off_by(*recorded, *proven),

@@ -82,7 +82,7 @@ pub(super) async fn run(
                     member.created_at.to_string(),
                 ]
             });
-            table::write(out, ["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
+            table::write(out, &["ID", "NAME", "ROLE", "PASSWORD", "CREATED"], rows)?;
         }
         MemberCommand::Remove { account, name } => {
             let account = management.account(&account).await.map_err(operator_error)?;

@@ -41,5 +41,5 @@ pub fn spool(Spool::List { data_dir, json }: &Spool, out: &mut (dyn Write + Send
         ]
     };
     let head = ["WRITTEN", "GENERATION", "KEY", "MODEL", "PROMPT", "COMPLETION"];
-    Ok(table::write(out, head, captures.into_iter().map(row))?)
+    Ok(table::write(out, &head, captures.into_iter().map(row))?)
 }

@@ -5,19 +5,26 @@ use std::io::{self, Write};
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Writes a table with a header.
-pub(super) fn write<const N: usize>(
+/// Writes a table with a header; every row has as many cells.
+pub(super) fn write<R: AsRef<[String]>>(
     out: &mut dyn Write,
-    head: [&str; N],
-    rows: impl Iterator<Item = [String; N]>,
+    head: &[&str],
+    rows: impl Iterator<Item = R>,
 ) -> io::Result<()> {
-    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    for row in &rows {
+    let rows: Vec<R> = rows.collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
         let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        writeln!(out, "{}", cells.join(GAP).trim_end())?;
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+        writeln!(out, "{}", cells.join(GAP).trim_end())
+    };
+    line(&mut head.iter().copied())?;
+    for row in &rows {
+        line(&mut row.as_ref().iter().map(String::as_str))?;
     }
     Ok(())
 }

@@ -106,6 +106,49 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
     );
 }
 
+#[tokio::test]
+async fn a_group_is_made_listed_shown_and_archived() {
+    let office = Office::open();
+    office.account("acme").await;
+    let of = |command: &'static str| ["groups", command, "--account", "acme"];
+    let course = ["--name", "Course 101", "--external-id", "course-101", "--settings", r#"{"limit": 400}"#];
+    let id = say(&office, &[&of("create")[..], &course].concat()).await.unwrap();
+    assert_eq!(say(&office, &[&of("create")[..], &course].concat()).await.unwrap(), id);
+    let id = id.trim_end();
+    let team =
+        say(&office, &[&of("create")[..], &["--name", "Team", "--parent", id]].concat()).await.unwrap();
+    let team = team.trim_end();
+    let listed = say(&office, &of("list")).await.unwrap();
+    assert_eq!(
+        listed,
+        format!(
+            "{:<36}  NAME        EXTERNAL ID  {:<36}  USED  LIMIT  KEYS  CREATED               ARCHIVED\n\
+             {id}  Course 101  course-101   {:<36}  0     400    0     2026-11-20T02:11:05Z  -\n\
+             {team}  Team        -            {id}  0     -      0     2026-11-20T02:11:05Z  -\n",
+            "ID", "PARENT", "-"
+        )
+    );
+    let json = say(&office, &[&of("list")[..], &["--json"]].concat()).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let shown = say(&office, &[&of("show")[..], &["--id", team]].concat()).await.unwrap();
+    assert_eq!(json[1], serde_json::from_str::<Value>(&shown).unwrap());
+    assert_eq!((&json[0]["limit"], &json[1]["parent_id"]), (&400.into(), &id.into()));
+    let archive = [&of("archive")[..], &["--id", id]].concat();
+    let archived = say(&office, &archive).await.unwrap();
+    assert_eq!(archived, format!("{id} (Course 101) is archived since 2026-11-20T02:11:05Z\n"));
+    office.clock.set("2027-01-01T00:00:00Z");
+    assert_eq!(say(&office, &archive).await.unwrap(), archived);
+    for (more, said) in [
+        (["--name", "x", "--settings", "{\"limt\": 1}"], "--settings: `limt` cannot be set"),
+        (["--name", "x", "--settings", "[]"], "--settings: The body is not a valid JSON object"),
+        (["--name", "x", "--external-id", ""], "`external_id` has an empty string"),
+        (["--name", "x", "--parent", team], "`parent_id` would make three levels"),
+    ] {
+        let error = say(&office, &[&of("create")[..], &more].concat()).await.unwrap_err();
+        assert!(error.starts_with(said), "{error}");
+    }
+}
+
 /// Makes an account with a key that was billed 3 USD today, and 2 USD for yesterday's hold; returns both ids.
 async fn busy_account(office: &Office) -> (AccountId, KeyId) {
     let (account, _) = office.account("acme").await;

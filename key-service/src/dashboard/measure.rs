@@ -40,7 +40,7 @@ use crate::{
 use domain::{
     digest::{Digest, Pepper, Peppers},
     key::{ApiKey, NewKey},
-    ledger::{self, Command, Progress},
+    ledger::{Command, Progress},
     member::{LinkMaker, Role},
 };
 
@@ -98,14 +98,10 @@ async fn make_keys(store: &dyn Store, account: AccountId, end: Timestamp) {
     let make = async |n: u64| {
         let id = key_id(n, end);
         let expires_at = n.is_multiple_of(10).then(|| end.minus(Duration::from_mins(1)));
-        let key = ApiKey {
-            id,
-            label: format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]),
-            hint: format!("fg_api_{:04}…{:04}", n % 9_973, n % 9_967),
-            created_at: id.created_at().to_whole_seconds(),
-            metadata: domain::settings::Metadata::new(),
-            spend: ledger::Key { expires_at, ..ledger::Key::default() },
-        };
+        let hint = format!("fg_api_{:04}…{:04}", n % 9_973, n % 9_967);
+        let mut key = ApiKey::new(id, hint, id.created_at().to_whole_seconds());
+        key.label = format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]);
+        key.spend.expires_at = expires_at;
         let digest = Digest::of(&n.to_be_bytes());
         store.create_key(NewKey { account, key, digest, most: *KEYS }, None).await.unwrap();
         if n % 1_000 == 1 {

@@ -31,7 +31,7 @@ fn hold() -> HoldRef {
         account: AccountId::new(now, [2; 10]),
         key: KeyId::new(now, [3; 10]),
         model: "Model Flash".into(),
-        price: Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3))),
+        price: Arc::new(Price::flat(Rates::of_three(nanos(1), nanos(2), nanos(3)))),
         upstream: 0,
     }
 }
@@ -74,7 +74,7 @@ impl KeyService for Clerk {
                     hold,
                     output_tokens: a.output_tokens,
                     lease: LEASE,
-                    rates: RATES,
+                    rates: Some(Box::new(RATES)),
                 })))
             }
             Call::Extend(e) => Ok(Answer::Extended(Extended::Open(Extension {
@@ -148,7 +148,8 @@ async fn every_unary_call_is_answered() {
     let Answer::Authorized(Ok(grant)) = read(&call, answer::Response::Authorize(response)) else {
         panic!("granted")
     };
-    assert_eq!((grant.hold, grant.output_tokens, grant.lease, grant.rates), (hold(), 77, LEASE, RATES));
+    assert_eq!((grant.hold, grant.output_tokens, grant.lease), (hold(), 77, LEASE));
+    assert_eq!(grant.rates.as_deref(), Some(&RATES));
 
     let usage = shared::tokens::Usage::of(1, 0, 5);
     let extend = shared::rpc::Extend { hold: hold(), usage, prompt_tokens: 1, images: 0, output_tokens: 99 };

@@ -13,8 +13,9 @@ use shared::{
 
 use domain::settings::Patch;
 
-/// Largest body in bytes. The largest sensible body, of a group with metadata and defaults of keys, takes some 40 KiB.
-const MAX_BODY: usize = 64 << 10;
+/// Largest body in bytes. The largest sensible body, of a group with models and metadata for itself and for its keys, takes some
+/// 180 KiB.
+const MAX_BODY: usize = 256 << 10;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -57,8 +58,13 @@ async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> R
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
     let bytes = read_body(&head.headers, body, MAX_BODY).await?;
+    settings(&bytes, is_new)
+}
+
+/// Reads settings from JSON, of a new object or of a change.
+pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
     let mut patch = P::default();
-    for (name, raw) in parse_object(&bytes)?.iter() {
+    for (name, raw) in parse_object(json)?.iter() {
         let Some(field) = settable::<P::Field>(name, is_new) else {
             let names = P::Field::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
             return Err(unknown("", name, names.map(|row| row.name)));

@@ -19,7 +19,19 @@ use super::{
     query,
 };
 use crate::management::groups::{GroupRefused, MadeGroup};
-use domain::{group::Group, key::ApiKey};
+use domain::{
+    group::{Group, GroupPatch},
+    key::ApiKey,
+};
+
+impl Api {
+    /// The settings of a group and of the keys that are made in the group, with models by their ids.
+    fn named_by_id(&self, mut settings: GroupPatch) -> GroupPatch {
+        self.name_models_by_id(&mut settings.bounds);
+        self.name_models_by_id(&mut settings.key_defaults.bounds);
+        settings
+    }
+}
 
 pub(super) async fn list(
     State(api): State<Api>,
@@ -35,7 +47,7 @@ pub(super) async fn create(
     Caller(account): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let settings = body::read_draft(request).await?;
+    let settings = api.named_by_id(body::read_draft(request).await?);
     let made = api.management.create_group(account, settings).await?;
     let (status, group) = match &made {
         MadeGroup::New(group) => (StatusCode::CREATED, group),
@@ -60,7 +72,7 @@ pub(super) async fn update(
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let change = body::read_patch(request).await?;
+    let change = api.named_by_id(body::read_patch(request).await?);
     let group = api.management.update_group(account, path.or(GroupRefused::NotFound)?, change).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }

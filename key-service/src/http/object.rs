@@ -12,7 +12,7 @@ use crate::management::{generations::Bill, listing::Listed};
 use domain::{group::Group, key::ApiKey};
 
 /// An object as clients read it.
-pub(super) trait Shown: Listed {
+pub(crate) trait Shown: Listed {
     /// The object at this time.
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_;
 }

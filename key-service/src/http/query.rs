@@ -6,7 +6,7 @@ use shared::{
     error::{ApiError, Code},
     ids::{GroupId, KeyId},
     time::Timestamp,
-    wire::MAX_PAGE,
+    wire::{MAX_EXTERNAL_ID_CHARS, MAX_PAGE},
 };
 
 use super::error::unknown_cursor;
@@ -58,6 +58,10 @@ impl Filtered for ApiKey {
 impl Filtered for Group {
     fn filter(query: &Query<'_>) -> Result<GroupFilter, ApiError> {
         let external_id = query.one("external_id")?.map(str::to_owned);
+        if external_id.as_ref().is_some_and(|id| id.chars().count() > MAX_EXTERNAL_ID_CHARS) {
+            let message = format!("`external_id` has more than {MAX_EXTERNAL_ID_CHARS} characters.");
+            return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
+        }
         Ok(GroupFilter { external_id, metadata: query.metadata()? })
     }
 }

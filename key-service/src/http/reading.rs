@@ -60,7 +60,7 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
         return Err(invalid("start", format!("`start` and `end` must be at most {MAX_DAYS} days apart.")));
     }
     let mut by = BTreeSet::new();
-    for name in query.one("group_by")?.unwrap_or_default().split(',').filter(|name| !name.is_empty()) {
+    for name in query.one("group_by")?.iter().flat_map(|names| names.split(',')) {
         let grouping = GROUPINGS.into_iter().find(|grouping| grouping.as_str() == name);
         let message = "`group_by` must name `day`, `key`, `group` or `model`, or several with commas.";
         by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);

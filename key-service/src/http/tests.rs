@@ -4,16 +4,28 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use shared::ids::AccountId;
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, GenerationId},
+    money::NanoUsd,
+    tokens::Usage,
+};
 use tower::ServiceExt;
 
 use super::*;
-use crate::management::testing::Office;
+use crate::{
+    management::testing::{Office, catalog},
+    store::Ledger as _,
+};
+use domain::ledger::{Command, Progress};
 
+mod bounds;
 mod change;
 mod create;
 mod credentials;
+mod groups;
 mod listing;
+mod reading;
 mod refusals;
 
 /// The API, an account `acme`, and a management key of it.
@@ -36,9 +48,58 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(office.management.clone(), office.clock.clone(), "token".into(), Router::new());
+        let app =
+            router(office.management.clone(), catalog(), office.clock.clone(), "token".into(), Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
+    }
+
+    /// The same API and account.
+    fn of(other: &Self) -> Self {
+        let Office { clock, store, credentials, management } = &other.office;
+        let office = Office {
+            clock: clock.clone(),
+            store: store.clone(),
+            credentials: credentials.clone(),
+            management: management.clone(),
+        };
+        Self { office, app: other.app.clone(), account: other.account, credential: other.credential.clone() }
+    }
+
+    /// Makes a group and returns its path.
+    async fn group(&self, body: &str) -> String {
+        let answer = self.call(Method::POST, GROUPS, body.to_owned()).await;
+        assert_eq!(answer.status, 201, "{body}: {}", answer.text);
+        format!("{GROUPS}/{}", id_of(&answer.json))
+    }
+
+    /// Commands that hold this amount for a generation, and bill it to the key.
+    fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
+        let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
+        let hold = Command::Hold {
+            key,
+            generation,
+            model: "Model Flash".into(),
+            least: cost,
+            enough: cost,
+            most: cost,
+            prompt_tokens: 12,
+            lease_ticks: 7,
+        };
+        let total = Progress { usage: Usage::of(12, 0, 5), cost, ..Progress::default() };
+        let capture =
+            Command::Capture { key, generation, model: "Model Flash".into(), total, estimated: false };
+        [hold, capture]
+    }
+
+    /// Bills this amount to the key, and returns the generation.
+    async fn bill(&self, id: &str, nanos: i64) -> String {
+        let now = self.office.clock.now();
+        let generation = GenerationId::new(now, random_bytes(&*self.office.clock));
+        let commands = Self::commands(id, generation, nanos).into();
+        let outcomes = self.office.store.execute(self.account, commands, now).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        generation.to_string()
     }
 
     /// A request with the credential and a JSON content type.
@@ -101,6 +162,17 @@ impl Desk {
         assert_eq!(answer.status, 200);
         answer.text
     }
+}
+
+/// Ids in a listing, and whether more follow.
+fn ids_in(answer: &Answer) -> (Vec<String>, bool) {
+    assert_eq!((answer.status.as_u16(), &answer.json["object"]), (200, &json!("list")), "{}", answer.text);
+    let ids: Vec<String> = answer.json["data"].as_array().unwrap().iter().map(id_of).collect();
+    assert_eq!(
+        (&answer.json["first_id"], &answer.json["last_id"]),
+        (&json!(ids.first()), &json!(ids.last()))
+    );
+    (ids, answer.json["has_more"].as_bool().unwrap())
 }
 
 fn id_of(key: &Value) -> String {

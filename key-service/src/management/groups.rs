@@ -8,11 +8,7 @@ use shared::{
 
 use super::{Error, Management};
 use crate::store::{GroupCreated, GroupUpdated, Order, Page, StoreError};
-use domain::{
-    group::{Group, GroupNotChanged, GroupPatch, KeyDefaults, NewGroup},
-    ledger,
-    settings::Metadata,
-};
+use domain::group::{Group, GroupNotChanged, GroupPatch, NewGroup};
 
 /// Keys of a group read at a time, to be revoked.
 const REVOKED_AT_ONCE: usize = 500;
@@ -61,18 +57,9 @@ impl Management {
             return refused(GroupRefused::StoreFull);
         }
         let now = self.clock.now();
-        let blank = Group {
-            id: GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
-            name: String::new(),
-            external_id: None,
-            metadata: Metadata::new(),
-            key_defaults: KeyDefaults::default(),
-            created_at: now.to_whole_seconds(),
-            keys: 0,
-            spend: ledger::Group::default(),
-        };
-        let most = self.max_keys;
-        let new = NewGroup { account, group: blank.with(&settings, now), most };
+        let id = GroupId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let (group, most) = (Group::new(id, now.to_whole_seconds()).with(&settings, now), self.max_keys);
+        let new = NewGroup { account, group, most };
         match self.store.create_group(new).await? {
             GroupCreated::New(group) => Ok(MadeGroup::New(group)),
             GroupCreated::Existing(group) => Ok(MadeGroup::Existing(group)),

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use shared::{
-    clock::Clock, ids::AccountId, key::Prefix, money::NanoUsd, secret::ExposeSecret, time::Timestamp,
+    catalog::Catalog, clock::Clock, ids::AccountId, key::Prefix, money::NanoUsd, secret::ExposeSecret,
+    time::Timestamp,
 };
 
 use super::Management;
@@ -72,4 +73,9 @@ impl Clock for Script {
             *byte = counted;
         }
     }
+}
+
+/// The catalogue that ships with the project.
+pub(crate) fn catalog() -> Arc<Catalog> {
+    Arc::new(Catalog::parse(include_str!("../../../config/models.toml"), "models.toml").unwrap())
 }

@@ -1,10 +1,11 @@
 //! Conversion of the ledger's outcomes to the answers of calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::{
     catalog::Price,
     money::NanoUsd,
+    rates::RateStatus,
     refusal::{Denial, DenialDetail},
     rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal},
 };
@@ -20,7 +21,7 @@ use domain::{
 pub(super) enum Meaning {
     Principal(Principal),
     Grant { hold: HoldRef, prompt: u64, images: u64, output: u64, lease: Duration },
-    Extension { price: Price, prompt: u64, images: u64, output: u64, lease: Duration },
+    Extension { price: Arc<Price>, prompt: u64, images: u64, output: u64, lease: Duration },
     Charge,
     Release,
 }
@@ -36,6 +37,7 @@ impl Meaning {
             (Self::Principal(_), Err(e)) => Ok(Answer::Authenticated(Err(denial(e)?))),
             (Self::Grant { hold, prompt, images, output, lease }, Ok(Outcome::Held { amount, rates })) => {
                 let output_tokens = pricing::covered_output(&hold.price, amount, prompt, images, output);
+                let rates = (rates != RateStatus::default()).then(|| Box::new(rates));
                 Ok(Answer::Authorized(Ok(Grant { hold, output_tokens, lease, rates })))
             }
             (Self::Grant { .. }, Ok(Outcome::Gone)) => Err(settled()),

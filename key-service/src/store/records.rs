@@ -87,7 +87,16 @@ impl<'a> Reader<'a> {
         Some(Payer { key, model, groups })
     }
 
-    fn rate(&mut self) -> Option<Rate> {
+    pub(super) fn models(&mut self) -> Option<Vec<String>> {
+        let models = u16::from_be_bytes(self.bytes()?);
+        let model = |_| {
+            let length = u16::from_be_bytes(self.bytes()?);
+            self.text(length)
+        };
+        (0..models).map(model).collect()
+    }
+
+    pub(super) fn rate(&mut self) -> Option<Rate> {
         Some(Rate { per_minute: self.count()?, taken: self.number()?, at: self.time()? })
     }
 }
@@ -163,18 +172,9 @@ pub(super) fn read_bounds(record: &[u8]) -> Option<Bounds> {
         |reader: &mut Reader<'_>, flag| if flags & flag == 0 { Some(None) } else { reader.rate().map(Some) };
     let (requests_per_minute, tokens_per_minute) = (rate(&mut reader, REQUESTS)?, rate(&mut reader, TOKENS)?);
     let max_in_flight = if flags & IN_FLIGHT == 0 { None } else { Some(reader.count()?) };
-    let models = if flags & MODELS == 0 { None } else { Some(models(&mut reader)?) };
+    let models = if flags & MODELS == 0 { None } else { Some(reader.models()?) };
     let bounds = Bounds { windows, requests_per_minute, tokens_per_minute, max_in_flight, in_flight, models };
     reader.0.is_empty().then_some(bounds)
-}
-
-fn models(reader: &mut Reader<'_>) -> Option<Vec<String>> {
-    let models = u16::from_be_bytes(reader.bytes()?);
-    let mut model = || {
-        let length = u16::from_be_bytes(reader.bytes()?);
-        reader.text(length)
-    };
-    (0..models).map(|_| model()).collect()
 }
 
 /// Encodes the details of a usage: a byte with a flag for each part that is not zero, and these parts as integers of
@@ -287,14 +287,14 @@ mod tests {
         }
 
         #[test]
-        fn payers_come_back_as_they_were_written(model in "[a-zé/ -]{0,40}", groups in 0..3_usize) {
-            let group = |n: usize| (groups > n).then(|| GroupId::new(START, [n as u8; 10]));
+        fn payers_come_back_as_they_were_written(model in "[a-zé/ -]{0,40}", groups in 0..3_u8) {
+            let group = |n: u8| (groups > n).then(|| GroupId::new(START, [n; 10]));
             let some = Payer { key: key(1), model, groups: [group(0), group(1)] };
             let record = payer(&some);
             let mut reader = Reader(&record);
             prop_assert_eq!(reader.payer(), Some(some.clone()));
             prop_assert!(reader.0.is_empty());
-            prop_assert_eq!(record.len(), 18 + some.model.len() + 16 * groups);
+            prop_assert_eq!(record.len(), 18 + some.model.len() + 16 * usize::from(groups));
         }
     }
 }

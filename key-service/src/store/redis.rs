@@ -20,12 +20,14 @@ mod connection;
 mod durability;
 mod expiring;
 mod failover;
+mod groups;
 mod hold_index;
 mod key_lists;
 mod key_space;
 mod keys;
 mod ledger;
 mod members;
+mod outcomes;
 mod records;
 mod schema;
 mod script;
@@ -45,8 +47,15 @@ use tokio::{task::JoinHandle, time::interval};
 #[cfg(test)]
 pub(super) use self::script::LEDGER;
 use self::{
-    batch::Kept, capacity::MemoryWatch, client::Client, connection::Source, durability::DurabilityWait,
-    hold_index::AccountIndex, key_space::KeySpace, script::Scripts, watermark::Watermark,
+    batch::{ChainedAccounts, Kept},
+    capacity::MemoryWatch,
+    client::Client,
+    connection::Source,
+    durability::DurabilityWait,
+    hold_index::AccountIndex,
+    key_space::KeySpace,
+    script::Scripts,
+    watermark::Watermark,
 };
 pub(crate) use self::{
     settings::{Address, Settings},
@@ -68,6 +77,7 @@ pub(crate) struct Redis {
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     kept: Kept,
+    chained: ChainedAccounts,
     marking: JoinHandle<()>,
 }
 
@@ -112,13 +122,14 @@ impl Redis {
             memory: MemoryWatch::default(),
             clock,
             kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
+            chained: ChainedAccounts::default(),
         })
     }
 
     /// Replaces the ledger's script.
     #[cfg(test)]
     pub(super) fn with_ledger(mut self, text: String) -> Self {
-        self.scripts.ledger = script::Lua::new(text);
+        self.scripts.ledger = script::LedgerScripts::new(&text);
         self
     }
 }

@@ -2,6 +2,8 @@
 
 mod accounts;
 mod books;
+mod budgets;
+mod groups;
 pub(crate) mod in_redis;
 mod keys;
 mod leases;
@@ -30,6 +32,7 @@ use self::reference::Reference;
 use super::{DueHold, NewAccount, Outcomes, Store, sqlite::Sqlite};
 use domain::{
     digest::Digest,
+    group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, Outcome, Progress, Refused,
@@ -61,6 +64,27 @@ macro_rules! contract {
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
                     funds_and_deposits_are_those_of_the_account,
+                }
+                budgets::{
+                    no_level_is_passed_by_many_at_once,
+                    refusals_come_whole,
+                    a_window_turns_between_two_commands,
+                    a_rate_admits_exactly_its_number_at_once,
+                    requests_in_flight_are_free_again_when_they_end,
+                    tokens_count_by_their_bound_until_they_are_known,
+                    history_stays_with_the_groups_that_paid,
+                }
+                groups::{
+                    a_group_is_made_once_and_found_by_both_of_its_ids,
+                    a_race_for_an_external_id_makes_one_group,
+                    groups_are_listed_in_the_order_of_their_ids,
+                    groups_have_two_levels,
+                    a_patch_of_a_group_changes_what_it_names,
+                    an_archived_group_takes_nothing,
+                    keys_of_a_group_are_counted_and_listed,
+                    an_account_has_no_more_groups_than_it_may,
+                    a_key_comes_back_with_its_bounds,
+                    usage_has_its_parts_and_the_cost_to_the_operator,
                 }
                 members::{
                     members_are_listed_oldest_first_each_in_its_account,
@@ -306,15 +330,16 @@ pub(crate) async fn open_account_with(store: &dyn Store, n: u8, credit: i64) -> 
 
 /// The key of this number, not yet made.
 fn new_key(account: AccountId, n: u8) -> NewKey {
-    let key = ApiKey {
-        id: ledger::histories::key(n),
-        label: format!("Key {n}"),
-        hint: format!("fg_api_{n}…"),
-        created_at: after(n.into()),
-        metadata: domain::settings::Metadata::new(),
-        spend: ledger::Key::default(),
-    };
+    let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
+    let key = ApiKey { label: format!("Key {n}"), ..blank };
     NewKey { account, key, digest: digest(&format!("{account} {n}")), most: u64::MAX >> 11 }
+}
+
+/// The group of this number, not yet made.
+pub(super) fn new_group(account: AccountId, n: u8) -> NewGroup {
+    let blank = Group::new(ledger::histories::group(n), after(n.into()));
+    let group = Group { name: format!("Group {n}"), ..blank };
+    NewGroup { account, group, most: 100 }
 }
 
 /// Makes a key that may spend this much.

@@ -1,6 +1,6 @@
 //! The catalogue's file format, and its checks.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use http::Uri;
 use serde::Deserialize;
@@ -103,7 +103,7 @@ impl RawModel {
             max_tokens_per_image: self.max_tokens_per_image,
             extra_params: self.extra_params,
             serves,
-            price,
+            price: Arc::new(price),
             upstreams,
         })
     }

@@ -107,7 +107,7 @@ impl Price {
             return Some("has a price that is negative or beyond 9000000 USD");
         }
         let rises = self.tiers.windows(2).all(|pair| pair[0].above < pair[1].above);
-        (!rises).then_some("the tiers do not rise")
+        (!rises).then_some("has tiers that do not rise")
     }
 }
 

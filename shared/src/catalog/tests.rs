@@ -115,7 +115,7 @@ image = "0.002"
 fn prices_have_their_defaults_and_tiers_continue_the_table_before() {
     let price =
         sold("[model.price]\ninput = \"1\"\ncached_input = \"2\"\noutput = \"3\"\n", "").unwrap().price;
-    assert_eq!(price, Price::flat(Rates::of_three(usd("1"), usd("2"), usd("3"))));
+    assert_eq!(*price, Price::flat(Rates::of_three(usd("1"), usd("2"), usd("3"))));
     let rates =
         |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
     let price = sold(HOSTED, "").unwrap().price;

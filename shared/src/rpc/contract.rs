@@ -1,7 +1,7 @@
 //! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
 //! messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Code;
@@ -71,7 +71,7 @@ pub struct HoldRef {
     /// The model's id in the catalogue.
     pub model: String,
     /// Prices at the opening.
-    pub price: Price,
+    pub price: Arc<Price>,
     /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
     pub upstream: u32,
 }
@@ -145,6 +145,11 @@ impl Identity {
     pub const fn account(&self) -> AccountId {
         self.principal.account()
     }
+
+    /// Returns whether a key of the caller may use the model of this id.
+    pub fn may_use(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.iter().any(|id| id == model))
+    }
 }
 
 impl From<Principal> for Identity {
@@ -180,8 +185,8 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
-    /// State of the rates of the key and its groups.
-    pub rates: RateStatus,
+    /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
+    pub rates: Option<Box<RateStatus>>,
 }
 
 /// The outcome of an extension.

@@ -4,7 +4,7 @@ mod answers;
 mod calls;
 mod usage;
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
 /// A message has a field that is missing or malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,8 +22,4 @@ pub(super) fn id<T: FromStr<Err: ToString>>(field: &'static str, text: &str) -> 
 
 pub(super) fn missing(field: &'static str) -> Malformed {
     Malformed { field, problem: "is missing or unknown".into() }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

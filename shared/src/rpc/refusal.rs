@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{messages::millis, v1};
+use super::{millis, v1};
 use crate::{
     rates::RateBound,
     refusal::{Denial, DenialDetail, Refusal},

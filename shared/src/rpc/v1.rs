@@ -151,8 +151,7 @@ pub struct RateLimit {
     #[prost(uint64, tag = "3")]
     pub reset_ms: u64,
 }
-/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each. A rate that is absent has its
-/// default.
+/// Prices in nano-USD (1e-9 $): per million tokens, and `image` and `request` for one each.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Price {
     #[prost(int64, tag = "1")]
@@ -161,28 +160,35 @@ pub struct Price {
     pub cached_input: i64,
     #[prost(int64, tag = "3")]
     pub output: i64,
+    /// Absent where all of them have their defaults.
+    #[prost(message, optional, boxed, tag = "4")]
+    pub further: ::core::option::Option<::prost::alloc::boxed::Box<FurtherPrices>>,
+}
+/// Prices beyond three. One that is absent has its default.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FurtherPrices {
     /// Default: input.
-    #[prost(int64, optional, tag = "4")]
+    #[prost(int64, optional, tag = "1")]
     pub cache_write: ::core::option::Option<i64>,
     /// Default: cache_write.
-    #[prost(int64, optional, tag = "5")]
+    #[prost(int64, optional, tag = "2")]
     pub cache_write_long: ::core::option::Option<i64>,
     /// Default: output.
-    #[prost(int64, optional, tag = "6")]
+    #[prost(int64, optional, tag = "3")]
     pub reasoning: ::core::option::Option<i64>,
     /// Default: input.
-    #[prost(int64, optional, tag = "7")]
+    #[prost(int64, optional, tag = "4")]
     pub audio_input: ::core::option::Option<i64>,
     /// Default: output.
-    #[prost(int64, optional, tag = "8")]
+    #[prost(int64, optional, tag = "5")]
     pub audio_output: ::core::option::Option<i64>,
     /// Default: 0, as for request.
-    #[prost(int64, optional, tag = "9")]
+    #[prost(int64, optional, tag = "6")]
     pub image: ::core::option::Option<i64>,
-    #[prost(int64, optional, tag = "10")]
+    #[prost(int64, optional, tag = "7")]
     pub request: ::core::option::Option<i64>,
     /// In strictly rising order of `above`.
-    #[prost(message, repeated, tag = "11")]
+    #[prost(message, repeated, tag = "8")]
     pub tiers: ::prost::alloc::vec::Vec<PriceTier>,
 }
 /// Prices of all of a request whose prompt is longer than `above` tokens.

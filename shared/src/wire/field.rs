@@ -1,13 +1,46 @@
 //! The table of fields: a row for each field that the management API's objects have. Request bodies, answers, forms and the
 //! API's description are read from the rows.
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{
-    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE,
-    kind::{Kind, text, word},
-};
+use super::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
 use crate::{money::NanoUsd, time::Timestamp};
+
+/// Type of a field's values, and the check of a value that a client sends.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A value with this schema, which answers have and no request sets.
+    Answered(fn(&mut SchemaGenerator) -> Schema),
+    /// Text of at most `max` Unicode code points, without control characters. Never null.
+    Line {
+        /// Largest number of code points.
+        max: usize,
+    },
+    /// Text like [`Kind::Line`], not empty, or null.
+    ExternalId {
+        /// Largest number of code points.
+        max: usize,
+    },
+    /// USD from 0 to [`super::MAX_LIMIT`], or null.
+    Amount,
+    /// An instant, or null.
+    Time,
+    /// An integer from 1 to `max`, or null.
+    Count {
+        /// Largest number.
+        max: u64,
+    },
+    /// Amounts for windows of the calendar, each length of window once, or null.
+    Limits,
+    /// Ids of models, or null.
+    Models,
+    /// Texts by name. A change merges them (RFC 7396), and null clears them.
+    Metadata,
+    /// Id of a group, or null.
+    Group,
+    /// Settings of keys that are made in a group. A change merges them (RFC 7396), and null clears them.
+    KeyDefaults,
+}
 
 /// A row of the table: one field of an object in the management API.
 #[derive(Clone, Copy)]
@@ -128,8 +161,8 @@ fields! {
     KeyField {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
-        KeyHint = answered("key_hint", text, "First and last characters of the plaintext.");
-        Status = answered("status", word, "`revoked`, else `expired`, else `active`.");
+        KeyHint = answered("key_hint", |_| json_schema!({"type": "string"}), "First and last characters of the plaintext.");
+        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `expired`, else `active`.");
         ..Bound
         CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null is never.")

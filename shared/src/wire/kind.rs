@@ -1,48 +1,15 @@
-//! Types of fields: the schema of their values in requests and in answers.
+//! Schemas of fields, in requests and in answers.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    DefaultField, Fields, MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS,
-    MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, STATUSES, described, properties,
+    MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
+    MAX_MODEL_CHARS, MAX_MODELS,
+    field::{DefaultField, Field, Fields, Kind},
 };
-use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
+use serde_json::{Map, Value};
 
-/// Type of a field's values, and the check of a value that a client sends.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    /// A value with this schema, which answers have and no request sets.
-    Answered(fn(&mut SchemaGenerator) -> Schema),
-    /// Text of at most `max` Unicode code points, without control characters. Never null.
-    Line {
-        /// Largest number of code points.
-        max: usize,
-    },
-    /// Text like [`Kind::Line`], not empty, or null.
-    ExternalId {
-        /// Largest number of code points.
-        max: usize,
-    },
-    /// USD from 0 to [`super::MAX_LIMIT`], or null.
-    Amount,
-    /// An instant, or null.
-    Time,
-    /// An integer from 1 to `max`, or null.
-    Count {
-        /// Largest number.
-        max: u64,
-    },
-    /// Amounts for windows of the calendar, each length of window once, or null.
-    Limits,
-    /// Ids of models, or null.
-    Models,
-    /// Texts by name. A change merges them (RFC 7396), and null clears them.
-    Metadata,
-    /// Id of a group, or null.
-    Group,
-    /// Settings of keys that are made in a group. A change merges them (RFC 7396), and null clears them.
-    KeyDefaults,
-}
+use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
 
 /// A bound on the spend in each window of the calendar.
 #[derive(JsonSchema)]
@@ -62,16 +29,6 @@ struct LimitSchema {
     remaining: NanoUsd,
     /// End of the window that runs.
     resets_at: Timestamp,
-}
-
-/// Schema of a text.
-pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string"})
-}
-
-/// Schema of a key's status.
-pub(super) fn word(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": STATUSES})
 }
 
 impl Kind {
@@ -127,7 +84,7 @@ impl Kind {
                     let row = field.row();
                     (row.name.to_owned(), described(row.kind.requested(schemas), row.description))
                 });
-                let properties: serde_json::Map<String, serde_json::Value> = settings.collect();
+                let properties: Map<String, Value> = settings.collect();
                 json_schema!({"type": ["object", "null"], "additionalProperties": false, "properties": properties})
             }
         }
@@ -136,3 +93,19 @@ impl Kind {
 
 /// Pattern of texts without control characters.
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
+
+/// Schemas and names of fields in answers.
+pub(super) fn properties<F: Fields>(
+    schemas: &mut SchemaGenerator,
+    fields: impl Iterator<Item = F>,
+) -> (Map<String, Value>, Vec<&'static str>) {
+    let rows: Vec<_> = fields.map(Fields::row).collect();
+    let schema = |row: &Field| (row.name.to_owned(), described(row.kind.answered(schemas), row.description));
+    (rows.iter().map(schema).collect(), rows.iter().map(|row| row.name).collect())
+}
+
+/// Adds a description to a schema.
+pub(super) fn described(mut schema: Schema, description: &str) -> Value {
+    schema.insert("description".into(), description.into());
+    schema.to_value()
+}

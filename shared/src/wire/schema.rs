@@ -5,7 +5,11 @@ use std::{borrow::Cow, marker::PhantomData};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::{BillObject, Fields, GroupField, KeyField, OwnGroup};
+use super::{
+    field::{Field, Fields, GroupField, KeyField},
+    kind::{described, properties},
+    reading::{BillObject, OwnGroup},
+};
 use crate::ids::{GenerationId, GroupId, KeyId};
 
 /// An object of the management API: its fields, and what stands before them.
@@ -74,23 +78,6 @@ fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
         members.insert(name.into(), json!({"type": "string", "description": description}));
     }
     json_schema!({"type": "object", "properties": members, "required": required})
-}
-
-/// Schemas and names of fields in answers.
-pub(super) fn properties<F: Fields>(
-    schemas: &mut SchemaGenerator,
-    fields: impl Iterator<Item = F>,
-) -> (Map<String, Value>, Vec<&'static str>) {
-    let rows: Vec<_> = fields.map(Fields::row).collect();
-    let schema =
-        |row: &super::Field| (row.name.to_owned(), described(row.kind.answered(schemas), row.description));
-    (rows.iter().map(schema).collect(), rows.iter().map(|row| row.name).collect())
-}
-
-/// Adds a description to a schema.
-pub(super) fn described(mut schema: Schema, description: &str) -> Value {
-    schema.insert("description".into(), description.into());
-    schema.to_value()
 }
 
 /// An API key as its holder sees it.
@@ -163,9 +150,8 @@ impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
         let rows = O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
-        let schema = |row: super::Field| {
-            (row.name.to_owned(), described(row.kind.requested(schemas), row.description))
-        };
+        let schema =
+            |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
         let properties: Map<String, Value> = rows.map(schema).collect();
         json_schema!({"type": "object", "additionalProperties": false, "properties": properties})
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{DefaultField, Fields};
+use super::field::{DefaultField, Fields};
 use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
 
 /// Value of a field, checked.

@@ -115,3 +115,19 @@ async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
     }
     poor().await.assert_error(402, "key_limit_reached");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_whose_bound_alone_does_not_fit_the_tokens_per_minute_is_counted() {
+    let stack = Stack::start().await;
+    let bounds = json!({"tokens_per_minute": 150, "requests_per_minute": 10});
+    let key = stack.key_with(bounds).await;
+    let call = || stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1);
+    let answer = call().send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+    assert!(stack.upstream.token_counts() > 0);
+    assert_eq!(answer.header("x-ratelimit-remaining-tokens"), "50", "the exact count: {answer}");
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), "9", "a single request: {answer}");
+    let refused = call().send().await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
+    assert!(refused.text().contains("tokens per minute"), "{refused}");
+}

@@ -121,11 +121,11 @@ async fn writes_of_five_minutes_and_of_an_hour_are_billed_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn parts_that_exceed_the_prompt_are_billed_within_it_and_counted() {
     let (stack, key) = reseller().await;
-    let usage = r#"{"prompt_tokens":100,"completion_tokens":0,"total_tokens":100,
+    let usage = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
         "prompt_tokens_details":{"cached_tokens":80,"cache_write_tokens":70}}"#;
     let answer = told(&stack, &key, "hosted", usage).await;
-    // The dearest parts that fit: 70 × 3.75 + 30 × 0.30 = 271.5 per million; and 0.01.
-    assert_eq!(answer.cost(), usd("0.0102715"));
+    // The dearest parts that fit: 70 × 3.75 + 30 × 0.30 + 50 × 15 = 1,021.5 per million; and 0.01.
+    assert_eq!(answer.cost(), usd("0.0110215"));
     let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
     assert!(metrics.text().contains("faregate_usage_contradictions_total 1"), "{metrics}");
 }
@@ -144,14 +144,14 @@ async fn a_prompt_above_a_tier_is_billed_by_its_table_whole() {
 async fn each_image_has_its_price() {
     let (stack, key) = reseller().await;
     let script = Script {
-        told: Told::json(r#"{"prompt_tokens":100,"completion_tokens":0,"total_tokens":100}"#),
+        told: Told::json(r#"{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}"#),
         ..Script::tokens(100, 1)
     };
     let image = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
     let content = json!([{"type": "text", "text": script.message()}, image, image]);
     let call = stack.call(&key, script).with("model", "hosted").with("max_tokens", 10);
     let answer = call.with("messages", json!([{"role": "user", "content": content}])).send().await;
-    assert_eq!(answer.cost(), usd("0.0143"), "100 × 3.00 per million, 2 × 0.002, and 0.01: {answer}");
+    assert_eq!(answer.cost(), usd("0.014315"), "100 × 3.00 + 15 per million, 2 × 0.002, and 0.01: {answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

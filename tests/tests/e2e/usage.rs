@@ -3,7 +3,7 @@
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Call, Options, PATIENCE, Stack, cost_of, usd},
+    harness::{ApiKey, Call, FLASH, Options, PATIENCE, Stack, cost, cost_of, usd},
     upstream::{End, Fault, Script, Shape, Style, Told, Usage},
 };
 
@@ -137,6 +137,21 @@ async fn usage_in_two_chunks_is_put_together() {
     let ended = stack.call(&key, script).stream().await.rest().await;
     assert_eq!(ended.assert_done().usage().unwrap()["total_tokens"], 21);
     assert_eq!(billed(&stack, &key).await, (cost_of(12, 9), false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_prompt_beside_its_cached_parts_is_put_together_from_all_of_them() {
+    let (stack, key) = of_kind("openai").await;
+    let first = json!({"input_tokens": 2, "output_tokens": 1, "cache_read_input_tokens": 4,
+        "cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 0}});
+    let told = Told::Json { first: Some(first.to_string()), last: r#"{"output_tokens":9}"#.into() };
+    let script = Script { told, style: Style::openai(), ..Script::tokens(12, 9) };
+    let ended = stack.call(&key, script).stream().await.rest().await;
+    let usage = ended.assert_done().usage().unwrap();
+    assert_eq!(usage["prompt_tokens"], 12);
+    assert_eq!(usage["prompt_tokens_details"], json!({"cached_tokens": 4, "cache_write_tokens": 6}));
+    let cost = cost(FLASH, Usage { prompt: 12, cached: 4, completion: 9 });
+    assert_eq!(billed(&stack, &key).await, (cost, false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

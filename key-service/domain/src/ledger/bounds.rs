@@ -197,6 +197,18 @@ impl Bounds {
     }
 }
 
+/// Models that all lists allow, in the order of the first list.
+pub fn allowed_models<List: AsRef<[String]>>(lists: &[List]) -> Vec<String> {
+    let Some((first, others)) = lists.split_first() else { return Vec::new() };
+    let is_allowed = |model: &&String| others.iter().all(|models| models.as_ref().contains(model));
+    first.as_ref().iter().filter(is_allowed).cloned().collect()
+}
+
+/// State of the tightest of several rates.
+pub fn tightest(rates: impl Iterator<Item = Rate>, now: Timestamp) -> Option<RateLimit> {
+    rates.map(|rate| rate.status(now)).min_by_key(|limit| (limit.remaining, limit.limit))
+}
+
 impl Window {
     /// The window as of this time: an empty one if the calendar has reached a later window. A clock that steps back
     /// stays in the window that has begun.

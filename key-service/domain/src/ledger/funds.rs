@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use shared::{
     money::NanoUsd,
-    rates::{RateBound, RateLimit, RateStatus},
+    rates::{RateBound, RateStatus},
     refusal::Refusal,
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{
-    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, Payer, Progress,
-    Rate, Refused, Settlement,
+    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, MOST_TOKENS,
+    Payer, Progress, Rate, Refused, Settlement, allowed_models, tightest,
 };
 
 /// Time after which a request in flight may have ended.
-const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
+pub const RETRY_IN_FLIGHT: Duration = Duration::from_secs(1);
 
 /// The smallest amount.
 const NANO: NanoUsd = NanoUsd::from_nanos(1);
@@ -89,9 +89,8 @@ impl Funds {
 
     /// Models that the key and its groups all allow; `None` is every model.
     pub(super) fn models(&self) -> Option<Vec<String>> {
-        let mut models = self.model_lists().next()?.clone();
-        models.retain(|model| self.model_lists().all(|models| models.contains(model)));
-        Some(models)
+        let lists: Vec<_> = self.model_lists().collect();
+        (!lists.is_empty()).then(|| allowed_models(&lists))
     }
 
     /// Sets an amount aside: `most`, or what is available of it.
@@ -118,13 +117,13 @@ impl Funds {
 
     /// Counts a request at every budget with bounds.
     pub(super) fn count(&mut self, prompt_tokens: u64) -> Counted {
-        let now = self.now;
+        let (now, tokens) = (self.now, prompt_tokens.min(MOST_TOKENS));
         let mut counted = Counted::default();
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = &mut budget.bounds {
-                bounds.count(prompt_tokens, now);
+                bounds.count(tokens, now);
                 counted.levels[level as usize] = true;
-                counted.tokens = prompt_tokens;
+                counted.tokens = tokens;
             }
         }
         counted
@@ -218,10 +217,7 @@ impl Funds {
 
     /// The tightest rates of key and groups.
     pub(super) fn rates(&self) -> RateStatus {
-        let tightest = |rate: fn(&Bounds) -> Option<Rate>| -> Option<RateLimit> {
-            let limits = self.bounds().filter_map(|bounds| Some(rate(bounds)?.status(self.now)));
-            limits.min_by_key(|limit| (limit.remaining, limit.limit))
-        };
+        let tightest = |rate: fn(&Bounds) -> Option<Rate>| tightest(self.bounds().filter_map(rate), self.now);
         RateStatus {
             requests: tightest(|bounds| bounds.requests_per_minute),
             tokens: tightest(|bounds| bounds.tokens_per_minute),
@@ -322,8 +318,8 @@ impl Funds {
 }
 
 /// Tokens of a request that count for rates.
-const fn tokens(usage: Usage) -> u64 {
-    usage.prompt.saturating_add(usage.completion)
+fn tokens(usage: Usage) -> u64 {
+    usage.prompt.saturating_add(usage.completion).min(MOST_TOKENS)
 }
 
 /// Sums here stay within the credit of an account, or within the total ever billed to a key.

@@ -1,28 +1,28 @@
 //! Random histories of a few accounts, and a model store that executes them with the ledger alone. Used to test the
 //! ledger, and every store against the ledger.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+mod world;
 
-use proptest::{collection::vec, option, prelude::*, sample::select};
+use std::time::Duration;
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    sample::{select, subsequence},
+};
 use shared::{
+    calendar::Per,
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     rates::RateStatus,
     time::Timestamp,
-    tokens::Usage,
+    tokens::{Usage, UsageDetails},
 };
 
-use super::{
-    Account, BoundsPatch, Budget, Command, Entry, Group, Key, Level, Outcome, Payer, Progress, Record,
-    RecordId, Refused, State, apply, entry,
-};
-use crate::{
-    key::KeyPatch,
-    usage::{Counts, Day, added},
-};
+pub use self::world::{Trail, World};
+use super::{BoundsPatch, Command, Level, Outcome, Progress, Refused};
+use crate::{group::GroupPatch, key::KeyPatch};
 
 /// Number of existing accounts; the next number is an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
@@ -31,8 +31,18 @@ pub const KEYS: u8 = 3;
 /// Number of generations per account. The last two have ids of another time: see [`of_history`].
 pub const GENERATIONS: u8 = 12;
 
-/// Start of all histories.
+/// Number of groups per account; the next number is a group that does not exist. At first the second is a child of
+/// the first.
+pub const GROUPS: u8 = 3;
+
+/// Models of histories.
+const MODELS: [&str; 2] = ["Model Flash", "Model Max"];
+
+/// Start of all histories: a Friday, eleven days before the end of a month.
 pub const START: Timestamp = Timestamp::from_millis(1_795_140_665_000);
+
+/// Longest history, in which stores forget no expired generation.
+pub const LONGEST_HISTORY: Duration = Duration::from_hours(24 * 30);
 
 /// A step of a history.
 #[derive(Clone, Debug)]
@@ -43,8 +53,35 @@ pub enum Step {
     Update(AccountId, KeyId, KeyPatch),
     /// The owner revokes a key.
     Revoke(AccountId, KeyId),
+    /// The owner changes a group.
+    UpdateGroup(AccountId, GroupId, GroupPatch),
+    /// The owner archives a group.
+    Archive(AccountId, GroupId),
+    /// The clock changes.
+    Clock(Clock),
+}
+
+/// A change of the clock.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
     /// Time passes.
     Wait(Duration),
+    /// Time passes until this window of the calendar ends.
+    WaitForEnd(Per),
+    /// The clock steps back.
+    StepBack(Duration),
+}
+
+impl Clock {
+    /// The new time. No time is later than [`LONGEST_HISTORY`] allows.
+    pub fn after(self, now: Timestamp) -> Timestamp {
+        let later = match self {
+            Self::Wait(duration) => now.plus(duration),
+            Self::WaitForEnd(per) => per.end(now),
+            Self::StepBack(duration) => return now.minus(duration),
+        };
+        if later <= START.plus(LONGEST_HISTORY) { later } else { now }
+    }
 }
 
 /// Generates histories that overspend, repeat commands, and name keys and generations of other owners.
@@ -101,21 +138,68 @@ fn chance(n: u8) -> [u8; 10] {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let owned = || (0..ACCOUNTS, 0..KEYS).prop_map(|(a, k)| (account(a), key(k)));
-    let patch = (option::of(option::of(nanos(0..1_500))), option::of(option::of(time()))).prop_map(
-        |(limit, expires_at)| KeyPatch {
-            bounds: BoundsPatch { limit, ..BoundsPatch::default() },
-            expires_at,
-            ..KeyPatch::default()
-        },
-    );
+    let key = || (0..ACCOUNTS, 0..KEYS).prop_map(|(a, k)| (account(a), key(k)));
+    let group = || (0..ACCOUNTS, 0..GROUPS).prop_map(|(a, g)| (account(a), group(g)));
     prop_oneof![
-        20 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| Step::Execute(account(a), c)),
-        4 => (0..20_u64).prop_map(|seconds| Step::Wait(Duration::from_secs(seconds))),
-        1 => (1..4_u64).prop_map(|hours| Step::Wait(Duration::from_hours(hours))),
-        2 => (owned(), patch).prop_map(|((a, k), patch)| Step::Update(a, k, patch)),
-        1 => owned().prop_map(|(a, k)| Step::Revoke(a, k)),
+        40 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| Step::Execute(account(a), c)),
+        12 => clock().prop_map(Step::Clock),
+        6 => (key(), key_patch()).prop_map(|((a, k), patch)| Step::Update(a, k, patch)),
+        2 => key().prop_map(|(a, k)| Step::Revoke(a, k)),
+        6 => (group(), group_patch()).prop_map(|((a, g), patch)| Step::UpdateGroup(a, g, patch)),
+        1 => group().prop_map(|(a, g)| Step::Archive(a, g)),
     ]
+}
+
+/// Mostly seconds; sometimes hours, the end of a window, or a step back.
+fn clock() -> impl Strategy<Value = Clock> {
+    let per = select(vec![Per::Hour, Per::Hour, Per::Day, Per::Week, Per::Month]);
+    prop_oneof![
+        10 => (0..20_000_u64).prop_map(|millis| Clock::Wait(Duration::from_millis(millis))),
+        2 => (1..4_u64).prop_map(|hours| Clock::Wait(Duration::from_hours(hours))),
+        4 => per.prop_map(Clock::WaitForEnd),
+        3 => (1..=40_u64).prop_map(|seconds| Clock::StepBack(Duration::from_secs(seconds))),
+    ]
+}
+
+fn key_patch() -> impl Strategy<Value = KeyPatch> {
+    let settings = (option::of(option::of(time())), option::weighted(0.2, parent()));
+    (settings, bounds_patch()).prop_map(|((expires_at, group), bounds)| KeyPatch {
+        expires_at,
+        group,
+        bounds,
+        ..KeyPatch::default()
+    })
+}
+
+fn group_patch() -> impl Strategy<Value = GroupPatch> {
+    (option::weighted(0.2, parent()), bounds_patch()).prop_map(|(parent, bounds)| GroupPatch {
+        parent,
+        bounds,
+        ..GroupPatch::default()
+    })
+}
+
+/// A group above a key or a group, which may not exist.
+fn parent() -> impl Strategy<Value = Option<GroupId>> {
+    option::of((0..=GROUPS).prop_map(group))
+}
+
+/// Few of all bounds, and bounds so tight that requests reach them.
+fn bounds_patch() -> impl Strategy<Value = BoundsPatch> {
+    let rarely = |value| option::weighted(0.15, option::weighted(0.8, value));
+    let limit = option::of(option::of(nanos(0..1_500)));
+    let windows = subsequence(Per::ALL.to_vec(), 0..=Per::ALL.len()).prop_shuffle();
+    let windows = windows.prop_flat_map(|lengths| {
+        let amounts = vec(nanos(0..900), lengths.len());
+        amounts.prop_map(move |amounts| lengths.iter().copied().zip(amounts).collect::<Vec<_>>())
+    });
+    let models = subsequence(MODELS.to_vec(), 0..=MODELS.len())
+        .prop_map(|models| models.into_iter().map(String::from).collect::<Vec<_>>());
+    let rates = (rarely(1..9_u64), rarely(1..200_u64), rarely(1..4_u64));
+    (limit, option::weighted(0.3, windows), option::weighted(0.1, option::weighted(0.6, models)), rates)
+        .prop_map(|(limit, windows, models, (requests_per_minute, tokens_per_minute, max_in_flight))| {
+            BoundsPatch { limit, windows, models, requests_per_minute, tokens_per_minute, max_in_flight }
+        })
 }
 
 fn command() -> impl Strategy<Value = Command> {
@@ -154,7 +238,7 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 fn model() -> impl Strategy<Value = String> {
-    select(vec!["Model Flash", "Model Max"]).prop_map(String::from)
+    select(MODELS.to_vec()).prop_map(String::from)
 }
 
 /// Mostly small amounts, so that sums reach limits; sometimes the largest possible.
@@ -169,135 +253,28 @@ fn deposited() -> impl Strategy<Value = NanoUsd> {
 
 fn progress() -> impl Strategy<Value = Progress> {
     let tokens = || prop_oneof![19 => 0..1_000_u64, 1 => Just(u64::MAX)];
-    (tokens(), tokens(), tokens(), nanos(0..700)).prop_map(|(prompt, cached, completion, cost)| Progress {
-        usage: Usage::of(prompt, cached, completion),
-        cost,
-        upstream_cost: None,
-    })
+    let few = || prop_oneof![3 => 0..100_u64, 1 => tokens()];
+    let details = (few(), few(), few(), few(), few(), few()).prop_map(
+        |(cache_write, cache_write_long, audio_input, images, reasoning, audio_output)| UsageDetails {
+            cache_write,
+            cache_write_long,
+            audio_input,
+            images,
+            reasoning,
+            audio_output,
+        },
+    );
+    let details = option::weighted(0.3, details).prop_map(Option::unwrap_or_default);
+    (tokens(), tokens(), tokens(), details, nanos(0..700), option::weighted(0.3, nanos(0..700))).prop_map(
+        |(prompt, cached, completion, details, cost, upstream_cost)| Progress {
+            usage: Usage { prompt, cached, completion, details },
+            cost,
+            upstream_cost,
+        },
+    )
 }
 
 /// Times within the duration of a history, in steps so large that some are equal.
 fn time() -> impl Strategy<Value = Timestamp> {
     (0..60_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds)))
-}
-
-/// The state of a store: everything that commands read and write.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct World {
-    /// The accounts there are.
-    pub accounts: HashMap<AccountId, Account>,
-    /// Keys of the accounts.
-    pub keys: HashMap<(AccountId, KeyId), Key>,
-    /// Groups of the accounts.
-    pub groups: HashMap<(AccountId, GroupId), Group>,
-    /// Holds, settlements and deposits of the accounts.
-    pub records: HashMap<(AccountId, RecordId), Record>,
-    /// Journals and counters of the accounts.
-    pub trails: HashMap<AccountId, Trail>,
-}
-
-/// The journal and the counters of an account.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trail {
-    /// The entries, numbered from 1.
-    pub journal: Vec<(GenerationId, Entry)>,
-    /// The counters.
-    pub counted: BTreeMap<(Day, Payer), Counts>,
-}
-
-impl World {
-    /// Accounts without credit. The first key of each has no limit.
-    pub fn new() -> Self {
-        let mut world = Self::default();
-        for a in 0..ACCOUNTS {
-            world.accounts.insert(account(a), Account::default());
-            for k in 0..KEYS {
-                let limit = (k > 0).then_some(NanoUsd::from_nanos(600 * i64::from(k)));
-                let budget = Budget { limit, ..Budget::default() };
-                world.keys.insert((account(a), key(k)), Key { budget, ..Key::default() });
-            }
-        }
-        world
-    }
-
-    /// Applies a command, as every store has to.
-    pub fn apply(
-        &mut self,
-        account: AccountId,
-        command: &Command,
-        now: Timestamp,
-    ) -> Result<Outcome, Refused> {
-        let money = self.accounts.get(&account).copied().ok_or(Refused::UnknownKey)?;
-        let (key_id, record_id) =
-            (command.key().map(|k| (account, k)), command.record().map(|r| (account, r)));
-        let key = key_id.and_then(|id| self.keys.get(&id)).cloned();
-        let record = record_id.and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
-        let before = record.clone();
-        let group = |id| Ok::<_, Refused>(self.groups.get(&(account, id)).cloned());
-        let state = State::load(money, key, record, group)?;
-        let (after, outcome) = apply(state, command, now)?;
-        if let (Some((_, RecordId::Generation(id))), Some(entry)) = (record_id, entry(&before, &after)) {
-            let trail = self.trails.entry(account).or_default();
-            let added = added(&before, &entry);
-            let counts = trail.counted.entry((added.day, added.payer)).or_default();
-            *counts = counts.plus(added.counts);
-            trail.journal.push((id, entry));
-        }
-        self.accounts.insert(account, after.account);
-        if let (Some(id), Some(key)) = (key_id, after.key) {
-            self.keys.insert(id, key);
-        }
-        for (id, group) in after.groups.into_iter().flatten() {
-            self.groups.insert((account, id), group);
-        }
-        match (record_id, after.record) {
-            (None, _) => {}
-            (Some(id), Record::None) => {
-                self.records.remove(&id);
-            }
-            (Some(id), record) => {
-                self.records.insert(id, record);
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// Applies a change by the owner. A revoked key does not change.
-    pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch) {
-        if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
-            key.budget.limit = patch.bounds.limit.unwrap_or(key.budget.limit);
-            key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
-        }
-    }
-
-    /// Revokes a key; a repetition changes nothing.
-    pub fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
-        if let Some(key) = self.keys.get_mut(&(account, key)) {
-            key.revoked_at.get_or_insert(now);
-        }
-    }
-
-    /// Sums of a key's open holds and of the charges of settlements.
-    pub fn booked(&self, account: AccountId, key: KeyId) -> (NanoUsd, NanoUsd) {
-        let (mut held, mut charged) = (0, 0);
-        for ((of, _), record) in &self.records {
-            match record {
-                Record::Open(open) if (*of, open.payer.key) == (account, key) => held += open.amount.nanos(),
-                Record::Closed(closed) if (*of, closed.payer.key) == (account, key) => {
-                    charged += closed.charged.nanos();
-                }
-                Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => {}
-            }
-        }
-        (NanoUsd::from_nanos(held), NanoUsd::from_nanos(charged))
-    }
-
-    /// Sum of an account's deposits.
-    pub fn deposited(&self, account: AccountId) -> NanoUsd {
-        let deposits = self.records.iter().map(|((of, _), record)| match record {
-            Record::Deposited(amount) if *of == account => amount.nanos(),
-            Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
-        });
-        NanoUsd::from_nanos(deposits.sum())
-    }
 }

@@ -1,5 +1,6 @@
 //! Short scenarios of the ledger.
 
+mod book;
 mod chain;
 mod properties;
 mod rates;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use shared::{refusal::Refusal, time::Timestamp};
 
+use self::book::Book;
 use super::{
     histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key},
     *,
@@ -31,123 +33,6 @@ fn cost(n: i64) -> Progress {
 fn capture(generation: GenerationId, total: Progress) -> Command {
     let (key, model) = (key(0), "Model Flash".into());
     Command::Capture { key, generation, model, total, estimated: false }
-}
-
-/// A ledger of an account and a key, with short methods for commands. Every lease is three ticks long.
-struct Book {
-    world: World,
-    now: Timestamp,
-}
-
-impl Book {
-    fn new(credit: i64, limit: Option<i64>) -> Self {
-        let mut book = Self { world: World::new(), now: START };
-        book.run(&Command::Deposit { id: deposit(0), amount: nanos(credit) }).unwrap();
-        book.set_limit(limit);
-        book
-    }
-
-    fn set_limit(&mut self, limit: Option<i64>) {
-        self.key_mut().budget.limit = limit.map(nanos);
-    }
-
-    fn key_mut(&mut self) -> &mut Key {
-        self.world.keys.get_mut(&(account(MINE), key(0))).unwrap()
-    }
-
-    fn group_mut(&mut self, n: u8) -> &mut Group {
-        self.world.groups.entry((account(MINE), group(n))).or_default()
-    }
-
-    /// Moves the key to a group.
-    fn join(&mut self, n: u8) {
-        self.key_mut().group = Some(group(n));
-    }
-
-    /// Changes the bounds of the key.
-    fn bound(&mut self, bounds: &BoundsPatch) {
-        let now = self.now;
-        self.key_mut().budget.update(bounds, now);
-    }
-
-    /// Changes the bounds of a group.
-    fn bound_group(&mut self, n: u8, bounds: &BoundsPatch) {
-        let now = self.now;
-        self.group_mut(n).budget.update(bounds, now);
-    }
-
-    /// The key's bounds.
-    fn bounds(&mut self) -> Bounds {
-        *self.key_mut().budget.bounds.clone().unwrap()
-    }
-
-    fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
-        self.world.apply(account(MINE), command, self.now)
-    }
-
-    fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
-        let (model, lease_ticks) = ("Model Flash".into(), 3);
-        let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
-        let (key, generation) = (key(0), generation(n));
-        self.run(&Command::Hold {
-            key,
-            generation,
-            model,
-            least,
-            enough,
-            most,
-            prompt_tokens: 3,
-            lease_ticks,
-        })
-    }
-
-    /// Asserts that exactly this amount can be held.
-    fn must_hold(&mut self, n: u8, amount: i64) {
-        match self.hold(n, amount, amount, amount) {
-            Ok(Outcome::Held { amount: held, .. }) => assert_eq!(held, nanos(amount)),
-            other => panic!("not held: {other:?}"),
-        }
-    }
-
-    fn extend(&mut self, n: u8, most: i64, progress: Progress) -> Result<Outcome, Refused> {
-        let (key, generation, lease_ticks) = (key(0), generation(n), 3);
-        self.run(&Command::Extend { key, generation, most: nanos(most), progress, lease_ticks })
-    }
-
-    fn capture(&mut self, n: u8, total: Progress) -> Settlement {
-        match self.run(&capture(generation(n), total)) {
-            Ok(Outcome::Captured(settlement)) => settlement,
-            other => panic!("not captured: {other:?}"),
-        }
-    }
-
-    /// Advances lease time by this many ticks.
-    fn tick(&mut self, ticks: u64) {
-        for _ in 0..ticks {
-            let seen = Some(self.world.accounts[&account(MINE)].tick);
-            self.run(&Command::Tick { seen }).unwrap();
-        }
-    }
-
-    fn release(&mut self, n: u8) -> Result<Outcome, Refused> {
-        self.run(&Command::Release { key: key(0), generation: generation(n) })
-    }
-
-    fn expire(&mut self, n: u8) -> Result<Outcome, Refused> {
-        self.run(&Command::Expire { key: key(0), generation: generation(n) })
-    }
-
-    fn check(&mut self) -> Result<Outcome, Refused> {
-        self.run(&Command::Check { key: key(0) })
-    }
-
-    /// Credit, held, used.
-    fn sums(&mut self) -> (i64, i64, i64) {
-        let money = self.world.accounts[&account(MINE)];
-        let key = self.key_mut().budget.clone();
-        assert_eq!(money.held, key.held);
-        (money.credit.nanos(), money.held.nanos(), key.used.nanos())
-    }
 }
 
 #[test]

@@ -8,35 +8,18 @@ use shared::{
 
 use super::*;
 use crate::{
-    group::{Group, GroupNotChanged, GroupPatch, KeyDefaults},
+    group::{Group, GroupNotChanged, GroupPatch},
     key::{ApiKey, KeyNotChanged, KeyPatch},
-    ledger,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
 fn key() -> ApiKey {
-    ApiKey {
-        id: KeyId::new(NOW, [0; 10]),
-        label: String::new(),
-        hint: "fg_api_3kF9…b8r9".into(),
-        metadata: Metadata::new(),
-        created_at: NOW,
-        spend: ledger::Key::default(),
-    }
+    ApiKey::new(KeyId::new(NOW, [0; 10]), "fg_api_3kF9…b8r9".into(), NOW)
 }
 
 fn group() -> Group {
-    Group {
-        id: GroupId::new(NOW, [0; 10]),
-        name: String::new(),
-        external_id: None,
-        metadata: Metadata::new(),
-        key_defaults: KeyDefaults::default(),
-        created_at: NOW,
-        keys: 0,
-        spend: ledger::Group::default(),
-    }
+    Group::new(GroupId::new(NOW, [0; 10]), NOW)
 }
 
 /// A value that requests may give to a field; `None` where no request sets the field.
@@ -114,8 +97,8 @@ fn metadata_merge_and_have_at_most_sixteen_names() {
     let one_more = patch(named(16, 17, Some("a")));
     assert_eq!(full.clone().updated(&one_more, NOW), Err(KeyNotChanged::TooMuchMetadata));
     let fewer = full.updated(&patch(named(0, 2, None)), NOW).unwrap().updated(&one_more, NOW).unwrap();
-    let names: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
-    assert_eq!((names.len(), names.contains(&"name 0"), names.contains(&"name 16")), (15, false, true));
+    let left: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
+    assert_eq!((left.len(), left.contains(&"name 0"), left.contains(&"name 16")), (15, false, true));
     let mut clear = KeyPatch::default();
     assert!(clear.set(KeyField::Metadata, Value::Null));
     assert!(fewer.updated(&clear, NOW).unwrap().metadata.is_empty());

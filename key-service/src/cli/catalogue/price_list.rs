@@ -132,8 +132,8 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<Listed> {
         let (rate, border) = above(name).map_or((name.as_str(), None), |(rate, border)| (rate, Some(border)));
         match (LITELLM.iter().position(|known| *known == rate), value.as_f64()) {
             (Some(field), Some(number)) => {
-                let per_token = if field < FIRST_PER_UNIT { "e6" } else { "" };
-                read.put(border, field, number, per_token).with_context(|| name.clone())?;
+                let per_million = if field < FIRST_PER_UNIT { "e6" } else { "" };
+                read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is no number"),
             // Rates of services that requests cannot ask for here are of no use; any other may be billed.
@@ -172,10 +172,11 @@ struct Reading {
 impl Reading {
     fn models_dev_table(&mut self, border: Option<u64>, table: &toml::Table) -> anyhow::Result<()> {
         for (name, value) in table {
-            let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+            let whole = value.as_integer().map(|number| number.to_string());
+            let number = whole.or_else(|| value.as_float().map(|number| number.to_string()));
             match (MODELS_DEV.iter().position(|known| known == name), number) {
                 (Some(field), Some(number)) => {
-                    self.put(border, field, number, "").with_context(|| name.clone())?
+                    self.put(border, field, &number).with_context(|| name.clone())?;
                 }
                 (Some(_), None) => bail!("{name} is no number"),
                 (None, _) if matches!(name.as_str(), "tier" | "tiers" | "context_over_200k") => {}
@@ -185,9 +186,9 @@ impl Reading {
         Ok(())
     }
 
-    /// Puts a rate in. The shortest decimal of a float is the number as the list's author wrote it.
-    fn put(&mut self, border: Option<u64>, field: usize, number: f64, exponent: &str) -> anyhow::Result<()> {
-        let rate = NanoUsd::parse(&format!("{number}{exponent}"))?;
+    /// Puts in a rate in decimals. The shortest decimals of a float are those that the list's author wrote.
+    fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
+        let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
             bail!("is negative or too high");
         }
@@ -199,15 +200,12 @@ impl Reading {
     /// The model with these prices. What is read from a cache costs as much as other input unless the list says otherwise.
     fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<Listed> {
         let Self { base, tiers, left_out } = self;
-        let written = |[input, cached_input, mut output, further @ ..]: WrittenRates| {
-            if embeddings {
-                output = output.or(Some(NanoUsd::ZERO));
-            }
-            let [a, b, c, d, e, f, g] = further;
-            [input, cached_input.or(input), output, a, b, c, d, e, f, g]
+        let resolve = |mut written: WrittenRates| {
+            let [input, cached_input, output, ..] = &mut written;
+            *cached_input = cached_input.or(*input);
+            *output = output.or(embeddings.then_some(NanoUsd::ZERO));
+            Rates::resolve(written).ok_or_else(|| anyhow!("it has no price per token"))
         };
-        let resolve =
-            |rates| Rates::resolve(written(rates)).ok_or_else(|| anyhow!("it has no price per token"));
         let mut price = Price::flat(resolve(base)?);
         let (mut before, mut rates) = (base, base.map(|rate| rate.is_some()));
         for (above, own) in tiers {

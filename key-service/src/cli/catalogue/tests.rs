@@ -112,7 +112,7 @@ fn a_file_of_models_dev_becomes_an_entry() {
     assert_eq!((model.context_window, model.max_output_tokens), (1_000_000, 64_000));
     let base = rates("3 0.3 15 3.75 3.75 15 10.5 15 0 0");
     let tier = Tier { above: 200_000, rates: rates("6 0.6 22.5 3.75 3.75 22.5 10.5 22.5 0 0") };
-    assert_eq!(model.price, Price { base, tiers: vec![tier] });
+    assert_eq!(*model.price, Price { base, tiers: vec![tier] });
     assert_eq!(model.upstreams[0].cost, None);
     assert!(entry.contains("# cache_write_long: the list has no price"), "{entry}");
 

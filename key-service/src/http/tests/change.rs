@@ -1,39 +1,6 @@
 //! Fetching, updating and revoking keys (contract §4.4).
 
-use shared::{
-    ids::{GenerationId, KeyId},
-    money::NanoUsd,
-    tokens::Usage,
-};
-
 use super::*;
-use crate::store::Ledger as _;
-use domain::ledger::{Command, Progress};
-
-impl Desk {
-    /// Bills this amount to the key.
-    async fn bill(&self, id: &str, nanos: i64) {
-        let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
-        let now = self.office.clock.now();
-        let generation = GenerationId::new(now, [1; 10]);
-        let usage = Usage::of(12, 0, 5);
-        let hold = Command::Hold {
-            key,
-            generation,
-            model: "Model Flash".into(),
-            least: cost,
-            enough: cost,
-            most: cost,
-            prompt_tokens: 1,
-            lease_ticks: 7,
-        };
-        let total = Progress { usage, cost, upstream_cost: None };
-        let model = "Model Flash".into();
-        let capture = Command::Capture { key, generation, model, total, estimated: false };
-        let outcomes = self.office.store.execute(self.account, vec![hold, capture], now).await.unwrap();
-        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    }
-}
 
 #[tokio::test]
 async fn a_key_that_does_not_exist_is_not_found_however_it_is_spelled() {

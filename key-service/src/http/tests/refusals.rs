@@ -98,7 +98,7 @@ async fn a_body_of_another_type_or_beyond_the_limit_is_refused_in_this_order() {
     let desk = Desk::open().await;
     let id = desk.created_id("{}").await;
     let before = desk.everything().await;
-    let fits = format!("{}{{}}", " ".repeat((64 << 10) - 2));
+    let fits = format!("{}{{}}", " ".repeat((256 << 10) - 2));
     let (path, too_large) = (format!("{KEYS}/{id}"), format!("{fits} "));
     for (method, path) in [(Method::POST, KEYS), (Method::PATCH, &path)] {
         for content_type in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
@@ -107,7 +107,7 @@ async fn a_body_of_another_type_or_beyond_the_limit_is_refused_in_this_order() {
             desk.send(request).await.is_error(415, "unsupported_media_type", None);
         }
         desk.call(method.clone(), path, too_large.clone()).await.is_error(413, "request_too_large", None);
-        let announced = desk.request(method.clone(), path).header("content-length", "65537");
+        let announced = desk.request(method.clone(), path).header("content-length", "262145");
         let answer = desk.send(announced.body(Body::from("{}")).unwrap()).await;
         answer.is_error(413, "request_too_large", None);
     }

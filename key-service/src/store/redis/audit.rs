@@ -9,21 +9,21 @@ use std::collections::HashMap;
 
 use redis::cmd;
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
 };
 
 use super::{
     Redis,
     books::{ADDITIONS_AT_ONCE, Addition, addition_of},
-    records::{self, FundsRecord, damaged},
+    records::{self, FundsRecord, HoldSummary, damaged},
     script::Arguments,
 };
-use crate::store::{Keys, Order, Page, StoreError};
-use domain::audit::{Audit, Auditor};
+use crate::store::{Groups, Keys, Order, StoreError};
+use domain::audit::{Audit, AuditedEntry, Auditor};
 
-/// Keys in a read. Each read adds up the open holds again, about a microsecond a hold.
-const KEYS_AT_ONCE: usize = 500;
+/// Keys or groups in a read.
+const BUDGETS_AT_ONCE: usize = 500;
 /// Stream id before all additions.
 const NOTHING_READ: &str = "0-0";
 
@@ -43,45 +43,80 @@ struct Look {
 /// Figures of a single moment.
 struct Figures {
     funds: FundsRecord,
-    /// Balances of each requested key.
-    keys: Vec<Option<Vec<u8>>>,
-    /// Sums of open holds by the bytes of a key's id.
-    holds: HashMap<Vec<u8>, i64>,
+    /// Balances of each requested key or group.
+    balances: Vec<Option<Vec<u8>>>,
+    holds: Vec<HoldSummary>,
     deposits: Vec<i64>,
 }
 
 /// The raw answer.
-type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, i64)>, Vec<i64>);
+type AuditReply = (Vec<Addition>, Option<Vec<u8>>, Vec<Option<Vec<u8>>>, Vec<Vec<u8>>, Vec<i64>);
+
+/// Result of reading entries up to a moment.
+enum Read {
+    Figures(Figures),
+    NoAccount,
+    Overtaken,
+}
 
 impl Redis {
-    /// Goes through the books once.
+    /// Goes through the books once: groups first, then keys, and at last the account.
     pub(super) async fn go_through(&self, account: AccountId) -> Result<Attempt, StoreError> {
-        let (mut reading, mut after) = (Reading::begin(1), None);
+        let (mut reading, mut after) = (Reading::begin(1), None::<GroupId>);
+        let (groups, keys) = (self.key_space.groups(account), self.key_space.keys(account));
         loop {
-            let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
-            let keys = self.key_ids(account, page).await?;
-            let figures = loop {
-                let Some(look) = self.look(account, &reading.last_id, &keys).await? else {
-                    return Ok(Attempt::Done(None));
-                };
-                if reading.last_id == NOTHING_READ
-                    && let Some(first) = look.additions.first()
-                {
-                    reading = Reading::begin(addition_of(first)?.0);
-                }
-                let overtaken = reading.is_overtaken(&look.additions)?;
-                if overtaken && self.first_number(account).await? > reading.next {
-                    return Ok(Attempt::Overtaken);
-                }
-                reading.entries(&look.additions)?;
-                if let Some(figures) = look.figures {
-                    break figures;
-                }
+            let ids = self.ids_behind(&groups, after, Order::Ascending, BUDGETS_AT_ONCE).await?;
+            let fields = ids.iter().map(|id| records::group_field(*id)).collect();
+            match self.read_on(account, &mut reading, fields).await? {
+                Read::Figures(figures) => reading.groups(&ids, &figures)?,
+                Read::NoAccount => return Ok(Attempt::Done(None)),
+                Read::Overtaken => return Ok(Attempt::Overtaken),
+            }
+            after = ids.last().copied();
+            if ids.len() < BUDGETS_AT_ONCE {
+                break;
+            }
+        }
+        let mut after = None::<KeyId>;
+        loop {
+            let ids = self.ids_behind(&keys, after, Order::Ascending, BUDGETS_AT_ONCE).await?;
+            let fields = ids.iter().map(|id| id.as_bytes().to_vec()).collect();
+            let figures = match self.read_on(account, &mut reading, fields).await? {
+                Read::Figures(figures) => figures,
+                Read::NoAccount => return Ok(Attempt::Done(None)),
+                Read::Overtaken => return Ok(Attempt::Overtaken),
             };
-            reading.keys(&keys, &figures)?;
-            after = keys.last().copied().or(after);
-            if keys.len() < KEYS_AT_ONCE {
+            reading.keys(&ids, &figures)?;
+            after = ids.last().copied();
+            if ids.len() < BUDGETS_AT_ONCE {
                 return self.finish(account, reading.auditor, &figures).await;
+            }
+        }
+    }
+
+    /// Reads entries until none follow, and the figures of that moment.
+    async fn read_on(
+        &self,
+        account: AccountId,
+        reading: &mut Reading,
+        fields: Vec<Vec<u8>>,
+    ) -> Result<Read, StoreError> {
+        loop {
+            let Some(look) = self.look(account, &reading.last_id, &fields).await? else {
+                return Ok(Read::NoAccount);
+            };
+            if reading.last_id == NOTHING_READ
+                && let Some(first) = look.additions.first()
+            {
+                *reading = Reading::begin(addition_of(first)?.0);
+            }
+            let overtaken = reading.is_overtaken(&look.additions)?;
+            if overtaken && self.first_number(account).await? > reading.next {
+                return Ok(Read::Overtaken);
+            }
+            reading.entries(&look.additions)?;
+            if let Some(figures) = look.figures {
+                return Ok(Read::Figures(figures));
             }
         }
     }
@@ -94,8 +129,8 @@ impl Redis {
         first.first().map_or(Ok(1), |first| Ok(addition_of(first)?.0))
     }
 
-    /// Adds the figures to the audit. A key that has entries but was not listed may have been made after its page was
-    /// read.
+    /// Adds the figures to the audit. A key or group that has entries but was not listed may have been made after its
+    /// page was read.
     async fn finish(
         &self,
         account: AccountId,
@@ -107,7 +142,12 @@ impl Redis {
                 return Ok(Attempt::Overtaken);
             }
         }
-        let held = NanoUsd::from_nanos(figures.holds.values().sum());
+        for group in auditor.unknown_groups() {
+            if self.group(account, group).await?.is_some() {
+                return Ok(Attempt::Overtaken);
+            }
+        }
+        let held = sum(figures.holds.iter());
         let deposits = figures.deposits.iter().copied().map(NanoUsd::from_nanos);
         Ok(Attempt::Done(Some(auditor.account(figures.funds.account(), held, deposits))))
     }
@@ -116,7 +156,7 @@ impl Redis {
         &self,
         account: AccountId,
         last_id: &str,
-        keys: &[KeyId],
+        fields: &[Vec<u8>],
     ) -> Result<Option<Look>, StoreError> {
         let key_space = &self.key_space;
         let mut arguments = Arguments::keys([
@@ -127,8 +167,8 @@ impl Redis {
         ])
         .with(last_id)
         .with(ADDITIONS_AT_ONCE.to_string());
-        for key in keys {
-            arguments.value(*key.as_bytes());
+        for field in fields {
+            arguments.value(field.as_slice());
         }
         let answer: Option<redis::Value> = self.client.run(&self.scripts.audit, &arguments).await?;
         let Some(answer) = answer else { return Ok(None) };
@@ -137,10 +177,11 @@ impl Redis {
             let additions = redis::from_redis_value(additions.clone())?;
             return Ok(Some(Look { additions, figures: None }));
         }
-        let (additions, funds, keys, holds, deposits): AuditReply = redis::from_redis_value(answer)?;
+        let (additions, funds, balances, holds, deposits): AuditReply = redis::from_redis_value(answer)?;
         let funds = FundsRecord::read(&funds.ok_or_else(|| damaged("the funds of an account"))?)?;
-        let holds = holds.into_iter().collect();
-        let figures = Some(Figures { funds, keys, holds, deposits });
+        // A damaged hold holds nothing that can be proven.
+        let holds = holds.iter().filter_map(|hold| records::read_hold(hold)).collect();
+        let figures = Some(Figures { funds, balances, holds, deposits });
         Ok(Some(Look { additions, figures }))
     }
 }
@@ -168,8 +209,7 @@ impl Reading {
         for addition in additions {
             let (number, text) = addition_of(addition)?;
             for read in records::read_entries(number, text)? {
-                let entry = read.entry;
-                self.auditor.entry(read.number, entry.settlement.payer.key, entry.delta, entry.used_after);
+                self.auditor.entry(AuditedEntry::of(read.number, &read.entry));
                 self.next = read.number + 1;
             }
             self.last_id.clone_from(&addition.0);
@@ -177,12 +217,30 @@ impl Reading {
         Ok(())
     }
 
-    fn keys(&mut self, ids: &[KeyId], figures: &Figures) -> Result<(), StoreError> {
-        for (id, record) in ids.iter().zip(&figures.keys) {
-            let key = records::read_spend(record.as_deref().ok_or_else(|| damaged("a key"))?)?;
-            let holds = figures.holds.get(&id.as_bytes()[..]).copied().unwrap_or(0);
-            self.auditor.key(*id, &key, NanoUsd::from_nanos(holds));
+    fn groups(&mut self, ids: &[GroupId], figures: &Figures) -> Result<(), StoreError> {
+        for (id, record) in ids.iter().zip(&figures.balances) {
+            let group = records::read_group_spend(record.as_deref().ok_or_else(|| damaged("a group"))?)?;
+            let holds = figures.holds.iter().filter(|hold| hold.groups.contains(&Some(*id)));
+            self.auditor.group(*id, &group, sum(holds));
         }
         Ok(())
     }
+
+    fn keys(&mut self, ids: &[KeyId], figures: &Figures) -> Result<(), StoreError> {
+        let mut holds: HashMap<KeyId, i64> = HashMap::new();
+        for hold in &figures.holds {
+            *holds.entry(hold.key).or_default() += hold.amount.nanos();
+        }
+        for (id, record) in ids.iter().zip(&figures.balances) {
+            let key = records::read_spend(record.as_deref().ok_or_else(|| damaged("a key"))?)?;
+            let held = holds.get(id).copied().unwrap_or(0);
+            self.auditor.key(*id, &key, NanoUsd::from_nanos(held));
+        }
+        Ok(())
+    }
+}
+
+/// Sum of the amounts of holds.
+fn sum<'a>(holds: impl Iterator<Item = &'a HoldSummary>) -> NanoUsd {
+    NanoUsd::from_nanos(holds.map(|hold| hold.amount.nanos()).sum())
 }

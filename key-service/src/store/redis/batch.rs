@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use quick_cache::sync::Cache;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use shared::{
+    calendar::Per,
     ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
-    rates::RateStatus,
-    refusal::Refusal,
     time::Timestamp,
     tokens::Usage,
 };
@@ -15,13 +15,14 @@ use shared::{
 use super::{
     client::Client,
     key_space::KeySpace,
-    records::{self, FUNDS, Reader, amount, double},
-    script::{Arguments, Lua},
+    outcomes::{outcome, senseless},
+    records::{self, FUNDS, amount, double},
+    script::{Arguments, LedgerScripts},
 };
 use crate::store::Outcomes;
 use domain::{
-    ledger::{Command, Ending, Level, Outcome, Progress, RecordId, Refused},
-    usage::{COUNTED_PER_REQUEST, Day},
+    ledger::{Command, Ending, Outcome, Payer, Progress, RecordId, Refused},
+    usage::{COUNTED, COUNTED_PER_REQUEST, Day},
 };
 
 /// Commands per run of the script, each of which blocks Redis for some 3 µs. Longer batches are split.
@@ -32,8 +33,12 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 const HOUR: i64 = 60 * 60 * 1000;
 /// Milliseconds of a day: a hash of expired generations is kept for each day.
 const DAY: i64 = 24 * HOUR;
-/// Bytes of an encoded command.
-const COMMAND_SIZE: usize = 41;
+/// Bytes of an encoded command in a batch with chains.
+const COMMAND_SIZE: usize = 49;
+/// Error of the script without chains at a record of a chain (`scripts/constants.lua`).
+const NEEDS_CHAINS: &str = "a record needs chains";
+/// Number of accounts that this process remembers to have chains; others are tried without first.
+const REMEMBERED: usize = 65_536;
 /// Largest lease in ticks: exact as a double, and longer than any machine runs.
 const MOST_TICKS: u64 = 1 << 48;
 
@@ -44,10 +49,20 @@ pub(super) struct Kept {
     pub(super) usage_days: u32,
 }
 
-/// Client, script, and settings of a batch.
+/// Accounts in which a key, a hold or a settlement has a group, bounds, or further parts of a bill.
+pub(super) struct ChainedAccounts(Cache<AccountId, ()>);
+
+impl Default for ChainedAccounts {
+    fn default() -> Self {
+        Self(Cache::new(REMEMBERED))
+    }
+}
+
+/// Client, scripts, and settings of a batch.
 pub(super) struct Batch<'a> {
     pub(super) client: &'a Client,
-    pub(super) ledger: &'a Lua,
+    pub(super) ledger: &'a LedgerScripts,
+    pub(super) chained: &'a ChainedAccounts,
     pub(super) key_space: &'a KeySpace,
     pub(super) kept: Kept,
     pub(super) account: AccountId,
@@ -73,14 +88,30 @@ impl Batch<'_> {
         Ok(all)
     }
 
+    /// Runs the script without chains of budgets where none are known, and that with chains if any turn up.
     async fn run(&self, commands: &[Command]) -> RedisResult<Outcomes> {
-        let answer: Option<Vec<Value>> = self.client.run(self.ledger, &self.arguments(commands)).await?;
+        let ChainedAccounts(chained) = self.chained;
+        if !commands.iter().any(has_further_parts) && chained.get(&self.account).is_none() {
+            match self.run_script(commands, false).await {
+                Err(e) if needs_chains(&e) => chained.insert(self.account, ()),
+                outcomes => return outcomes,
+            }
+        }
+        self.run_script(commands, true).await
+    }
+
+    async fn run_script(&self, commands: &[Command], has_chains: bool) -> RedisResult<Outcomes> {
+        let script = if has_chains { &self.ledger.chains } else { &self.ledger.plain };
+        let arguments = self.arguments(commands, has_chains);
+        let answer: Option<Vec<Value>> = self.client.run(script, &arguments).await?;
         // No answer means that the account does not exist.
         let Some(answers) = answer else { return Ok(vec![Err(Refused::UnknownKey); commands.len()]) };
         if answers.len() != commands.len() {
             return Err(senseless("too few outcomes"));
         }
-        commands.iter().zip(&answers).map(|(command, answer)| outcome(command, answer)).collect()
+        let outcomes =
+            commands.iter().zip(&answers).map(|(command, answer)| outcome(command, answer, self.now));
+        outcomes.collect()
     }
 
     async fn run_alone(&self, command: &Command) -> RedisResult<Result<Outcome, Refused>> {
@@ -90,7 +121,7 @@ impl Batch<'_> {
         }
     }
 
-    fn arguments(&self, commands: &[Command]) -> Arguments {
+    fn arguments(&self, commands: &[Command], has_chains: bool) -> Arguments {
         let Self { key_space, account, now, kept, .. } = self;
         let today = Day::of(*now);
         let mut arguments = Arguments::keys([
@@ -106,7 +137,7 @@ impl Batch<'_> {
             arguments.key(key_space.spenders(*account));
             arguments.key(key_space.spend(*account, today));
         }
-        let mut writer = BatchEncoder::new(&generations);
+        let mut writer = BatchEncoder::new(&generations, has_chains);
         for command in commands {
             writer.command(command);
         }
@@ -120,12 +151,16 @@ impl Batch<'_> {
         // Counters of a day are kept for `usage_days` after that day.
         let counters_kept = SECONDS_PER_DAY * (i64::from(kept.usage_days) + 1);
         let hour = generations.ids.first().map_or(0, |id| id.created_at().millis().div_euclid(HOUR));
-        let mut settings = Vec::with_capacity(4 * 8 + 5 * 2);
+        let mut settings = Vec::with_capacity(8 * 8 + 6 * 2 + 8);
         for number in [now.millis(), kept.journal_entries.into(), counters_kept, hour] {
             settings.extend(double(number));
         }
         for count in counts {
             settings.extend(place(count));
+        }
+        if has_chains {
+            settings.extend(place(writer.payers.all.len()));
+            settings.extend(Per::ALL.iter().flat_map(|per| double(per.beginning(*now).millis())));
         }
         settings.extend(writer.names.all);
         arguments.value(settings);
@@ -143,7 +178,10 @@ impl Batch<'_> {
             arguments.value(*id.as_bytes());
         }
         for (key, model) in writer.payers.all {
-            arguments.value(records::write_payer(key, model));
+            arguments.value(records::write_payer(&Payer::alone(key, model.to_owned())));
+        }
+        for parts in writer.further_parts {
+            arguments.value(parts);
         }
         arguments
     }
@@ -152,6 +190,21 @@ impl Batch<'_> {
 /// Returns true for commands that may bill something.
 fn settles(command: &Command) -> bool {
     matches!(command, Command::Capture { .. } | Command::Expire { .. })
+}
+
+/// Returns whether a command reports a cost to the operator, or details of usage.
+fn has_further_parts(command: &Command) -> bool {
+    match command {
+        Command::Extend { progress, .. } | Command::Capture { total: progress, .. } => {
+            progress.upstream_cost.is_some() || !progress.usage.details.is_empty()
+        }
+        Command::Deposit { .. }
+        | Command::Tick { .. }
+        | Command::Check { .. }
+        | Command::Hold { .. }
+        | Command::Release { .. }
+        | Command::Expire { .. } => false,
+    }
 }
 
 /// Distinct generations of a batch: first the generations to be held that begin in the same hour, as nearly all do,
@@ -232,21 +285,25 @@ impl<T: PartialEq> Named<T> {
 /// Encoder of the commands, and of everything that the commands refer to.
 struct BatchEncoder<'a> {
     generations: &'a Generations,
+    has_chains: bool,
     commands: Vec<u8>,
     /// The names of the commands.
     names: Named<u8>,
     bills: Vec<u8>,
+    /// Of each bill with a flag, the flagged parts.
+    further_parts: Vec<Vec<u8>>,
     deposits: Vec<DepositId>,
     keys: Named<KeyId>,
     payers: Named<(KeyId, &'a str)>,
 }
 
 impl<'a> BatchEncoder<'a> {
-    fn new(generations: &'a Generations) -> Self {
+    fn new(generations: &'a Generations, has_chains: bool) -> Self {
         let (keys, payers) = (Named { all: Vec::new() }, Named { all: Vec::new() });
         let (commands, bills) = (Vec::with_capacity(generations.ids.len() * COMMAND_SIZE), Vec::new());
         let names = Named { all: Vec::new() };
-        Self { generations, commands, names, bills, deposits: Vec::new(), keys, payers }
+        let (deposits, further_parts) = (Vec::new(), Vec::new());
+        Self { generations, has_chains, commands, names, bills, further_parts, deposits, keys, payers }
     }
 
     fn command(&mut self, command: &'a Command) {
@@ -262,39 +319,43 @@ impl<'a> BatchEncoder<'a> {
             None => 0,
         };
         let (name, payer, bill, numbers) = match command {
-            Command::Check { .. } => (1, 0, 0, [0; 4]),
-            Command::Hold { key, model, least, enough, most, lease_ticks, .. } => {
-                let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks)];
+            Command::Check { .. } => (1, 0, 0, [0; 5]),
+            Command::Hold { key, model, least, enough, most, prompt_tokens, lease_ticks, .. } => {
+                let prompt = exact(*prompt_tokens);
+                let numbers = [money(*least), money(*enough), money(*most), ticks(*lease_ticks), prompt];
                 (2, self.payers.place((*key, model)), 0, numbers)
             }
             Command::Extend { most, progress, lease_ticks, .. } => {
                 let bill = self.bill(*progress, Ending::Expired, true);
-                (3, 0, bill, [money(*most), money(progress.cost), ticks(*lease_ticks), 0])
+                let used = rated(progress.usage);
+                (3, 0, bill, [money(*most), money(progress.cost), ticks(*lease_ticks), 0, used])
             }
             Command::Capture { key, model, total, estimated, .. } => {
                 let bill = self.bill(*total, Ending::Captured, *estimated);
                 let [prompt, cached, completion] = counted(total.usage);
                 let payer = self.payers.place((*key, model));
-                (4, payer, bill, [money(total.cost), prompt, cached, completion])
+                (4, payer, bill, [money(total.cost), prompt, cached, completion, rated(total.usage)])
             }
-            Command::Release { .. } => (5, 0, 0, [0; 4]),
-            Command::Expire { .. } => (6, 0, 0, [0; 4]),
-            Command::Deposit { amount, .. } => (7, 0, 0, [money(*amount), 0, 0, 0]),
-            Command::Tick { seen } => (8, 0, 0, [seen.map_or(-1, ticks), 0, 0, 0]),
+            Command::Release { .. } => (5, 0, 0, [0; 5]),
+            Command::Expire { .. } => (6, 0, 0, [0; 5]),
+            Command::Deposit { amount, .. } => (7, 0, 0, [money(*amount), 0, 0, 0, 0]),
+            Command::Tick { seen } => (8, 0, 0, [seen.map_or(-1, ticks), 0, 0, 0, 0]),
         };
         self.commands.push(name);
         self.names.place(name);
         for number in [key, generation, payer, bill] {
             self.commands.extend(place(number));
         }
-        for number in numbers {
-            self.commands.extend(double(number));
+        // Only chains have rates, which count the tokens of the fifth number.
+        for number in &numbers[..if self.has_chains { 5 } else { 4 }] {
+            self.commands.extend(double(*number));
         }
     }
 
     /// Adds a bill and returns the index of the bill.
     fn bill(&mut self, progress: Progress, ending: Ending, estimated: bool) -> usize {
         self.bills.extend(records::write_bill(progress, ending, estimated));
+        self.further_parts.extend(Some(records::further_parts(&progress)).filter(|parts| !parts.is_empty()));
         self.bills.len() / records::BILL_SIZE
     }
 }
@@ -302,6 +363,16 @@ impl<'a> BatchEncoder<'a> {
 /// The tokens that a capture adds to the counters.
 fn counted(Usage { prompt, cached, completion, .. }: Usage) -> [i64; 3] {
     [prompt, cached, completion].map(|tokens| tokens.min(COUNTED_PER_REQUEST).cast_signed())
+}
+
+/// The tokens that a report counts for rates.
+fn rated(Usage { prompt, completion, .. }: Usage) -> i64 {
+    exact(prompt.saturating_add(completion))
+}
+
+/// A number of tokens, at most the largest that is exact as a double.
+fn exact(tokens: u64) -> i64 {
+    tokens.min(COUNTED).cast_signed()
 }
 
 /// Encodes an index. A batch has at most a few values for each command.
@@ -316,68 +387,7 @@ fn gave_up(error: &RedisError) -> bool {
         && error.detail().is_some_and(|detail| detail.contains("user_script"))
 }
 
-/// Decodes an outcome: a number, a word, a word and a number, or a settlement, depending on the command.
-fn outcome(command: &Command, answer: &Value) -> RedisResult<Result<Outcome, Refused>> {
-    let read = match answer {
-        Value::Int(number) => amount_outcome(command, *number).map(Ok),
-        Value::BulkString(text) => match std::str::from_utf8(text).ok().and_then(word) {
-            None => settled_outcome(command, text).map(Ok),
-            outcome => outcome,
-        },
-        _ => None,
-    };
-    read.ok_or_else(|| senseless(&format!("{answer:?}")))
-}
-
-fn amount_outcome(command: &Command, number: i64) -> Option<Outcome> {
-    let amount = NanoUsd::from_nanos(number);
-    match command {
-        Command::Deposit { .. } => Some(Outcome::Deposited(amount)),
-        Command::Tick { .. } => Some(Outcome::Ticked(u64::try_from(number).ok()?)),
-        Command::Hold { .. } => Some(Outcome::Held { amount, rates: RateStatus::default() }),
-        Command::Extend { .. } => Some(Outcome::Extended { amount, revoked_by: None }),
-        Command::Check { .. }
-        | Command::Capture { .. }
-        | Command::Release { .. }
-        | Command::Expire { .. } => None,
-    }
-}
-
-fn settled_outcome(command: &Command, record: &[u8]) -> Option<Outcome> {
-    let settlement = records::read_settlement(&mut Reader(record))?.settlement;
-    match command {
-        Command::Capture { .. } => Some(Outcome::Captured(settlement)),
-        Command::Expire { .. } => Some(Outcome::Expired(settlement)),
-        Command::Deposit { .. }
-        | Command::Tick { .. }
-        | Command::Check { .. }
-        | Command::Hold { .. }
-        | Command::Extend { .. }
-        | Command::Release { .. } => None,
-    }
-}
-
-fn word(text: &str) -> Option<Result<Outcome, Refused>> {
-    if let Some(amount) = text.strip_prefix("revoked ") {
-        let amount = NanoUsd::from_nanos(amount.parse().ok()?);
-        return Some(Ok(Outcome::Extended { amount, revoked_by: Some(Refusal::InvalidApiKey) }));
-    }
-    Some(match text {
-        "allowed" => Ok(Outcome::Allowed { models: None }),
-        "released" => Ok(Outcome::Released),
-        "not_due" => Ok(Outcome::NotDue),
-        "gone" => Ok(Outcome::Gone),
-        "unknown_key" => Err(Refused::UnknownKey),
-        "revoked" => Err(Refused::Revoked),
-        "key_expired" => Err(Refused::KeyExpired),
-        "limit_reached" => Err(Refused::LimitReached { level: Level::Key, resets_at: None }),
-        "credit_empty" => Err(Refused::CreditEmpty),
-        "reserved" => Err(Refused::Reserved),
-        "bad_deposit" => Err(Refused::BadDeposit),
-        _ => return None,
-    })
-}
-
-fn senseless(answer: &str) -> RedisError {
-    (redis::ErrorKind::UnexpectedReturnType, "the ledger's script answered", answer.to_owned()).into()
+/// Returns whether the script found that it needs chains, before any change.
+fn needs_chains(error: &RedisError) -> bool {
+    gave_up(error) && error.detail().is_some_and(|detail| detail.contains(NEEDS_CHAINS))
 }

@@ -127,9 +127,8 @@ impl Books for Redis {
         let mut lines = Vec::new();
         for number in days.start().number()..=days.end().number() {
             let day = Day::from_number(number);
-            for ((key, model), counts) in self.read_counters(account, day, None).await? {
-                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
-            }
+            let counters = self.read_counters(account, day, None).await?;
+            lines.extend(counters.into_iter().map(|(payer, counts)| UsageLine { day, payer, counts }));
         }
         Ok(lines)
     }
@@ -170,7 +169,7 @@ impl Redis {
         account: AccountId,
         day: Day,
         only: Option<KeyId>,
-    ) -> Result<BTreeMap<(KeyId, String), Counts>, StoreError> {
+    ) -> Result<BTreeMap<Payer, Counts>, StoreError> {
         let (mut counters, mut cursor) = (BTreeMap::new(), "0".to_owned());
         loop {
             let mut scan = cmd("HSCAN");

@@ -5,10 +5,13 @@
 //! expiry. Keys of a version without these lists are listed at that time as well.
 
 use redis::cmd;
-use shared::{ids::AccountId, time::Timestamp};
+use shared::{
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
 
 use super::{Redis, script::Arguments};
-use crate::store::{Order, Page, StoreError};
+use crate::store::{Order, StoreError};
 use domain::key::Status;
 
 /// Most keys that a run of `expire_keys.lua` moves.
@@ -66,8 +69,8 @@ impl Redis {
     async fn list_all(&self, account: AccountId) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let page = Page { after, order: Order::Ascending, status: None, limit: LISTED_AT_ONCE };
-            let ids = self.key_ids(account, page).await?;
+            let index = self.key_space.keys(account);
+            let ids: Vec<KeyId> = self.ids_behind(&index, after, Order::Ascending, LISTED_AT_ONCE).await?;
             let mut arguments = self.key_arguments(account);
             arguments.key(self.key_space.spenders(account));
             for id in &ids {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use shared::ids::{AccountId, KeyId, ManagementKeyId, MemberId};
+use shared::ids::{AccountId, GroupId, KeyId, ManagementKeyId, MemberId};
 
 use crate::store::RecordKind;
 use domain::{digest::Digest, key::Status, usage::Day};
@@ -24,8 +24,8 @@ impl KeySpace {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Hash: the account's name and creation time, `funds`, and the balances of each key under the bytes of the key's
-    /// id.
+    /// Hash: the account's name and creation time, `funds`, the revision of its groups, and the balances of each key
+    /// under the bytes of the key's id, of each group behind a `g`.
     pub(super) fn account(&self, account: AccountId) -> String {
         format!("{}:{{{account}}}", self.prefix)
     }
@@ -86,7 +86,27 @@ impl KeySpace {
         format!("{}:{{{account}}}:keys", self.prefix)
     }
 
-    /// Hash: label, hint and time of an API key.
+    /// Sorted set: the ids of groups, in order.
+    pub(super) fn groups(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:groups", self.prefix)
+    }
+
+    /// Hash: the group of each external id.
+    pub(super) fn external_ids(&self, account: AccountId) -> String {
+        format!("{}:{{{account}}}:external-ids", self.prefix)
+    }
+
+    /// Hash: name, metadata and further texts of a group, with the number of its children.
+    pub(super) fn group(&self, account: AccountId, group: GroupId) -> String {
+        format!("{}:{{{account}}}:{group}", self.prefix)
+    }
+
+    /// Sorted set: the ids of a group's API keys, in order.
+    pub(super) fn keys_in(&self, account: AccountId, group: GroupId) -> String {
+        format!("{}:{{{account}}}:{group}:keys", self.prefix)
+    }
+
+    /// Hash: label, hint, time and metadata of an API key.
     pub(super) fn key(&self, account: AccountId, key: KeyId) -> String {
         format!("{}:{{{account}}}:{key}", self.prefix)
     }

@@ -1,11 +1,11 @@
 //! API keys and idempotency keys.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt::Display, str::FromStr};
 
 use async_trait::async_trait;
 use redis::{Value, cmd, pipe};
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
@@ -13,10 +13,17 @@ use shared::{
 
 use super::{
     Redis,
+    groups::{ATTEMPTS, Judged, OVERTAKEN, Revision},
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
+    script::Arguments,
 };
 use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
-use domain::key::{ApiKey, KeyNotChanged, KeyPatch, NewKey};
+use domain::{
+    digest::Digest,
+    group::BadGroup,
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
+    ledger,
+};
 
 /// A key in Redis: the ledger's part, then texts.
 type Found = (Option<Vec<u8>>, KeyTexts);
@@ -31,34 +38,31 @@ impl Keys for Redis {
         NewKey { account, key, digest, most }: NewKey,
         idempotency: Option<Idempotency>,
     ) -> Result<Created, StoreError> {
-        let mut arguments = self.key_arguments(account);
-        arguments.key(self.key_space.keys(account));
-        arguments.key(self.key_space.key(account, key.id));
-        // Without an attempt the script leaves the idempotency record alone.
-        let name = idempotency.as_ref().map_or(digest, |attempt| attempt.key);
-        arguments.key(self.key_space.promise(account, &name));
-        let arguments = arguments.with(*key.id.as_bytes()).with(key.id.to_string());
-        let arguments = arguments.with(records::write_spend(&key.spend)).with(most.to_string());
-        let arguments = arguments.with_all(idempotency_record(idempotency.as_ref()).into());
-        let arguments = arguments.with_all(records::write_key(&key));
-        let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
-        let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
-        let created = async |id: &str| {
-            let id = id.parse().map_err(|_| damaged("an idempotency record"))?;
-            self.key(account, id).await?.ok_or_else(|| damaged("an idempotency record"))
-        };
-        Ok(match answer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            ["new", id] => {
-                let created = created(id).await?;
-                self.confirm_account(account).await?;
-                self.put_credential(&digest, Principal::ApiKey(account, key.id)).await?;
-                Created::New(created)
-            }
-            ["replayed", id] => Created::Replayed(created(id).await?),
-            ["reused"] => Created::Reused,
-            ["full"] => Created::TooMany,
-            _ => return Err(damaged("the answer to a creation")),
-        })
+        for _ in 0..ATTEMPTS {
+            let judged = self.takes_keys(account, key.spend.group).await?;
+            let arguments = self.creation(account, &key, most, idempotency.as_ref(), (digest, &judged));
+            let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
+            let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
+            let created = async |id: &str| {
+                let id = id.parse().map_err(|_| damaged("an idempotency record"))?;
+                self.key(account, id).await?.ok_or_else(|| damaged("an idempotency record"))
+            };
+            return Ok(match answer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["new", id] => {
+                    let created = created(id).await?;
+                    self.confirm_account(account).await?;
+                    self.put_credential(&digest, Principal::ApiKey(account, key.id)).await?;
+                    Created::New(created)
+                }
+                ["replayed", id] => Created::Replayed(created(id).await?),
+                ["reused"] => Created::Reused,
+                ["full"] => Created::TooMany,
+                ["bad_group"] => Created::BadGroup(judged.of.err().unwrap_or(BadGroup::Unknown)),
+                ["stale"] => continue,
+                _ => return Err(damaged("the answer to a creation")),
+            });
+        }
+        Err(OVERTAKEN)
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
@@ -69,23 +73,15 @@ impl Keys for Redis {
         records::read_key(id, texts, spend.as_deref())
     }
 
-    /// Reads a page in parts; each part of the index and of the keys takes a round trip.
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        if let Some((_, now)) = page.status {
-            self.list_statuses(account, now).await?;
-        }
-        let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
-        let (mut keys, mut after) = (Vec::new(), page.after);
-        while keys.len() < page.limit {
-            let wanted = (page.limit - keys.len()).min(READ_AT_ONCE);
-            let ids = self.key_ids(account, Page { after, limit: wanted, ..page }).await?;
-            keys.extend(self.keys_of(account, &ids).await?.into_iter().filter(is_wanted));
-            after = ids.last().copied();
-            if ids.len() < wanted {
-                break;
+        let index = match page.status {
+            None => self.key_space.keys(account),
+            Some((status, now)) => {
+                self.list_statuses(account, now).await?;
+                self.key_space.keys_of(account, status)
             }
-        }
-        Ok(keys)
+        };
+        self.keys_in_index(account, index, page).await
     }
 
     /// Reads the sorted set of keys by spend, which the ledger keeps.
@@ -119,7 +115,7 @@ impl Keys for Redis {
         let (mut holds, mut cursor) = (HashSet::new(), "0".to_owned());
         loop {
             let (next, found): Scanned = self.client.ask(&self.scan_holds(account, &cursor)).await?;
-            let is_of = |record: &[u8]| records::read_hold(record).is_some_and(|(payer, _)| payer == key);
+            let is_of = |record: &[u8]| records::read_hold(record).is_some_and(|hold| hold.key == key);
             holds.extend(
                 found.into_iter().filter(|(_, record)| is_of(record)).map(|(generation, _)| generation),
             );
@@ -130,22 +126,54 @@ impl Keys for Redis {
         }
     }
 
+    /// Computes the change from what was read, and writes the change unless the key has another revision by then. What
+    /// the ledger changes meanwhile stays.
     async fn update_key(
         &self,
         account: AccountId,
         id: KeyId,
-        KeyPatch { label, bounds, expires_at, .. }: KeyPatch,
-        _now: Timestamp,
+        patch: KeyPatch,
+        now: Timestamp,
     ) -> Result<Updated, StoreError> {
-        let limit = bounds.limit.map(|limit| ("limit", limit.map(amount)));
-        let expires_at = expires_at.map(|at| ("expires_at", at.map(Timestamp::millis)));
-        let settings: Vec<_> = limit.into_iter().chain(expires_at).collect();
-        let texts = label.map(|label| vec!["label".to_owned(), label]).unwrap_or_default();
-        Ok(match self.change_key(account, id, &settings, texts).await? {
-            None => Updated::NotFound,
-            Some((false, _)) => Updated::NotChanged(KeyNotChanged::Revoked),
-            Some((true, key)) => Updated::Key(key),
-        })
+        for _ in 0..ATTEMPTS {
+            let Some((key, revision)) = self.key_with_revision(account, id).await? else {
+                return Ok(Updated::NotFound);
+            };
+            let before = key.spend.group;
+            let key = match key.updated(&patch, now) {
+                Ok(key) => key,
+                Err(reason) => return Ok(Updated::NotChanged(reason)),
+            };
+            let judged = self.takes_keys(account, patch.group.flatten()).await?;
+            if let Err(bad) = judged.of {
+                return Ok(Updated::BadGroup(bad));
+            }
+            let ledger::Key { budget, group, expires_at, .. } = &key.spend;
+            let mut change = KeyChange {
+                moved: (before != *group).then_some((before, *group)),
+                revisions: [
+                    revision.number.clone(),
+                    patch.group.map(|_| judged.revision).unwrap_or_default(),
+                ],
+                settings: vec![
+                    ("limit", budget.limit.map(amount)),
+                    ("expires_at", expires_at.map(Timestamp::millis)),
+                ],
+                rest: Some(records::write_rest(*group, budget.bounds.as_deref())),
+                texts: vec!["label".into(), key.label.clone(), "metadata".into()],
+            };
+            change.texts.push(records::write_metadata(&key.metadata).unwrap_or_default());
+            if let Some((Some(group), _)) = change.moved {
+                change.texts.extend(["past_groups".to_owned(), revision.past_with(group)]);
+            }
+            match self.change_key(account, id, change, now).await? {
+                None => return Ok(Updated::NotFound),
+                Some((Changed::Revoked, _)) => return Ok(Updated::NotChanged(KeyNotChanged::Revoked)),
+                Some((Changed::Now, key)) => return Ok(Updated::Key(key)),
+                Some((Changed::Stale, _)) => {}
+            }
+        }
+        Err(OVERTAKEN)
     }
 
     async fn revoke_key(
@@ -154,36 +182,111 @@ impl Keys for Redis {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let revoked = [("revoked_at", Some(now.millis()))];
-        Ok(self.change_key(account, id, &revoked, Vec::new()).await?.map(|(_, key)| key))
+        let settings = vec![("revoked_at", Some(now.millis()))];
+        let change = KeyChange { settings, ..KeyChange::default() };
+        Ok(self.change_key(account, id, change, now).await?.map(|(_, key)| key))
     }
 }
 
-impl crate::store::Groups for Redis {}
+/// A change of a key in Redis.
+#[derive(Default)]
+struct KeyChange {
+    /// Groups before and after.
+    moved: Option<(Option<GroupId>, Option<GroupId>)>,
+    /// Revisions of the key and of the account's groups from which the change was computed; empty for any.
+    revisions: [String; 2],
+    /// Numbers of the record.
+    settings: Vec<(&'static str, Option<i64>)>,
+    /// Group and bounds.
+    rest: Option<Vec<u8>>,
+    /// Names and values of texts.
+    texts: Vec<String>,
+}
+
+/// Result of `scripts/update_key.lua`.
+enum Changed {
+    Now,
+    Revoked,
+    /// A revision has changed since.
+    Stale,
+}
 
 impl Redis {
-    /// Changes settings in the record of a key, and texts, unless the key is revoked. Returns whether the key was
-    /// changed, and the result.
+    /// Arguments of a creation.
+    fn creation(
+        &self,
+        account: AccountId,
+        key: &ApiKey,
+        most: u64,
+        attempt: Option<&Idempotency>,
+        (digest, judged): (Digest, &Judged),
+    ) -> Arguments {
+        let mut arguments = self.key_arguments(account);
+        arguments.key(self.key_space.keys(account));
+        arguments.key(self.key_space.key(account, key.id));
+        // Without an attempt the script leaves the idempotency record alone.
+        let name = attempt.map_or(digest, |attempt| attempt.key);
+        arguments.key(self.key_space.promise(account, &name));
+        if let Some(group) = key.spend.group {
+            arguments.key(self.key_space.keys_in(account, group));
+        }
+        let arguments = arguments.with(*key.id.as_bytes()).with(key.id.to_string());
+        let arguments = arguments.with(records::write_spend(&key.spend)).with(most.to_string());
+        let arguments = arguments.with_all(idempotency_record(attempt).into());
+        let arguments = arguments.with(judged.revision.as_str()).with(judged.refusal());
+        arguments.with_all(records::write_key(key))
+    }
+
+    /// Changes a key, unless the key is revoked. Returns the result, and the key.
     async fn change_key(
         &self,
         account: AccountId,
         id: KeyId,
-        settings: &[(&str, Option<i64>)],
-        texts: Vec<String>,
-    ) -> Result<Option<(bool, ApiKey)>, StoreError> {
+        change: KeyChange,
+        now: Timestamp,
+    ) -> Result<Option<(Changed, ApiKey)>, StoreError> {
+        let KeyChange { moved, revisions, settings, rest, texts } = change;
         let mut arguments = self.key_arguments(account);
         arguments.key(self.key_space.key(account, id));
-        let mut arguments = arguments.with(*id.as_bytes()).with(id.to_string());
-        arguments.value(settings.len().to_string());
+        if let Some((before, after)) = moved {
+            for group in [before, after] {
+                let none = || self.key_space.account(account);
+                arguments.key(group.map_or_else(none, |group| self.key_space.keys_in(account, group)));
+            }
+        }
+        let mut arguments =
+            arguments.with(*id.as_bytes()).with(id.to_string()).with(now.millis().to_string());
+        arguments = arguments.with_all(revisions.into()).with(settings.len().to_string());
         for (name, value) in settings {
-            arguments = arguments.with(*name).with(records::write_setting(*value));
+            arguments = arguments.with(name).with(records::write_setting(value));
+        }
+        if let Some(rest) = rest {
+            // Nothing follows the numbers of most keys; a script sees that as no flags.
+            arguments.value(if rest.is_empty() { vec![0] } else { rest });
         }
         let arguments = arguments.with_all(texts);
-        let found: Option<(bool, Vec<u8>, KeyTexts)> =
+        let found: Option<(String, Vec<u8>, KeyTexts)> =
             self.client.run(&self.scripts.update_key, &arguments).await?;
-        let Some((is_changed, spend, texts)) = found else { return Ok(None) };
+        let Some((result, spend, texts)) = found else { return Ok(None) };
         self.confirm_account(account).await?;
-        Ok(records::read_key(id, texts, Some(&spend))?.map(|key| (is_changed, key)))
+        let result = match result.as_str() {
+            "changed" => Changed::Now,
+            "revoked" => Changed::Revoked,
+            _ => Changed::Stale,
+        };
+        Ok(records::read_key(id, texts, Some(&spend))?.map(|key| (result, key)))
+    }
+
+    /// Reads a key with its revision.
+    async fn key_with_revision(
+        &self,
+        account: AccountId,
+        id: KeyId,
+    ) -> Result<Option<(ApiKey, Revision)>, StoreError> {
+        let name = self.key_space.key(account, id);
+        // A change between both readings makes the revision stale.
+        let revision = self.revision(&name, "past_groups").await?;
+        Ok(self.key(account, id).await?.map(|key| (key, revision)))
     }
 
     /// Reads keys in the order of these ids, without those that do not exist.
@@ -208,25 +311,47 @@ impl Redis {
         keys.filter_map(Result::transpose).collect()
     }
 
-    /// Reads the ids of a page. All ids have the same score, so that they sort by themselves.
-    pub(super) async fn key_ids(&self, account: AccountId, page: Page) -> Result<Vec<KeyId>, StoreError> {
-        let behind = page.after.map(|id| format!("({id}"));
-        let mut question = cmd("ZRANGE");
-        question.arg(match page.status {
-            None => self.key_space.keys(account),
-            Some((status, _)) => self.key_space.keys_of(account, status),
-        });
-        match page.order {
-            Order::Ascending => {
-                question.arg(behind.as_deref().unwrap_or("-")).arg("+").arg("BYLEX");
-            }
-            Order::Descending => {
-                question.arg(behind.as_deref().unwrap_or("+")).arg("-").arg("BYLEX").arg("REV");
+    /// Reads a page in parts; each part of the index and of the keys takes a round trip.
+    pub(super) async fn keys_in_index(
+        &self,
+        account: AccountId,
+        index: String,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
+        let (mut keys, mut after) = (Vec::new(), page.after);
+        while keys.len() < page.limit {
+            let wanted = (page.limit - keys.len()).min(READ_AT_ONCE);
+            let ids = self.ids_behind(&index, after, page.order, wanted).await?;
+            keys.extend(self.keys_of(account, &ids).await?.into_iter().filter(is_wanted));
+            after = ids.last().copied();
+            if ids.len() < wanted {
+                break;
             }
         }
-        question.arg("LIMIT").arg("0").arg(page.limit);
+        Ok(keys)
+    }
+
+    /// Reads ids of a sorted set behind an id. All ids have the same score, so that they sort by themselves.
+    pub(super) async fn ids_behind<Id: Display + FromStr>(
+        &self,
+        index: &str,
+        after: Option<Id>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<Id>, StoreError> {
+        let behind = after.map(|id| format!("({id}"));
+        let mut question = cmd("ZRANGE");
+        question.arg(index);
+        match order {
+            Order::Ascending => question.arg(behind.as_deref().unwrap_or("-")).arg("+").arg("BYLEX"),
+            Order::Descending => {
+                question.arg(behind.as_deref().unwrap_or("+")).arg("-").arg("BYLEX").arg("REV")
+            }
+        };
+        question.arg("LIMIT").arg("0").arg(limit.min(i64::MAX.cast_unsigned() as usize));
         let ids: Vec<String> = self.client.ask(&question).await?;
-        ids.iter().map(|id| id.parse().map_err(|_| damaged("a key's id"))).collect()
+        ids.iter().map(|id| id.parse().map_err(|_| damaged("an id in a list"))).collect()
     }
 }
 

@@ -31,8 +31,9 @@ impl Ledger for Redis {
         }
         let (client, key_space) = (&self.client, &self.key_space);
         self.index.list(client, key_space, account, &commands).await?;
-        let (ledger, kept) = (&self.scripts.ledger, self.kept);
-        let outcomes = Batch { client, ledger, key_space, kept, account, now }.execute(&commands).await?;
+        let (ledger, chained, kept) = (&self.scripts.ledger, &self.chained, self.kept);
+        let batch = Batch { client, ledger, chained, key_space, kept, account, now };
+        let outcomes = batch.execute(&commands).await?;
         if commands.iter().any(must_survive) {
             self.confirm_account(account).await?;
         }
@@ -54,8 +55,8 @@ impl Ledger for Redis {
         let holds = found.iter().filter_map(|(generation, record)| {
             let generation = GenerationId::from_slice(generation)?;
             match records::read_hold(record) {
-                Some((_, lease_until)) if lease_until > tick => None,
-                Some((key, _)) => Some(DueHold { key, generation }),
+                Some(hold) if hold.lease_until > tick => None,
+                Some(hold) => Some(DueHold { key: hold.key, generation }),
                 None => Some(DueHold { key: KeyId::from_slice(&[0; 16])?, generation }),
             }
         });

@@ -4,23 +4,29 @@
 //! have a length of two bytes in front, so that records can follow each other.
 
 mod bills;
+mod budgets;
 mod funds;
+mod groups;
 mod keys;
 mod members;
 
 use std::collections::HashMap;
 
-use shared::{ids::KeyId, money::NanoUsd, tokens::Usage};
+use shared::money::NanoUsd;
 
 use crate::store::StoreError;
+pub(super) use crate::store::records::{Reader, double, payer as write_payer};
+use domain::settings::Metadata;
 
 pub(super) use self::{
-    bills::{BILL_SIZE, read_counts, read_entries, read_hold, read_settlement, write_bill, write_payer},
-    funds::{FUNDS, FundsRecord},
-    keys::{
-        KEY_TEXTS, KeyTexts, read_key, read_management_key, read_spend, write_key, write_management_key,
-        write_spend,
+    bills::{
+        BILL_SIZE, HoldSummary, further_parts, read_counts, read_entries, read_hold, read_settlement,
+        write_bill,
     },
+    budgets::{group_field, read_group_spend, read_spend, write_group_spend, write_rest, write_spend},
+    funds::{FUNDS, FundsRecord},
+    groups::{read_group, write_group},
+    keys::{KEY_TEXTS, KeyTexts, read_key, read_management_key, write_key, write_management_key},
     members::{read_expiring, read_member, write_expiring, write_last_link, write_member},
 };
 
@@ -36,77 +42,19 @@ const CARRY: i64 = 1_000_000_000_000_000;
 /// A limit or a time that may be absent.
 struct Setting<T>(Option<T>);
 
-/// Reads a record from the beginning.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
+/// Reads a number that may be infinite, which means absent: `convert` is then not called.
+fn setting<T>(reader: &mut Reader<'_>, convert: impl FnOnce(i64) -> T) -> Option<Setting<T>> {
+    let number = reader.double()?;
+    if number.is_finite() {
+        return Reader(&number.to_be_bytes()).number().map(|n| Setting(Some(convert(n))));
     }
-
-    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn double(&mut self) -> Option<f64> {
-        Some(f64::from_be_bytes(self.bytes()?))
-    }
-
-    /// A number that is always set.
-    #[expect(clippy::cast_possible_truncation, reason = "a whole number that is far below 2^63")]
-    fn number(&mut self) -> Option<i64> {
-        self.double().filter(|n| n.is_finite()).map(|n| n as i64)
-    }
-
-    /// A number that may be infinite, which means absent: `convert` is then not called.
-    fn optional<T>(&mut self, convert: impl FnOnce(i64) -> T) -> Option<Setting<T>> {
-        let mut rest = Self(self.0);
-        if self.double()?.is_finite() {
-            return rest.number().map(|n| Setting(Some(convert(n))));
-        }
-        Some(Setting(None))
-    }
-
-    fn money(&mut self) -> Option<NanoUsd> {
-        self.number().map(NanoUsd::from_nanos)
-    }
-
-    /// A sum that may exceed 2^53.
-    fn sum(&mut self) -> Option<NanoUsd> {
-        let (high, low) = (self.number()?, self.number()?);
-        high.checked_mul(CARRY)?.checked_add(low).map(NanoUsd::from_nanos)
-    }
-
-    fn count(&mut self) -> Option<u64> {
-        self.number().and_then(|n| u64::try_from(n).ok())
-    }
-
-    fn key(&mut self) -> Option<KeyId> {
-        KeyId::from_slice(self.take(16)?)
-    }
-
-    /// The id of a key, and a model.
-    pub(super) fn payer(&mut self) -> Option<(KeyId, String)> {
-        let key = self.key()?;
-        let length = u16::from_be_bytes(self.bytes()?);
-        Some((key, String::from_utf8(self.take(length.into())?.to_vec()).ok()?))
-    }
-
-    fn usage(&mut self) -> Option<Usage> {
-        let mut tokens = || Some(u64::from_be_bytes(self.bytes()?));
-        Some(Usage::of(tokens()?, tokens()?, tokens()?))
-    }
+    Some(Setting(None))
 }
 
-/// Encodes a number for the scripts.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "callers keep to whole numbers below 2^53, or mean more than anyone owns"
-)]
-pub(super) fn double(n: i64) -> [u8; 8] {
-    (n as f64).to_be_bytes()
+/// Reads a sum that may exceed 2^53.
+fn sum(reader: &mut Reader<'_>) -> Option<NanoUsd> {
+    let (high, low) = (reader.number()?, reader.number()?);
+    high.checked_mul(CARRY)?.checked_add(low).map(NanoUsd::from_nanos)
 }
 
 fn optional(n: Option<i64>) -> [u8; 8] {
@@ -122,6 +70,16 @@ pub(super) fn amount(amount: NanoUsd) -> i64 {
 /// Encodes a change of a limit or a time for a script; empty for no change.
 pub(super) fn write_setting(value: Option<i64>) -> Vec<u8> {
     optional(value).to_vec()
+}
+
+/// Writes metadata as text; `None` without any.
+pub(super) fn write_metadata(metadata: &Metadata) -> Option<String> {
+    (!metadata.is_empty()).then(|| serde_json::json!(metadata).to_string())
+}
+
+fn read_metadata(text: Option<&str>) -> Result<Metadata, StoreError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Metadata::new()) };
+    serde_json::from_str(text).map_err(|_| damaged("metadata"))
 }
 
 /// Names and values of a hash's fields in turn, without absent values.

@@ -1,6 +1,6 @@
 //! Scripts that run inside Redis, and their arguments.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use redis::{Cmd, Script, cmd};
 
@@ -106,13 +106,15 @@ impl Transaction {
 
 /// All scripts.
 pub(super) struct Scripts {
-    pub(super) ledger: Lua,
+    pub(super) ledger: LedgerScripts,
     pub(super) create_account: Lua,
     pub(super) list_account: Lua,
     pub(super) create_key: Lua,
     pub(super) update_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
+    pub(super) create_group: Lua,
+    pub(super) update_group: Lua,
     pub(super) revoke_management_key: Lua,
     pub(super) create_listed: Lua,
     pub(super) remove_member: Lua,
@@ -122,25 +124,105 @@ pub(super) struct Scripts {
     pub(super) audit: Lua,
 }
 
-/// Joins the parts of a script.
+/// Joins the parts of a script. Parts in brackets are left out where nothing uses chains of budgets.
 macro_rules! parts {
-    ($($part:literal),+ $(,)?) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+    ($($part:tt),+ $(,)?) => { concat!($(parts!(@ $part)),+) };
+    (@ [$($part:literal),+]) => { concat!("-- chain {\n", $(parts!(@ $part),)+ "-- chain }\n") };
+    (@ $part:literal) => { include_str!(concat!("scripts/", $part, ".lua")) };
 }
 
 /// Script of the rules about money, made of parts in their order.
-pub(in crate::store) const LEDGER: &str =
-    parts!("key", "ledger/arguments", "ledger/load", "ledger/funds", "ledger/commands", "ledger/write",);
+pub(in crate::store) const LEDGER: &str = parts!(
+    "constants",
+    "key",
+    ["budgets"],
+    "ledger/arguments",
+    ["ledger/payer"],
+    "ledger/load",
+    ["ledger/chain"],
+    "ledger/funds",
+    "ledger/commands",
+    "ledger/write",
+);
+
+/// A line of the ledger's script for batches without, or with chains of budgets.
+const PLAIN: &str = " -- plain";
+const CHAIN: &str = " -- chain";
+
+/// The ledger's script for accounts without groups and bounds, and for the others.
+pub(super) struct LedgerScripts {
+    pub(super) plain: Lua,
+    pub(super) chains: Lua,
+}
+
+impl LedgerScripts {
+    /// Makes both scripts of the same text.
+    pub(super) fn new(text: &str) -> Self {
+        Self { plain: Lua::new(assembled(text, false)), chains: Lua::new(assembled(text, true)) }
+    }
+}
+
+/// Makes a script of its parts: without the lines of the other kind, and with constants in place of their names.
+fn assembled(text: &str, has_chains: bool) -> String {
+    let other = if has_chains { PLAIN } else { CHAIN };
+    let (mut constants, mut script, mut is_left_out) = (HashMap::new(), String::new(), false);
+    for line in text.lines() {
+        match line {
+            "-- chain {" => is_left_out = !has_chains,
+            "-- chain }" => is_left_out = false,
+            _ if is_left_out || line.ends_with(other) || line.trim_start().starts_with("--") => {}
+            _ => {
+                let line = line.trim_end_matches(PLAIN).trim_end_matches(CHAIN);
+                if let Some((name, value)) = constant(line) {
+                    constants.insert(name, value);
+                } else {
+                    write_line(&mut script, line, &constants);
+                }
+            }
+        }
+    }
+    script
+}
+
+/// Name and value of a constant: `local NAME = value`, the value without blanks.
+fn constant(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.strip_prefix("local ")?.split_once(" = ")?;
+    let is_name = name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    (is_name && !value.contains(' ')).then_some((name, value))
+}
+
+/// Writes a line with the values of constants in place of their names. Texts stay as they are.
+fn write_line(script: &mut String, line: &str, constants: &HashMap<&str, &str>) {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for (n, part) in line.split('\'').enumerate() {
+        if n > 0 {
+            script.push('\'');
+        }
+        let mut rest = part;
+        while let Some(start) = rest.find(is_word).filter(|_| n % 2 == 0) {
+            let end = rest[start..].find(|c| !is_word(c)).map_or(rest.len(), |length| start + length);
+            script.push_str(&rest[..start]);
+            script.push_str(constants.get(&rest[start..end]).copied().unwrap_or(&rest[start..end]));
+            rest = &rest[end..];
+        }
+        script.push_str(rest);
+    }
+    script.push('\n');
+}
 
 impl Scripts {
     pub(super) fn new() -> Self {
+        let keys = |text| Lua::new(assembled(text, true));
         Self {
-            ledger: Lua::new(LEDGER),
+            ledger: LedgerScripts::new(LEDGER),
             create_account: Lua::new(parts!("create_account")),
             list_account: Lua::new(parts!("list_account")),
-            create_key: Lua::new(parts!("key", "key_lists", "create_key")),
-            update_key: Lua::new(parts!("key", "key_lists", "update_key")),
+            create_key: keys(parts!("constants", "key", "key_lists", "create_key")),
+            update_key: keys(parts!("constants", "key", "budgets", "new_bounds", "key_lists", "update_key")),
             expire_keys: Lua::new(parts!("expire_keys")),
-            list_keys: Lua::new(parts!("key", "key_lists", "list_keys")),
+            list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
+            create_group: keys(parts!("constants", "key", "create_group")),
+            update_group: keys(parts!("constants", "key", "budgets", "new_bounds", "update_group")),
             revoke_management_key: Lua::new(parts!("revoke_management_key")),
             create_listed: Lua::new(parts!("create_listed")),
             remove_member: Lua::new(parts!("remove_member")),

@@ -1,17 +1,20 @@
 //! Charges by day and model, which the ledger adds up.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use redis::pipe;
-use shared::ids::{AccountId, KeyId};
+use shared::ids::{AccountId, GroupId, KeyId};
 
 use super::{
     Redis,
     records::{self, damaged},
 };
-use crate::store::{StoreError, UsageLine};
+use crate::store::{Groups, Keys, StoreError, UsageLine};
 use domain::{
-    ledger::Payer,
+    ledger::{GroupChain, Payer},
     usage::{Counts, Day},
 };
 
@@ -57,8 +60,8 @@ impl Redis {
         day: Day,
     ) -> Result<BTreeMap<String, i64>, StoreError> {
         let mut charged: BTreeMap<String, i64> = BTreeMap::new();
-        for ((_, model), counts) in self.read_counters(account, day, None).await? {
-            let sum = charged.entry(model).or_default();
+        for (payer, counts) in self.read_counters(account, day, None).await? {
+            let sum = charged.entry(payer.model).or_default();
             *sum = sum.saturating_add(counts.charged.nanos());
         }
         if day <= Day::closed(self.clock.now()) {
@@ -75,39 +78,62 @@ impl Redis {
         Ok(charged)
     }
 
-    /// The counters of a key, for the models that the account has used on each of the days.
+    /// The counters of a key, for the models that the account has used on each of the days, and for every chain of groups
+    /// that the key may have had.
     pub(super) async fn usage_of(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
         key: KeyId,
     ) -> Result<Vec<UsageLine>, StoreError> {
+        let chains = self.chains_of(account, key).await?;
         let mut lines = Vec::new();
         let (mut read, mut wanted) = (pipe(), Vec::new());
         for DaySpend { day, charged, is_whole } in self.added_up(account, days).await? {
             if !is_whole {
                 let counters = self.read_counters(account, day, Some(key)).await?;
-                lines.extend(counters.into_iter().map(|((key, model), counts)| UsageLine {
-                    day,
-                    payer: Payer::alone(key, model),
-                    counts,
-                }));
+                lines.extend(counters.into_iter().map(|(payer, counts)| UsageLine { day, payer, counts }));
             }
             for model in charged.into_keys().filter(|_| is_whole) {
-                let counter = records::write_payer(key, &model);
-                read.cmd("HGET").arg(self.key_space.counters(account, day)).arg(counter);
-                wanted.push((day, model));
+                for groups in &chains {
+                    let payer = Payer { key, model: model.clone(), groups: *groups };
+                    let counter = records::write_payer(&payer);
+                    read.cmd("HGET").arg(self.key_space.counters(account, day)).arg(counter);
+                    wanted.push((day, payer));
+                }
             }
         }
         if !wanted.is_empty() {
             let found: Vec<Option<Vec<u8>>> = self.client.ask_all(&read).await?;
-            for ((day, model), sums) in wanted.into_iter().zip(found) {
+            for ((day, payer), sums) in wanted.into_iter().zip(found) {
                 let Some(sums) = sums else { continue };
                 let counts: Counts = records::read_counts(&sums).ok_or_else(|| damaged("a counter"))?;
-                lines.push(UsageLine { day, payer: Payer::alone(key, model), counts });
+                lines.push(UsageLine { day, payer, counts });
             }
         }
         lines.sort_by(|a, b| (a.day, &a.payer).cmp(&(b.day, &b.payer)));
         Ok(lines)
+    }
+
+    /// The chains of groups that a key may have had: none, and its groups before and now with their parents before and
+    /// now.
+    async fn chains_of(&self, account: AccountId, key: KeyId) -> Result<BTreeSet<GroupChain>, StoreError> {
+        let mut chains = BTreeSet::from([[None, None]]);
+        let Some(found) = self.key(account, key).await? else { return Ok(chains) };
+        let past = self.revision(&self.key_space.key(account, key), "past_groups").await?.past;
+        let now = found.spend.group.map(|group| group.to_string());
+        for group in past.split_whitespace().chain(now.as_deref()) {
+            let group: GroupId = group.parse().map_err(|_| damaged("the groups of a key"))?;
+            let parents = self.revision(&self.key_space.group(account, group), "past_parents").await?.past;
+            chains.insert([Some(group), None]);
+            for parent in parents.split_whitespace() {
+                let parent = parent.parse().map_err(|_| damaged("the parents of a group"))?;
+                chains.insert([Some(group), Some(parent)]);
+            }
+            if let Some(group) = self.group(account, group).await? {
+                chains.insert([Some(group.id), group.spend.parent]);
+            }
+        }
+        Ok(chains)
     }
 }

@@ -327,7 +327,7 @@ async fn a_journal_that_is_full_drops_its_oldest_entries_and_still_proves_the_re
     assert_eq!(last.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [26, 27]);
     assert_eq!(
         store.audit(account).await.unwrap().unwrap(),
-        Audit { entries: 12, keys: 1, wrong: Vec::new() }
+        Audit { entries: 12, keys: 1, groups: 0, wrong: Vec::new() }
     );
     // A settled generation is still remembered.
     let first = GenerationId::new(START, [7; 10]);

@@ -4,9 +4,9 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use shared::{
-    ids::{AccountId, DepositId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, KeyId},
     money::NanoUsd,
 };
 
@@ -14,23 +14,19 @@ use super::{
     Sqlite,
     file::{OpenError, open_reader},
     tables::{
-        accounts, holds, id as column_id,
+        accounts, budgets, holds, id as column_id,
         journal::{self, COLUMNS},
-        keys, money, rows, spend, usage,
+        money, rows, spend, usage,
     },
 };
 use crate::store::{
-    Books, Deposit, Found, JournalEntry, JournalPage, Order, Page, SpendLine, StoreError, UsageLine,
-    search::numbers,
+    Books, Deposit, Found, JournalEntry, JournalPage, SpendLine, StoreError, UsageLine, search::numbers,
 };
 use domain::{
     audit::{Audit, Auditor},
     search::EntrySearch,
     usage::Day,
 };
-
-/// Keys read at a time.
-const KEYS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Books for Sqlite {
@@ -73,6 +69,22 @@ impl Books for Sqlite {
             None => (0, before.unwrap_or(u64::MAX)),
         };
         self.read(move |connection| journal::find(connection, account, &search, range, limit)).await
+    }
+
+    async fn entry_of(
+        &self,
+        account: AccountId,
+        generation: GenerationId,
+    ) -> Result<Option<JournalEntry>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM journal INDEXED BY journal_by_generation
+                 WHERE account = ?1 AND generation = ?2 ORDER BY number DESC LIMIT 1"
+            );
+            let row = [account.as_bytes(), generation.as_bytes()];
+            connection.prepare_cached(&sql)?.query_row(row, journal::entry_from).optional()
+        };
+        self.read(work).await
     }
 
     async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
@@ -128,20 +140,15 @@ fn audit(moment: &Connection, account: AccountId) -> rusqlite::Result<Option<Aud
     let Some(books) = accounts::books(moment, account)? else { return Ok(None) };
     let mut auditor = Auditor::new(true);
     journal::audit(moment, account, &mut auditor)?;
-    let held_by = holds::held(moment, account)?;
-    let mut after = None;
-    loop {
-        let page = Page { after, order: Order::Ascending, status: None, limit: KEYS_AT_ONCE };
-        let page = keys::list(moment, account, page)?;
-        for key in &page {
-            auditor.key(key.id, &key.spend, held_by.get(&key.id).copied().unwrap_or_default());
-        }
-        after = page.last().map(|key| key.id);
-        if page.len() < KEYS_AT_ONCE {
-            break;
-        }
-    }
-    let held = NanoUsd::from_nanos(held_by.values().map(|held| held.nanos()).sum());
+    let held = holds::held_by_keys(moment, account)?;
+    budgets::each_key(moment, account, |id, key| {
+        auditor.key(id, key, held.get(&id).copied().unwrap_or_default());
+    })?;
+    let held_by_groups = holds::held_by_groups(moment, account)?;
+    budgets::each_group(moment, account, |id, group| {
+        auditor.group(id, group, held_by_groups.get(&id).copied().unwrap_or_default());
+    })?;
+    let held = NanoUsd::from_nanos(held.values().map(|held| held.nanos()).sum());
     let deposits = holds::deposits(moment, account)?;
     Ok(Some(auditor.account(books.money, held, deposits.into_iter())))
 }

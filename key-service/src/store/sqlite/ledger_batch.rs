@@ -9,7 +9,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::tables::{accounts, groups, holds, journal, keys, spend, usage as counters};
+use super::tables::{accounts, budgets, holds, journal, spend, usage as counters};
 use crate::store::Outcomes;
 use domain::{
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -126,7 +126,7 @@ impl LedgerBatch<'_> {
         if let Some(row) = self.keys.get(&id) {
             return Ok(row.current.clone());
         }
-        let key = keys::spend(self.connection, self.account, id)?;
+        let key = budgets::key(self.connection, self.account, id)?;
         self.keys.insert(id, Row::new(key.clone()));
         Ok(key)
     }
@@ -135,7 +135,7 @@ impl LedgerBatch<'_> {
         if let Some(row) = self.groups.get(&id) {
             return Ok(row.current.clone());
         }
-        let group = groups::spend(self.connection, self.account, id)?;
+        let group = budgets::group(self.connection, self.account, id)?;
         self.groups.insert(id, Row::new(group.clone()));
         Ok(group)
     }
@@ -145,13 +145,13 @@ impl LedgerBatch<'_> {
             accounts::put_books(self.connection, self.account, self.books.current)?;
         }
         for (id, row) in self.keys {
-            if let Some(key) = row.current.as_ref().filter(|_| row.changed()) {
-                keys::put_spend(self.connection, self.account, id, key)?;
+            if let (Some(before), Some(key), true) = (&row.read, &row.current, row.changed()) {
+                budgets::put_key(self.connection, self.account, id, before, key)?;
             }
         }
         for (id, row) in self.groups {
             if let Some(group) = row.current.as_ref().filter(|_| row.changed()) {
-                groups::put_spend(self.connection, self.account, id, group)?;
+                budgets::put_group(self.connection, self.account, id, group)?;
             }
         }
         let mut spent: HashMap<(Day, &str), NanoUsd> = HashMap::new();

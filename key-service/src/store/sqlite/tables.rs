@@ -1,6 +1,7 @@
 //! SQL statements, by table, with the traits that they implement. This module makes no decisions.
 
 pub(super) mod accounts;
+pub(super) mod budgets;
 pub(super) mod groups;
 pub(super) mod holds;
 pub(super) mod journal;
@@ -17,7 +18,10 @@ use shared::{
 };
 
 use crate::store::records;
-use domain::ledger::{Bounds, Budget, Payer, Progress};
+use domain::{
+    ledger::{Bounds, Budget, Payer, Progress},
+    settings::Metadata,
+};
 
 /// Reads an id from a column; `from` is the id type's `from_slice`.
 pub(super) fn id<T>(row: &Row<'_>, column: usize, from: fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
@@ -108,6 +112,17 @@ fn bounds_from(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Box<Boun
 /// Bounds as a column's value.
 fn bounds(budget: &Budget) -> Option<Vec<u8>> {
     budget.bounds.as_deref().map(records::bounds)
+}
+
+/// Metadata of a column; none in an absent value.
+fn metadata(row: &Row<'_>, column: usize) -> rusqlite::Result<Metadata> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(Metadata::new()) };
+    serde_json::from_str(text).map_err(|_| damaged(column, Type::Text, "metadata cannot be read"))
+}
+
+/// Metadata as a column's value.
+fn metadata_column(metadata: &Metadata) -> Option<String> {
+    (!metadata.is_empty()).then(|| serde_json::json!(metadata).to_string())
 }
 
 pub(super) fn damaged(column: usize, found: Type, reason: &str) -> rusqlite::Error {

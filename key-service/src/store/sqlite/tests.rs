@@ -27,7 +27,7 @@ use domain::{
     digest::Digest,
     key::{ApiKey, NewKey},
     ledger::{
-        self, Command, Outcome, Progress,
+        Command, Outcome, Progress,
         histories::{self, START, account, deposit, generation, key},
     },
 };
@@ -74,14 +74,7 @@ async fn open_account(store: &Sqlite, n: u8) {
     assert!(store.create_account(NewAccount { id, name, created_at: START }).await.unwrap());
     let credit = Command::Deposit { id: deposit(0), amount: NanoUsd::from_nanos(CREDIT) };
     store.execute(id, vec![credit], START).await.unwrap().remove(0).unwrap();
-    let key = ApiKey {
-        id: key(0),
-        label: "Key".into(),
-        hint: "fg_api_…".into(),
-        created_at: START,
-        metadata: domain::settings::Metadata::new(),
-        spend: ledger::Key::default(),
-    };
+    let key = ApiKey { label: "Key".into(), ..ApiKey::new(key(0), "fg_api_…".into(), START) };
     store.create_key(NewKey { account: id, key, digest: Digest::of(&[n]), most: 1_000 }, None).await.unwrap();
 }
 

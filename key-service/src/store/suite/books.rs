@@ -103,7 +103,7 @@ pub(super) async fn a_correction_is_an_entry_of_its_own(subject: &mut impl Subje
     let exact: Vec<_> = page.entries.iter().map(|e| !e.entry.settlement.estimated).collect();
     assert_eq!(exact, [false, false, true, true, true]);
     let audit = subject.store().audit(account).await.unwrap();
-    assert_eq!(audit, Some(Audit { entries: 5, keys: 1, wrong: Vec::new() }));
+    assert_eq!(audit, Some(Audit { entries: 5, keys: 1, groups: 0, wrong: Vec::new() }));
 }
 
 pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Subject) {
@@ -208,7 +208,7 @@ pub(super) async fn books_are_sound_at_every_moment(subject: &mut impl Subject) 
     }
     subject.interrupt().await;
     let audit = subject.store().audit(account).await.unwrap().unwrap();
-    assert_eq!(audit, Audit { entries: 4 * 8 * TURNS, keys: 4, wrong: Vec::new() });
+    assert_eq!(audit, Audit { entries: 4 * 8 * TURNS, keys: 4, groups: 0, wrong: Vec::new() });
 }
 
 pub(super) async fn doctored_books_are_found(subject: &mut impl Subject) {

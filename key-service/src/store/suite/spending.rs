@@ -11,7 +11,7 @@ use shared::{
 };
 
 use super::{
-    Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_key, open_account,
+    Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key, open_account,
     open_account_with, spend, tick,
 };
 use crate::store::{DueHold, JournalEntry, Store, UsageLine};
@@ -21,8 +21,8 @@ use domain::{
     ledger::{
         BoundsPatch, Command, Outcome, Progress, Record, RecordId, Refused,
         histories::{
-            self, ACCOUNTS, GENERATIONS, KEY_LIMIT_REACHED, KEYS, START, Step, World, account, generation,
-            history, key, of_history,
+            self, ACCOUNTS, GENERATIONS, GROUPS, KEY_LIMIT_REACHED, KEYS, LONGEST_HISTORY, START, Step,
+            World, account, generation, group, history, key, of_history,
         },
     },
     usage::{COUNTED, Day},
@@ -30,9 +30,6 @@ use domain::{
 
 /// Number of random histories per store; each is a few hundred commands.
 const HISTORIES: u32 = 48;
-
-/// Longer than the total waiting time of a history.
-const LONGEST_HISTORY: Duration = Duration::from_hours(40 * 3);
 
 /// Entries read at once: few, so that there are several pages.
 const PAGE: usize = 3;
@@ -281,6 +278,11 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     let (mut world, mut now) = (World::new(), START);
     for a in 0..ACCOUNTS {
         open_account(&**subject.store(), a).await;
+        for g in 0..GROUPS {
+            let mut new = new_group(account(a), g);
+            new.group.spend = world.groups[&(account(a), group(g))].clone();
+            subject.store().create_group(new).await.unwrap();
+        }
         for k in 0..KEYS {
             let mut new = new_key(account(a), k);
             new.key.spend = world.keys[&(account(a), key(k))].clone();
@@ -294,10 +296,18 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
         }
         let store = subject.store();
         match step {
-            Step::Wait(duration) => now = now.plus(duration),
+            Step::Clock(change) => now = change.after(now),
             Step::Update(account, key, patch) => {
-                world.update(account, key, &patch);
-                store.update_key(account, key, patch, START).await.unwrap();
+                world.update(account, key, &patch, now);
+                store.update_key(account, key, patch, now).await.unwrap();
+            }
+            Step::UpdateGroup(account, group, patch) => {
+                world.update_group(account, group, &patch, now);
+                store.update_group(account, group, patch, now).await.unwrap();
+            }
+            Step::Archive(account, group) => {
+                world.archive(account, group, now);
+                store.archive_group(account, group, now).await.unwrap();
             }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
@@ -314,8 +324,9 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
     the_books_balance(&**subject.store(), world, now).await;
 }
 
-/// Compares everything that can be read: keys, accounts, open holds.
+/// Compares everything that can be read: keys, groups, accounts, open holds.
 async fn the_books_are_equal(store: &dyn Store, world: &World) {
+    the_groups_are_equal(store, world).await;
     for ((account, key), expected) in &world.keys {
         assert_eq!(spend(store, *account, *key).await, *expected);
     }
@@ -345,6 +356,12 @@ async fn the_books_are_equal(store: &dyn Store, world: &World) {
     }
     let listed: HashSet<_> = store.accounts_with_holds().await.accounts.into_iter().collect();
     assert!(listed.is_superset(&holding), "{listed:?} {holding:?}");
+}
+
+async fn the_groups_are_equal(store: &dyn Store, world: &World) {
+    for ((account, group), expected) in &world.groups {
+        assert_eq!(store.group(*account, *group).await.unwrap().unwrap().spend, *expected);
+    }
 }
 
 /// Compares the journal and the counters, and audits the account.
@@ -379,7 +396,8 @@ async fn the_trails_are_equal(store: &dyn Store, world: &World) {
         assert!(if at_bound { spent >= counted } else { spent == counted }, "{spent} {counted}");
         let audit = store.audit(*account).await.unwrap().unwrap();
         let keys = world.keys.keys().filter(|(of, _)| of == account).count() as u64;
-        assert_eq!(audit, Audit { entries: entries.len() as u64, keys, wrong: Vec::new() });
+        let groups = world.groups.keys().filter(|(of, _)| of == account).count() as u64;
+        assert_eq!(audit, Audit { entries: entries.len() as u64, keys, groups, wrong: Vec::new() });
     }
 }
 
@@ -400,4 +418,5 @@ async fn the_books_balance(store: &dyn Store, mut world: World, now: Timestamp) 
         assert_eq!(spent, world.keys[&(account, key)]);
         assert_eq!((spent.budget.used, spent.budget.held), (nanos(charged), nanos(0)));
     }
+    the_groups_are_equal(store, &world).await;
 }

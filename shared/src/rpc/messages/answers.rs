@@ -1,17 +1,16 @@
 //! Answers in messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::Code;
 
-use super::millis;
 use crate::{
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
     rpc::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal,
+        Identity, Principal, millis,
         refusal::{read_denial, read_refusal},
         v1::{self, answer},
     },
@@ -73,8 +72,8 @@ fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
                 key_id: grant.hold.key.to_string(),
                 output_tokens: grant.output_tokens,
                 lease_ms: millis(grant.lease),
-                price: Some((&grant.hold.price).into()),
-                rates: rates(grant.rates),
+                price: Some(grant.hold.price.as_ref().into()),
+                rates: grant.rates.as_deref().map(v1::RateStatus::from),
             }),
             None,
         ),
@@ -86,22 +85,26 @@ fn authorized(result: Result<&Grant, &Denial>) -> v1::AuthorizeResponse {
     v1::AuthorizeResponse { result: Some(result), refusal_detail }
 }
 
-/// The message of rates; `None` without any, as for most keys.
-fn rates(rates: RateStatus) -> Option<v1::RateStatus> {
-    let limit =
-        |RateLimit { limit, remaining, reset }| v1::RateLimit { limit, remaining, reset_ms: millis(reset) };
-    let message = v1::RateStatus { requests: rates.requests.map(limit), tokens: rates.tokens.map(limit) };
-    (rates != RateStatus::default()).then_some(message)
+impl From<&RateStatus> for v1::RateStatus {
+    fn from(rates: &RateStatus) -> Self {
+        let limit = |RateLimit { limit, remaining, reset }| v1::RateLimit {
+            limit,
+            remaining,
+            reset_ms: millis(reset),
+        };
+        Self { requests: rates.requests.map(limit), tokens: rates.tokens.map(limit) }
+    }
 }
 
-fn read_rates(rates: Option<v1::RateStatus>) -> RateStatus {
-    let limit = |v1::RateLimit { limit, remaining, reset_ms }| RateLimit {
-        limit,
-        remaining,
-        reset: Duration::from_millis(reset_ms),
-    };
-    let v1::RateStatus { requests, tokens } = rates.unwrap_or_default();
-    RateStatus { requests: requests.map(limit), tokens: tokens.map(limit) }
+impl From<v1::RateStatus> for RateStatus {
+    fn from(v1::RateStatus { requests, tokens }: v1::RateStatus) -> Self {
+        let limit = |v1::RateLimit { limit, remaining, reset_ms }| RateLimit {
+            limit,
+            remaining,
+            reset: Duration::from_millis(reset_ms),
+        };
+        Self { requests: requests.map(limit), tokens: tokens.map(limit) }
+    }
 }
 
 impl From<Extended> for v1::ExtendResponse {
@@ -163,12 +166,12 @@ fn read_authorized(r: v1::AuthorizeResponse, asked: &Authorize) -> Result<Answer
                 account: grant.account_id.parse().map_err(|_| unfit())?,
                 key: grant.key_id.parse().map_err(|_| unfit())?,
                 model: asked.model.clone(),
-                price: grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?,
+                price: Arc::new(grant.price.and_then(|price| price.try_into().ok()).ok_or_else(unfit)?),
                 upstream: 0,
             },
             output_tokens: grant.output_tokens,
             lease: Duration::from_millis(grant.lease_ms),
-            rates: read_rates(grant.rates),
+            rates: grant.rates.map(|rates| Box::new(rates.into())),
         }),
         Wire::Refusal(refusal) => Err(denial(refusal, r.refusal_detail)?),
     };

@@ -1,5 +1,7 @@
 //! Calls in messages.
 
+use std::sync::Arc;
+
 use super::{Malformed, id, missing};
 use crate::{
     key::Class,
@@ -151,7 +153,7 @@ impl From<&HoldRef> for v1::HoldRef {
             account_id: hold.account.to_string(),
             key_id: hold.key.to_string(),
             model: hold.model.clone(),
-            price: Some((&hold.price).into()),
+            price: Some(hold.price.as_ref().into()),
             upstream: hold.upstream,
         }
     }
@@ -164,7 +166,7 @@ fn hold(hold: Option<v1::HoldRef>) -> Result<HoldRef, Malformed> {
         account: id("hold.account_id", &hold.account_id)?,
         key: id("hold.key_id", &hold.key_id)?,
         model: hold.model,
-        price: hold.price.ok_or_else(|| missing("hold.price"))?.try_into()?,
+        price: Arc::new(hold.price.ok_or_else(|| missing("hold.price"))?.try_into()?),
         upstream: hold.upstream,
     })
 }

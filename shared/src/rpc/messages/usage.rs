@@ -48,8 +48,9 @@ impl From<v1::Usage> for Usage {
 
 impl From<&Price> for v1::Price {
     fn from(price: &Price) -> Self {
-        let tier = |tier: &Tier| v1::PriceTier { above: tier.above, rates: Some(rates(tier.rates)) };
-        Self { tiers: price.tiers.iter().map(tier).collect(), ..rates(price.base) }
+        let tier =
+            |tier: &Tier| v1::PriceTier { above: tier.above, rates: Some(message(tier.rates, Vec::new())) };
+        message(price.base, price.tiers.iter().map(tier).collect())
     }
 }
 
@@ -58,25 +59,22 @@ impl TryFrom<v1::Price> for Price {
 
     fn try_from(price: v1::Price) -> Result<Self, Malformed> {
         let fault = |problem: &str| Malformed { field: "hold.price", problem: problem.to_owned() };
-        let tiers = price.tiers.iter().map(|tier| {
-            let rates = read_rates(tier.rates.as_ref()?)?;
-            Some(Tier { above: tier.above, rates })
-        });
-        let tiers = tiers.collect::<Option<_>>().ok_or_else(|| fault("has a tier without rates"))?;
-        let base = read_rates(&price).ok_or_else(|| fault("has no rates"))?;
-        let price = Self { base, tiers };
+        let base = rates(&price).ok_or_else(|| fault("has no rates"))?;
+        let tier =
+            |tier: v1::PriceTier| Some(Tier { above: tier.above, rates: rates(tier.rates.as_ref()?)? });
+        let tiers = price.further.map_or_else(Vec::new, |further| further.tiers);
+        let tiers = tiers.into_iter().map(tier).collect::<Option<_>>();
+        let price = Self { base, tiers: tiers.ok_or_else(|| fault("has a tier without rates"))? };
         price.fault().map_or(Ok(price), |problem| Err(fault(problem)))
     }
 }
 
-fn rates(rates: Rates) -> v1::Price {
+fn message(rates: Rates, tiers: Vec<v1::PriceTier>) -> v1::Price {
+    let [input, cached_input, output] = [rates.input, rates.cached_input, rates.output].map(NanoUsd::nanos);
     let written = rates.written().map(|rate| rate.map(NanoUsd::nanos));
     let [_, _, _, cache_write, cache_write_long, reasoning, audio_input, audio_output, image, request] =
         written;
-    v1::Price {
-        input: rates.input.nanos(),
-        cached_input: rates.cached_input.nanos(),
-        output: rates.output.nanos(),
+    let further = v1::FurtherPrices {
         cache_write,
         cache_write_long,
         reasoning,
@@ -84,23 +82,26 @@ fn rates(rates: Rates) -> v1::Price {
         audio_output,
         image,
         request,
-        tiers: Vec::new(),
-    }
+        tiers,
+    };
+    let further = (further != v1::FurtherPrices::default()).then(|| Box::new(further));
+    v1::Price { input, cached_input, output, further }
 }
 
-fn read_rates(price: &v1::Price) -> Option<Rates> {
-    let written: [Option<i64>; RATES] = [
-        Some(price.input),
-        Some(price.cached_input),
-        Some(price.output),
-        price.cache_write,
-        price.cache_write_long,
-        price.reasoning,
-        price.audio_input,
-        price.audio_output,
-        price.image,
-        price.request,
-    ];
+fn rates(price: &v1::Price) -> Option<Rates> {
+    let mut written: [Option<i64>; RATES] = [None; RATES];
+    written[..3].copy_from_slice(&[price.input, price.cached_input, price.output].map(Some));
+    if let Some(further) = price.further.as_deref() {
+        written[3..].copy_from_slice(&[
+            further.cache_write,
+            further.cache_write_long,
+            further.reasoning,
+            further.audio_input,
+            further.audio_output,
+            further.image,
+            further.request,
+        ]);
+    }
     Rates::resolve(written.map(|rate| rate.map(NanoUsd::from_nanos)))
 }
 
@@ -118,11 +119,7 @@ mod tests {
     fn prices_and_usage_without_further_parts_take_no_further_bytes() {
         let three = Price::flat(Rates::of_three(nanos(100), nanos(25), nanos(400)));
         let message = v1::Price::from(&three);
-        assert_eq!(
-            message.encoded_len(),
-            v1::Price { input: 100, cached_input: 25, output: 400, ..v1::Price::default() }.encoded_len()
-        );
-        assert_eq!(message.encoded_len(), 7);
+        assert_eq!((message.encoded_len(), &message.further), (7, &None));
         assert_eq!(Price::try_from(message).unwrap(), three);
         let usage = v1::Usage::from(Usage::of(12, 4, 5));
         assert_eq!((usage.encoded_len(), Usage::from(usage)), (6, Usage::of(12, 4, 5)));
@@ -145,19 +142,18 @@ mod tests {
 
     #[test]
     fn prices_that_cannot_be_billed_are_refused() {
-        let three = v1::Price { input: 1, cached_input: 1, output: 1, ..v1::Price::default() };
-        let tier = |above| v1::PriceTier { above, rates: Some(three.clone()) };
+        let three = v1::Price { input: 1, cached_input: 1, output: 1, further: None };
+        let with = |further| v1::Price { further: Some(Box::new(further)), ..three.clone() };
+        let tiers = |rates: Option<&v1::Price>| {
+            let tier = v1::PriceTier { above: 9, rates: rates.cloned() };
+            with(v1::FurtherPrices { tiers: vec![tier.clone(), tier], ..v1::FurtherPrices::default() })
+        };
+        let high = v1::FurtherPrices { request: Some(i64::MAX), ..v1::FurtherPrices::default() };
         for (wrong, problem) in [
             (v1::Price { input: -1, ..three.clone() }, "has a price that is negative or beyond"),
-            (
-                v1::Price { request: Some(i64::MAX), ..three.clone() },
-                "has a price that is negative or beyond",
-            ),
-            (v1::Price { tiers: vec![tier(9), tier(9)], ..three.clone() }, "has tiers that do not rise"),
-            (
-                v1::Price { tiers: vec![v1::PriceTier { above: 9, rates: None }], ..three.clone() },
-                "without rates",
-            ),
+            (with(high), "has a price that is negative or beyond"),
+            (tiers(Some(&three)), "has tiers that do not rise"),
+            (tiers(None), "has a tier without rates"),
         ] {
             let found = Price::try_from(wrong).unwrap_err().to_string();
             assert!(found.starts_with("`hold.price` ") && found.contains(problem), "{found}");

@@ -7,8 +7,6 @@ use super::*;
 /// A ledger whose key is in group 1, which has group 0 as its parent.
 fn book() -> Book {
     let mut book = Book::new(1_000, None);
-    book.group_mut(0);
-    book.group_mut(1).parent = Some(group(0));
     book.join(1);
     book
 }
@@ -144,9 +142,9 @@ fn checks_of_groups_stand_between_those_of_key_and_credit() {
     book.must_hold(1, 1_000);
     book.capture(1, cost(1_000));
     book.key_mut().group = Some(group(1));
-    book.group_mut(1).parent = Some(group(0));
+    let parent = book.world.groups.remove(&(account(MINE), group(0))).unwrap();
     assert_eq!(book.check(), Err(Refused::Damaged));
-    book.group_mut(0);
+    book.world.groups.insert((account(MINE), group(0)), parent);
     assert_eq!(book.check(), Err(Refused::CreditEmpty));
     book.bound_group(0, &limit(0));
     assert_eq!(book.check(), reached(Level::Parent));
@@ -180,7 +178,6 @@ fn an_archived_group_refuses_its_keys_and_those_of_child_groups() {
 #[test]
 fn a_moved_key_leaves_open_holds_with_the_groups_they_were_opened_under() {
     let mut book = book();
-    book.group_mut(2);
     book.must_hold(1, 100);
     book.must_hold(2, 100);
     book.must_hold(3, 100);
@@ -205,7 +202,6 @@ fn a_moved_key_leaves_open_holds_with_the_groups_they_were_opened_under() {
 #[test]
 fn a_moved_group_leaves_open_holds_with_the_parent_they_were_opened_under() {
     let mut book = book();
-    book.group_mut(2);
     book.must_hold(1, 100);
     book.group_mut(1).parent = Some(group(2));
     book.must_hold(2, 10);

@@ -4,15 +4,19 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use shared::{
-    ids::{AccountId, KeyId},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use crate::ledger::{
-    Command, Ending, Key, Outcome, Record, Refused,
-    funds::plus,
-    histories::{START, Step, World, history},
+use crate::{
+    audit::{AuditedEntry, Auditor},
+    ledger::{
+        Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
+        funds::plus,
+        histories::{START, Step, World, history},
+    },
+    usage::{COUNTED, Counts},
 };
 
 proptest! {
@@ -21,18 +25,119 @@ proptest! {
         let (mut world, mut now) = (World::new(), START);
         for step in history {
             match step {
-                Step::Wait(duration) => now = now.plus(duration),
-                Step::Update(account, key, patch) => world.update(account, key, &patch),
+                Step::Clock(clock) => now = clock.after(now),
+                Step::Update(account, key, patch) => world.update(account, key, &patch, now),
                 Step::Revoke(account, key) => world.revoke(account, key, now),
+                Step::UpdateGroup(account, group, patch) => world.update_group(account, group, &patch, now),
+                Step::Archive(account, group) => world.archive(account, group, now),
                 Step::Execute(account, commands) => for command in commands {
                     let before = world.clone();
                     let outcome = world.apply(account, &command, now);
                     unchanged_if_nothing_happened(&before, &world, &outcome)?;
-                    nothing_overspent(&before, &world)?;
+                    nothing_overspent(&before, &world, now)?;
+                    windows_count_what_was_billed_in_them(&before, &world, now)?;
+                    requests_in_flight_are_open_holds(&world)?;
                     every_sum_adds_up(&world)?;
                     billed_is_billed(&before, &world)?;
                     again_is_the_same(&world, account, &command, now, outcome)?;
                 },
+            }
+        }
+        every_account_passes_an_audit(&world)?;
+        counters_are_the_sums_of_their_payers(&world)?;
+    }
+}
+
+fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
+    for (account, money) in &world.accounts {
+        let mut auditor = Auditor::new(true);
+        let journal = world.trails.get(account).into_iter().flat_map(|trail| &trail.journal);
+        for (number, (_, entry)) in (1..).zip(journal) {
+            auditor.entry(AuditedEntry::of(number, entry));
+        }
+        for ((_, id), key) in world.keys.iter().filter(|((of, _), _)| of == account) {
+            auditor.key(*id, key, world.booked(*account, |payer| payer.key == *id).0);
+        }
+        for ((_, id), group) in world.groups.iter().filter(|((of, _), _)| of == account) {
+            auditor.group(*id, group, world.booked(*account, |payer| payer.is_in(*id)).0);
+        }
+        let held = world.booked(*account, |_| true).0;
+        let audit = auditor.account(*money, held, [world.deposited(*account)].into_iter());
+        prop_assert_eq!(audit.wrong, []);
+    }
+    Ok(())
+}
+
+/// The counters of all days add up to the settlements of each payer, unless a counter is at its bound.
+fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseError> {
+    let mut sums: HashMap<(AccountId, &Payer), [i128; 4]> = HashMap::new();
+    for ((account, _), record) in &world.records {
+        let Record::Closed(settlement) = record else { continue };
+        let known = settlement.upstream_cost.map(|cost| (cost, settlement.charged)).unwrap_or_default();
+        let amounts = [settlement.charged, known.0, known.1].map(|amount| i128::from(amount.nanos()));
+        let sum = sums.entry((*account, &settlement.payer)).or_default();
+        for (sum, amount) in sum.iter_mut().zip(std::iter::once(1).chain(amounts)) {
+            *sum += amount;
+        }
+    }
+    for (account, trail) in &world.trails {
+        let mut counted: HashMap<&Payer, [i128; 4]> = HashMap::new();
+        for ((_, payer), counts) in &trail.counted {
+            let Counts { requests, charged, upstream_cost, charged_at_known_cost, .. } = counts;
+            let amounts = [charged, upstream_cost, charged_at_known_cost];
+            let amounts = amounts.map(|amount| i128::from(amount.nanos()));
+            let sum = counted.entry(payer).or_default();
+            for (sum, amount) in sum.iter_mut().zip(std::iter::once(i128::from(*requests)).chain(amounts)) {
+                *sum += amount;
+            }
+        }
+        for (payer, sum) in counted {
+            let expected = sums[&(*account, payer)];
+            let at_bound = expected.iter().any(|amount| *amount >= i128::from(COUNTED));
+            prop_assert!(sum == expected || at_bound, "{:?} {:?} {:?}", payer, sum, expected);
+        }
+    }
+    Ok(())
+}
+
+/// The budgets of keys and groups, in no order: with a name each, and with what they were before.
+fn budgets<'a>(before: &'a World, after: &'a World) -> impl Iterator<Item = (Who, &'a Budget, &'a Budget)> {
+    let keys = after.keys.iter().map(|((account, id), key)| {
+        (Who::Key(*account, *id), &before.keys[&(*account, *id)].budget, &key.budget)
+    });
+    let groups = after.groups.iter().map(|((account, id), group)| {
+        (Who::Group(*account, *id), &before.groups[&(*account, *id)].budget, &group.budget)
+    });
+    keys.chain(groups)
+}
+
+/// Owner of a budget.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Key(AccountId, KeyId),
+    Group(AccountId, GroupId),
+}
+
+impl Who {
+    const fn account(self) -> AccountId {
+        match self {
+            Self::Key(account, _) | Self::Group(account, _) => account,
+        }
+    }
+
+    fn pays(self, payer: &Payer) -> bool {
+        match self {
+            Self::Key(_, key) => payer.key == key,
+            Self::Group(_, group) => payer.is_in(group),
+        }
+    }
+
+    /// Place in the chain of a payer.
+    fn level(self, payer: &Payer) -> Option<usize> {
+        match self {
+            Self::Key(_, key) => (payer.key == key).then_some(0),
+            Self::Group(_, group) => {
+                payer.groups.iter().position(|id| *id == Some(group)).map(|place| place + 1)
             }
         }
     }
@@ -49,16 +154,82 @@ fn unchanged_if_nothing_happened(
     Ok(())
 }
 
-/// Neither limit nor credit is ever exceeded. A limit lowered below the amount in use is not exceeded any further.
-fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError> {
-    for (id, key) in &after.keys {
-        let spoken_for = |key: &Key| plus(key.budget.used, key.budget.held);
-        if let Some(limit) = key.budget.limit {
-            prop_assert!(spoken_for(key) <= limit.max(spoken_for(&before.keys[id])));
+/// No limit, window or credit is ever exceeded. A bound that was lowered below the amount in use, or set while more
+/// was held, is not exceeded any further.
+fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<(), TestCaseError> {
+    for (who, earlier, budget) in budgets(before, after) {
+        if let Some(limit) = budget.limit {
+            let spoken_for = |budget: &Budget| plus(budget.used, budget.held);
+            prop_assert!(spoken_for(budget) <= limit.max(spoken_for(earlier)), "{:?}", who);
+        }
+        for (earlier, window) in windows(earlier).zip(windows(budget)) {
+            let spoken_for = |window: Window, held| plus(window.at(now).used, held);
+            let most = window.amount.max(spoken_for(earlier, budgets_held(before, who)));
+            prop_assert!(spoken_for(window, budget.held) <= most, "{:?} {:?}", who, window);
         }
     }
     for account in after.accounts.values() {
         prop_assert!(account.held <= account.credit && account.credit <= NanoUsd::MAX);
+    }
+    Ok(())
+}
+
+fn windows(budget: &Budget) -> impl Iterator<Item = Window> {
+    budget.bounds.iter().flat_map(|bounds| bounds.windows.iter().copied())
+}
+
+fn budgets_held(world: &World, who: Who) -> NanoUsd {
+    match who {
+        Who::Key(account, id) => world.keys[&(account, id)].budget.held,
+        Who::Group(account, id) => world.groups[&(account, id)].budget.held,
+    }
+}
+
+/// What a command bills is added to each window that runs; what it gives back is taken off those in which it was billed.
+fn windows_count_what_was_billed_in_them(
+    before: &World,
+    after: &World,
+    now: Timestamp,
+) -> Result<(), TestCaseError> {
+    let new = |account: &AccountId| {
+        let earlier = before.trails.get(account).map_or(0, |trail| trail.journal.len());
+        after.trails[account].journal.get(earlier)
+    };
+    for (who, earlier, budget) in budgets(before, after) {
+        let billed = after.trails.get(&who.account()).and_then(|_| new(&who.account()));
+        let billed = billed.filter(|(_, entry)| who.pays(&entry.settlement.payer));
+        for (earlier, window) in windows(earlier).zip(windows(budget)) {
+            let Some((generation, entry)) = billed else {
+                prop_assert_eq!(window, earlier);
+                continue;
+            };
+            let earlier = earlier.at(now);
+            let record = before.records.get(&(who.account(), RecordId::Generation(*generation)));
+            let counts = match record {
+                Some(Record::Closed(expired)) if entry.delta < NanoUsd::ZERO => expired.at >= earlier.start,
+                _ => true,
+            };
+            let expected = if counts { plus(earlier.used, entry.delta) } else { earlier.used };
+            prop_assert_eq!(window.at(now), Window { used: expected, ..earlier }, "{:?}", who);
+        }
+    }
+    Ok(())
+}
+
+/// Every budget with bounds counts the open holds that say so.
+fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError> {
+    for (who, _, budget) in budgets(world, world) {
+        let counts = |((account, _), record): (&(AccountId, RecordId), &Record)| {
+            let Record::Open(hold) = record else { return false };
+            *account == who.account()
+                && who.level(&hold.payer).is_some_and(|level| hold.counted.levels[level])
+        };
+        let in_flight = world.records.iter().filter(|(id, record)| counts((id, record))).count() as u64;
+        prop_assert_eq!(budget.bounds.as_ref().map_or(0, |bounds| bounds.in_flight), in_flight, "{:?}", who);
+        prop_assert!(budget.bounds.as_deref() != Some(&Bounds::default()));
+        for rate in budget.bounds.iter().filter_map(|bounds| bounds.tokens_per_minute) {
+            prop_assert!((0..=MOST_TAKEN).contains(&rate.taken));
+        }
     }
     Ok(())
 }
@@ -78,11 +249,13 @@ fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
         prop_assert_eq!(key.budget.used, balances.get(id).copied().unwrap_or_default());
     }
     let mut totals: HashMap<AccountId, (NanoUsd, NanoUsd)> = HashMap::new();
-    for ((account, id), key) in &world.keys {
-        let booked = world.booked(*account, *id);
-        prop_assert_eq!((key.budget.held, key.budget.used), booked);
-        let total = totals.entry(*account).or_default();
-        *total = (plus(total.0, booked.0), plus(total.1, booked.1));
+    for (who, _, budget) in budgets(world, world) {
+        let booked = world.booked(who.account(), |payer| who.pays(payer));
+        prop_assert_eq!((budget.held, budget.used), booked, "{:?}", who);
+        if let Who::Key(account, _) = who {
+            let total = totals.entry(account).or_default();
+            *total = (plus(total.0, booked.0), plus(total.1, booked.1));
+        }
     }
     for (id, account) in &world.accounts {
         let (held, used) = totals[id];

@@ -2,27 +2,24 @@
 
 use shared::{
     ids::{GenerationId, KeyId},
-    time::Timestamp,
+    money::NanoUsd,
     tokens::Usage,
 };
 
-use super::{Reader, amount, damaged, double};
-use crate::store::{JournalEntry, StoreError};
+use super::{Reader, amount, damaged, double, sum};
+use crate::store::{JournalEntry, StoreError, records};
 use domain::{
-    ledger::{Ending, Entry, Payer, Progress, Settlement},
+    ledger::{Ending, Entry, GroupChain, Progress, Settlement},
     usage::Counts,
 };
 
-/// Codes of a bill's ending, as in `scripts/ledger/arguments.lua`.
+/// Codes of a bill's ending, and flags beside the ending: the further parts that follow the payer
+/// (`scripts/constants.lua`).
 const CAPTURED: u8 = 0;
 const ESTIMATED: u8 = 1;
 const EXPIRED: u8 = 2;
-
-/// The id of a key and a model: the end of every hold and settlement, and the name of a counter.
-pub(in crate::store::redis) fn write_payer(key: KeyId, model: &str) -> Vec<u8> {
-    let length = u16::try_from(model.len()).unwrap_or(u16::MAX);
-    [key.as_bytes(), &length.to_be_bytes()[..], &model.as_bytes()[..length.into()]].concat()
-}
+const UPSTREAM_COST: u8 = 16;
+const DETAILS: u8 = 32;
 
 /// Bytes of an encoded bill: ending, cost and usage.
 pub(in crate::store::redis) const BILL_SIZE: usize = 33;
@@ -33,13 +30,15 @@ pub(in crate::store::redis) fn write_bill(
     ending: Ending,
     estimated: bool,
 ) -> [u8; BILL_SIZE] {
-    let Progress { usage: Usage { prompt, cached, completion, .. }, cost, upstream_cost: _ } = progress;
+    let Progress { usage: Usage { prompt, cached, completion, details }, cost, upstream_cost } = progress;
     let mut bill = [0; BILL_SIZE];
     bill[0] = match (ending, estimated) {
         (Ending::Expired, _) => EXPIRED,
         (Ending::Captured, true) => ESTIMATED,
         (Ending::Captured, false) => CAPTURED,
     };
+    bill[0] |= if upstream_cost.is_some() { UPSTREAM_COST } else { 0 };
+    bill[0] |= if details.is_empty() { 0 } else { DETAILS };
     bill[1..9].copy_from_slice(&double(amount(cost)));
     bill[9..17].copy_from_slice(&prompt.to_be_bytes());
     bill[17..25].copy_from_slice(&cached.to_be_bytes());
@@ -47,31 +46,55 @@ pub(in crate::store::redis) fn write_bill(
     bill
 }
 
-/// Reads the fields of an open hold that are needed outside the ledger: the key, and the tick of the hold's end.
-pub(in crate::store::redis) fn read_hold(record: &[u8]) -> Option<(KeyId, u64)> {
+/// Encodes the parts that the flags of a bill announce: the cost to the operator, the details of the usage. Empty for
+/// most bills.
+pub(in crate::store::redis) fn further_parts(progress: &Progress) -> Vec<u8> {
+    let mut parts: Vec<u8> =
+        progress.upstream_cost.map(|cost| double(amount(cost))).into_iter().flatten().collect();
+    parts.extend(records::details(progress.usage.details));
+    parts
+}
+
+/// Fields of an open hold that are needed outside the ledger.
+pub(in crate::store::redis) struct HoldSummary {
+    pub(in crate::store::redis) key: KeyId,
+    pub(in crate::store::redis) groups: GroupChain,
+    pub(in crate::store::redis) amount: NanoUsd,
+    /// Tick of the hold's end.
+    pub(in crate::store::redis) lease_until: u64,
+}
+
+/// Reads an open hold.
+pub(in crate::store::redis) fn read_hold(record: &[u8]) -> Option<HoldSummary> {
     let mut reader = Reader(record);
-    let (b"H", _amount, lease_until) = (reader.take(1)?, reader.money()?, reader.count()?) else {
+    let (b"H" | b"h", amount, lease_until) = (reader.take(1)?, reader.money()?, reader.count()?) else {
         return None;
     };
     reader.take(BILL_SIZE)?;
-    Some((reader.payer()?.0, lease_until))
+    let payer = reader.payer()?;
+    Some(HoldSummary { key: payer.key, groups: payer.groups, amount, lease_until })
 }
 
 /// Reads a settlement with the effect on the key's balance. An entry of the journal ends with these fields.
 pub(in crate::store::redis) fn read_settlement(reader: &mut Reader<'_>) -> Option<Entry> {
-    let b"S" = reader.take(1)? else { return None };
-    let at = Timestamp::from_millis(reader.number()?);
-    let (charged, delta, used_after) = (reader.money()?, reader.money()?, reader.sum()?);
-    let ([ending], cost, usage) = (reader.bytes()?, reader.money()?, reader.usage()?);
-    let (key, model) = reader.payer()?;
-    let (ending, estimated) = match ending {
+    let (b"S" | b"s") = reader.take(1)? else { return None };
+    let (at, charged, delta) = (reader.time()?, reader.money()?, reader.money()?);
+    let (used_after, [ending], cost) = (sum(reader)?, reader.bytes()?, reader.money()?);
+    let mut tokens = || Some(u64::from_be_bytes(reader.bytes()?));
+    let mut usage = Usage::of(tokens()?, tokens()?, tokens()?);
+    let payer = reader.payer()?;
+    let upstream_cost = if ending & UPSTREAM_COST == 0 { None } else { Some(reader.money()?) };
+    if ending & DETAILS != 0 {
+        let flags = *reader.0.first()?;
+        usage.details = records::read_details(reader.take(1 + 8 * flags.count_ones() as usize)?)?;
+    }
+    let (ending, estimated) = match ending & !(UPSTREAM_COST | DETAILS) {
         CAPTURED => (Ending::Captured, false),
         ESTIMATED => (Ending::Captured, true),
         EXPIRED => (Ending::Expired, true),
         _ => return None,
     };
-    let payer = Payer::alone(key, model);
-    let settlement = Settlement { payer, usage, cost, upstream_cost: None, charged, ending, estimated, at };
+    let settlement = Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at };
     Some(Entry { settlement, delta, used_after })
 }
 
@@ -91,13 +114,24 @@ pub(in crate::store::redis) fn read_entries(
     Ok(entries)
 }
 
-/// A counter.
+/// Reads a counter. Costs to the operator and details of usage follow where any were counted.
 pub(in crate::store::redis) fn read_counts(record: &[u8]) -> Option<Counts> {
     let mut reader = Reader(record);
-    Some(Counts {
+    let mut counts = Counts {
         requests: reader.count()?,
         usage: Usage::of(reader.count()?, reader.count()?, reader.count()?),
         charged: reader.money()?,
         ..Counts::default()
-    })
+    };
+    if !reader.0.is_empty() {
+        (counts.upstream_cost, counts.charged_at_known_cost) = (reader.money()?, reader.money()?);
+        let details = &mut counts.usage.details;
+        details.cache_write = reader.count()?;
+        details.cache_write_long = reader.count()?;
+        details.audio_input = reader.count()?;
+        details.images = reader.count()?;
+        details.reasoning = reader.count()?;
+        details.audio_output = reader.count()?;
+    }
+    Some(counts)
 }

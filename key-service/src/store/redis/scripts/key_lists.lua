@@ -4,10 +4,10 @@
 local function list_key(active, expired, revoked, expiring, id, key)
   local list, other = active, revoked
   if key.revoked_at < NEVER then list, other = revoked, active end
-  for _, name in ipairs({ other, expired, expiring }) do redis.call('ZREM', name, id) end
-  redis.call('ZADD', list, '0', id)
+  for _, name in ipairs({ other, expired, expiring }) do call('ZREM', name, id) end
+  call('ZADD', list, '0', id)
   if list == active and key.expires_at < NEVER then
-    redis.call('ZADD', expiring, string.format('%.0f', key.expires_at), id)
+    call('ZADD', expiring, string.format('%.0f', key.expires_at), id)
   end
 end
 

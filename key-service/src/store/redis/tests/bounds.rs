@@ -79,16 +79,7 @@ async fn an_idempotency_key_takes_as_much_room_however_long_it_is() {
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     let mine = open_account_with(&store, 1, 1_000).await;
-    let spend = ledger::Key::default();
-    let id = ledger::histories::key(1);
-    let key = ApiKey {
-        id,
-        label: String::new(),
-        hint: "fg".into(),
-        created_at: START,
-        metadata: domain::settings::Metadata::new(),
-        spend,
-    };
+    let key = ApiKey::new(ledger::histories::key(1), "fg".into(), START);
     let digest = Digest::of(b"plaintext");
     let attempt = Idempotency {
         key: Digest::of("x".repeat(1 << 20).as_bytes()),

@@ -23,7 +23,7 @@ CREATE TABLE groups (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX groups_by_external_id ON groups (account, external_id) WHERE external_id IS NOT NULL;
-CREATE INDEX groups_by_parent ON groups (account, parent) WHERE parent IS NOT NULL;
+CREATE INDEX groups_by_parent ON groups (account, parent);
 
 -- A key's group is one of its account, which is never deleted.
 ALTER TABLE api_keys ADD COLUMN group_id BLOB CHECK (length(group_id) = 16);

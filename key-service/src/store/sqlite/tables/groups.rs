@@ -1,41 +1,204 @@
 //! Groups of API keys.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use shared::ids::{AccountId, GroupId};
+use shared::{
+    ids::{AccountId, GroupId},
+    money::NanoUsd,
+    time::Timestamp,
+};
 
-use super::{bounds, budget, group_if_any, time_if_any};
-use domain::ledger;
+use super::{bounds, budget, budgets, id as column_id, keys, metadata, metadata_column, rows, time};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError, sqlite::Sqlite};
+use domain::{
+    group::{self, BadGroup, Group, GroupPatch, KeyDefaults, NewGroup},
+    key::ApiKey,
+    ledger,
+};
 
-/// The ledger's part of a group; `None` where the account does not have the group.
-pub(crate) fn spend(
-    connection: &Connection,
-    account: AccountId,
-    id: GroupId,
-) -> rusqlite::Result<Option<ledger::Group>> {
-    let sql = "SELECT spend_limit, used, held, bounds, parent, archived_at
-               FROM groups WHERE account = ?1 AND id = ?2";
-    let (account, id) = (account.as_bytes(), id.as_bytes());
-    connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
+/// Columns of a group in the order of [`group`], of a table named `g`.
+const COLUMNS: &str = "g.id, g.name, g.external_id, g.metadata, g.created_at,
+    (SELECT count(*) FROM api_keys k WHERE k.account = g.account AND k.group_id = g.id),
+    g.default_limit, 0, 0, g.default_bounds, g.default_lifetime, g.default_metadata,
+    g.spend_limit, g.used, g.held, g.bounds, g.parent, g.archived_at";
+
+#[async_trait]
+impl Groups for Sqlite {
+    async fn create_group(&self, new: NewGroup) -> Result<GroupCreated, StoreError> {
+        self.writer.write(move |connection| create(connection, &new)).await
+    }
+
+    async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
+        self.read(move |connection| get(connection, account, id)).await
+    }
+
+    async fn group_with_external_id(
+        &self,
+        account: AccountId,
+        external_id: &str,
+    ) -> Result<Option<Group>, StoreError> {
+        let external_id = external_id.to_owned();
+        self.read(move |connection| with_external_id(connection, account, &external_id)).await
+    }
+
+    async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
+        let work = move |connection: &Connection| {
+            // The empty value sorts before every id.
+            let (behind, order, end): (_, _, &[u8]) = match page.order {
+                Order::Ascending => (">", "ASC", &[]),
+                Order::Descending => ("<", "DESC", keys::BEHIND_ALL_IDS),
+            };
+            let sql = format!(
+                "SELECT {COLUMNS} FROM groups g
+                 WHERE account = ?1 AND id {behind} ?2 ORDER BY id {order} LIMIT ?3"
+            );
+            let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
+            let row = params![account.as_bytes(), after, rows(page.limit)];
+            connection.prepare_cached(&sql)?.query_map(row, group)?.collect()
+        };
+        self.read(work).await
+    }
+
+    async fn keys_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        self.read(move |connection| keys::list(connection, account, Some(group), page)).await
+    }
+
+    async fn update_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        patch: GroupPatch,
+        now: Timestamp,
+    ) -> Result<GroupUpdated, StoreError> {
+        let work = move |connection: &Connection| {
+            let Some(group) = get(connection, account, id)? else { return Ok(GroupUpdated::NotFound) };
+            let parent = may_have_parent(connection, account, id, patch.parent.flatten())?;
+            match group.updated(&patch, parent, now) {
+                Ok(group) => {
+                    put_terms(connection, account, &group)?;
+                    Ok(GroupUpdated::Group(group))
+                }
+                Err(reason) => Ok(GroupUpdated::NotChanged(reason)),
+            }
+        };
+        self.writer.write(work).await
+    }
+
+    async fn archive_group(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        now: Timestamp,
+    ) -> Result<Option<Group>, StoreError> {
+        let work = move |connection: &Connection| {
+            let Some(group) = get(connection, account, id)? else { return Ok(None) };
+            let archived = group.archived(now);
+            put_terms(connection, account, &archived)?;
+            Ok(Some(archived))
+        };
+        self.writer.write(work).await
+    }
 }
 
-/// Writes the fields that the ledger changes; the bounds have the settings of owners along with the ledger's state.
-pub(crate) fn put_spend(
+/// Creates a group unless another one has the external id; repeating it changes nothing.
+fn create(connection: &Connection, new: &NewGroup) -> rusqlite::Result<GroupCreated> {
+    let NewGroup { account, group, most } = new;
+    let external_id = group.external_id.as_deref();
+    let named = external_id.map(|id| with_external_id(connection, *account, id)).transpose()?.flatten();
+    if let Some(existing) = named {
+        return Ok(GroupCreated::Existing(existing));
+    }
+    if let Err(bad) = may_have_parent(connection, *account, group.id, group.spend.parent)? {
+        return Ok(GroupCreated::BadParent(bad));
+    }
+    let sql = "SELECT count(*) FROM groups WHERE account = ?1";
+    let groups: i64 = connection.prepare_cached(sql)?.query_row([account.as_bytes()], |row| row.get(0))?;
+    if groups.unsigned_abs() >= *most && get(connection, *account, group.id)?.is_none() {
+        return Ok(GroupCreated::TooMany);
+    }
+    let sql = "INSERT INTO groups (account, id, name, external_id, created_at, used, held)
+               VALUES (?1, ?2, ?3, ?4, ?5, 0, 0) ON CONFLICT (account, id) DO NOTHING";
+    let (id, created_at) = (group.id.as_bytes(), group.created_at.millis());
+    let row = params![account.as_bytes(), id, group.name, external_id, created_at];
+    if connection.prepare_cached(sql)?.execute(row)? > 0 {
+        put_terms(connection, *account, group)?;
+    }
+    let made = get(connection, *account, group.id)?;
+    Ok(made.map_or_else(|| GroupCreated::New(group.clone()), GroupCreated::New))
+}
+
+/// Judges whether a group, which may not exist yet, may have this parent, if any.
+fn may_have_parent(
     connection: &Connection,
     account: AccountId,
     id: GroupId,
-    ledger::Group { budget, .. }: &ledger::Group,
-) -> rusqlite::Result<()> {
-    let sql = "UPDATE groups SET used = ?3, held = ?4, bounds = ?5 WHERE account = ?1 AND id = ?2";
-    let (used, held) = (budget.used.nanos(), budget.held.nanos());
-    let row = params![account.as_bytes(), id.as_bytes(), used, held, bounds(budget)];
-    connection.prepare_cached(sql)?.execute(row)?;
+    parent: Option<GroupId>,
+) -> rusqlite::Result<Result<(), BadGroup>> {
+    let Some(parent) = parent else { return Ok(Ok(())) };
+    let sql = "SELECT EXISTS (SELECT 1 FROM groups WHERE account = ?1 AND parent = ?2)";
+    let has_children =
+        connection.prepare_cached(sql)?.query_row([account.as_bytes(), id.as_bytes()], |row| row.get(0))?;
+    let found = budgets::group(connection, account, parent)?;
+    Ok(group::may_be_parent((parent, found.as_ref()), id, has_children))
+}
+
+fn get(connection: &Connection, account: AccountId, id: GroupId) -> rusqlite::Result<Option<Group>> {
+    let sql = format!("SELECT {COLUMNS} FROM groups g WHERE account = ?1 AND id = ?2");
+    connection.prepare_cached(&sql)?.query_row([account.as_bytes(), id.as_bytes()], group).optional()
+}
+
+fn with_external_id(
+    connection: &Connection,
+    account: AccountId,
+    external_id: &str,
+) -> rusqlite::Result<Option<Group>> {
+    let sql = format!("SELECT {COLUMNS} FROM groups g WHERE account = ?1 AND external_id = ?2");
+    let row = params![account.as_bytes(), external_id];
+    connection.prepare_cached(&sql)?.query_row(row, group).optional()
+}
+
+/// Writes the fields that owners change, and none that the ledger changes.
+fn put_terms(connection: &Connection, account: AccountId, group: &Group) -> rusqlite::Result<()> {
+    let sql = "UPDATE groups SET name = ?3, metadata = ?4, parent = ?5, spend_limit = ?6, bounds = ?7,
+                      archived_at = ?8, default_limit = ?9, default_bounds = ?10, default_lifetime = ?11,
+                      default_metadata = ?12
+               WHERE account = ?1 AND id = ?2";
+    let ledger::Group { budget, parent, archived_at } = &group.spend;
+    let KeyDefaults { budget: default, expires_in_seconds, metadata } = &group.key_defaults;
+    connection.prepare_cached(sql)?.execute(params![
+        account.as_bytes(),
+        group.id.as_bytes(),
+        group.name,
+        metadata_column(&group.metadata),
+        parent.as_ref().map(GroupId::as_bytes),
+        budget.limit.map(NanoUsd::nanos),
+        bounds(budget),
+        archived_at.map(Timestamp::millis),
+        default.limit.map(NanoUsd::nanos),
+        bounds(default),
+        expires_in_seconds.map(u64::cast_signed),
+        metadata_column(metadata),
+    ])?;
     Ok(())
 }
 
-fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Group> {
-    Ok(ledger::Group {
-        budget: budget(row, first)?,
-        parent: group_if_any(row, first + 4)?,
-        archived_at: time_if_any(row, first + 5)?,
+fn group(row: &Row<'_>) -> rusqlite::Result<Group> {
+    let expires_in_seconds = row.get::<_, Option<i64>>(10)?.map(i64::unsigned_abs);
+    let key_defaults =
+        KeyDefaults { budget: budget(row, 6)?, expires_in_seconds, metadata: metadata(row, 11)? };
+    Ok(Group {
+        id: column_id(row, 0, GroupId::from_slice)?,
+        name: row.get(1)?,
+        external_id: row.get(2)?,
+        metadata: metadata(row, 3)?,
+        created_at: time(row, 4)?,
+        keys: row.get::<_, i64>(5)?.unsigned_abs(),
+        key_defaults,
+        spend: budgets::group_from(row, 12)?,
     })
 }

@@ -127,9 +127,25 @@ fn holders(connection: &Connection) -> rusqlite::Result<Vec<AccountId>> {
 }
 
 /// Sums of open holds, by key.
-pub(crate) fn held(connection: &Connection, account: AccountId) -> rusqlite::Result<HashMap<KeyId, NanoUsd>> {
+pub(crate) fn held_by_keys(
+    connection: &Connection,
+    account: AccountId,
+) -> rusqlite::Result<HashMap<KeyId, NanoUsd>> {
     let sql = "SELECT key, sum(amount) FROM holds WHERE account = ?1 GROUP BY key";
     let held = |row: &Row<'_>| Ok((column_id(row, 0, KeyId::from_slice)?, money(row, 1)?));
+    connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
+}
+
+/// Sums of open holds, by each group that pays.
+pub(crate) fn held_by_groups(
+    connection: &Connection,
+    account: AccountId,
+) -> rusqlite::Result<HashMap<GroupId, NanoUsd>> {
+    let sql = "SELECT id, sum(amount)
+               FROM (SELECT group_id AS id, amount FROM holds WHERE account = ?1
+                     UNION ALL SELECT parent, amount FROM holds WHERE account = ?1)
+               WHERE id IS NOT NULL GROUP BY id";
+    let held = |row: &Row<'_>| Ok((column_id(row, 0, GroupId::from_slice)?, money(row, 1)?));
     connection.prepare_cached(sql)?.query_map([account.as_bytes()], held)?.collect()
 }
 

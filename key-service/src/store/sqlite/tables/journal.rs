@@ -6,10 +6,10 @@ use shared::{
     money::NanoUsd,
 };
 
-use super::{damaged, details, id as column_id, money, payer, progress, rows, time};
+use super::{damaged, details, group_if_any, id as column_id, money, payer, progress, rows, time};
 use crate::store::{Found, JournalEntry};
 use domain::{
-    audit::Auditor,
+    audit::{AuditedEntry, Auditor},
     ledger::{Ending, Entry, Payer, Progress, Settlement},
     search::{EntrySearch, Outcome},
     usage::Day,
@@ -87,12 +87,19 @@ pub(crate) fn audit(
     account: AccountId,
     auditor: &mut Auditor,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT number, key, delta, used_after FROM journal WHERE account = ?1 ORDER BY number";
+    let sql = "SELECT number, key, group_id, parent, at, delta, used_after
+               FROM journal WHERE account = ?1 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([account.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        let (number, key) = (row.get::<_, i64>(0)?.unsigned_abs(), column_id(row, 1, KeyId::from_slice)?);
-        auditor.entry(number, key, money(row, 2)?, money(row, 3)?);
+        auditor.entry(AuditedEntry {
+            number: row.get::<_, i64>(0)?.unsigned_abs(),
+            key: column_id(row, 1, KeyId::from_slice)?,
+            groups: [group_if_any(row, 2)?, group_if_any(row, 3)?],
+            at: time(row, 4)?,
+            delta: money(row, 5)?,
+            used_after: money(row, 6)?,
+        });
     }
     Ok(())
 }

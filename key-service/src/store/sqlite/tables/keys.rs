@@ -9,13 +9,14 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{accounts, bounds, budget, damaged, group_if_any, id as column_id, rows, time, time_if_any};
+use super::{accounts, bounds, budgets, damaged, id as column_id, metadata, metadata_column, rows, time};
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
     sqlite::{Sqlite, key_counts::KeyCounts},
 };
 use domain::{
     digest::Digest,
+    group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
 };
@@ -26,11 +27,11 @@ const PRUNED_AT_ONCE: i64 = 64;
 
 /// Columns of a key in the order of [`api_key`], of a table named `k`.
 const COLUMNS: &str =
-    "k.id, k.label, k.hint, k.created_at, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.expires_at,
+    "k.id, k.label, k.hint, k.created_at, k.metadata, k.spend_limit, k.used, k.held, k.bounds, k.group_id, k.expires_at,
     k.revoked_at, k.last_used_at";
 
 /// Value that sorts behind every id.
-const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
+pub(crate) const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
 
 #[async_trait]
 impl Keys for Sqlite {
@@ -45,7 +46,7 @@ impl Keys for Sqlite {
     }
 
     async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
-        self.read(move |connection| list(connection, account, page)).await
+        self.read(move |connection| list(connection, account, None, page)).await
     }
 
     async fn top_spending(
@@ -87,13 +88,15 @@ impl Keys for Sqlite {
     ) -> Result<Updated, StoreError> {
         let work = move |connection: &Connection| {
             let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-            match key.updated(&patch, now) {
-                Ok(key) => {
-                    put_terms(connection, account, &key)?;
-                    Ok(Updated::Key(key))
-                }
-                Err(reason) => Ok(Updated::NotChanged(reason)),
+            let key = match key.updated(&patch, now) {
+                Ok(key) => key,
+                Err(reason) => return Ok(Updated::NotChanged(reason)),
+            };
+            if let Err(bad) = takes_key(connection, account, patch.group.flatten())? {
+                return Ok(Updated::BadGroup(bad));
             }
+            put_terms(connection, account, &key)?;
+            Ok(Updated::Key(key))
         };
         self.writer.write(work).await
     }
@@ -113,8 +116,6 @@ impl Keys for Sqlite {
         self.writer.write(work).await
     }
 }
-
-impl crate::store::Groups for Sqlite {}
 
 /// Creates a key unless the idempotency key is taken; repeating it changes nothing.
 fn create(
@@ -137,6 +138,9 @@ fn create(
     if keys >= new.most && get(connection, new.account, new.key.id)?.is_none() {
         return Ok(Created::TooMany);
     }
+    if let Err(bad) = takes_key(connection, new.account, new.key.spend.group)? {
+        return Ok(Created::BadGroup(bad));
+    }
     let made = insert(connection, new.account, &new.key)?;
     counted.add(new.account, keys, made);
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
@@ -148,11 +152,11 @@ fn create(
 
 /// Writes a key unless its id exists; returns the number of written keys.
 fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
-    let ApiKey { id, label, hint, created_at, metadata: _, spend } = key;
+    let ApiKey { id, label, hint, created_at, metadata, spend } = key;
     let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
-    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, spend_limit, used, held, bounds, group_id,
-                                     expires_at, revoked_at, last_used_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+    let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, metadata, spend_limit, used, held, bounds,
+                                     group_id, expires_at, revoked_at, last_used_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -160,6 +164,7 @@ fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite
         label,
         hint,
         created_at.millis(),
+        metadata_column(metadata),
         budget.limit.map(NanoUsd::nanos),
         budget.used.nanos(),
         budget.held.nanos(),
@@ -179,39 +184,58 @@ fn get(connection: &Connection, account: AccountId, id: KeyId) -> rusqlite::Resu
     connection.prepare_cached(&sql)?.query_row([account, id], api_key).optional()
 }
 
-/// Lists keys of the account in the order of ids.
-pub(crate) fn list(connection: &Connection, account: AccountId, page: Page) -> rusqlite::Result<Vec<ApiKey>> {
+/// Lists keys of the account, or of a group of the account, in the order of ids.
+pub(crate) fn list(
+    connection: &Connection,
+    account: AccountId,
+    group: Option<GroupId>,
+    page: Page,
+) -> rusqlite::Result<Vec<ApiKey>> {
     // The empty value sorts before every id.
     let (behind, order, end): (_, _, &[u8]) = match page.order {
         Order::Ascending => (">", "ASC", &[]),
         Order::Descending => ("<", "DESC", BEHIND_ALL_IDS),
     };
+    let status = page.status.map(|(status, _)| status);
+    let condition = match status {
+        None => "?4 IS NULL",
+        Some(Status::Revoked) => "revoked_at IS NOT NULL AND ?4 IS NOT NULL",
+        Some(Status::Expired) => "revoked_at IS NULL AND expires_at <= ?4",
+        Some(Status::Active) => "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)",
+    };
     // The ids are read from an index alone: otherwise SQLite would look up every key on the way.
-    let (index, condition) = match page.status.map(|(status, _)| status) {
-        None => ("", "?4 IS NULL"),
-        Some(Status::Revoked) => ("INDEXED BY keys_revoked", "revoked_at IS NOT NULL AND ?4 IS NOT NULL"),
-        Some(Status::Expired) => ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND expires_at <= ?4"),
-        Some(Status::Active) => {
-            ("INDEXED BY keys_not_revoked", "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)")
-        }
+    let index = match (group, status) {
+        (Some(_), _) => "INDEXED BY keys_by_group WHERE group_id = ?5",
+        (None, None) => "WHERE ?5 IS NULL",
+        (None, Some(Status::Revoked)) => "INDEXED BY keys_revoked WHERE ?5 IS NULL",
+        (None, Some(Status::Expired | Status::Active)) => "INDEXED BY keys_not_revoked WHERE ?5 IS NULL",
     };
     let sql = format!(
         "SELECT {COLUMNS}
          FROM (SELECT id AS listed FROM api_keys {index}
-               WHERE account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3)
+                  AND account = ?1 AND id {behind} ?2 AND {condition} ORDER BY id {order} LIMIT ?3)
          CROSS JOIN api_keys k ON k.account = ?1 AND k.id = listed ORDER BY listed {order}"
     );
     let after = page.after.as_ref().map_or(end, |id| id.as_bytes().as_slice());
-    let limit = rows(page.limit);
-    let now = page.status.map(|(_, now)| now.millis());
-    let params = params![account.as_bytes(), after, limit, now];
+    let (limit, now) = (rows(page.limit), page.status.map(|(_, now)| now.millis()));
+    let params = params![account.as_bytes(), after, limit, now, group.as_ref().map(GroupId::as_bytes)];
     connection.prepare_cached(&sql)?.query_map(params, api_key)?.collect()
+}
+
+/// Judges whether a key may be in this group, if any.
+fn takes_key(
+    connection: &Connection,
+    account: AccountId,
+    group: Option<GroupId>,
+) -> rusqlite::Result<Result<(), BadGroup>> {
+    let Some(id) = group else { return Ok(Ok(())) };
+    group::takes_keys(id, |id| budgets::group(connection, account, id))
 }
 
 /// Writes the fields that owners change, and none that the ledger changes.
 fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<()> {
-    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, bounds = ?5, group_id = ?6, expires_at = ?7, revoked_at = ?8
-               WHERE account = ?1 AND id = ?2";
+    let sql = "UPDATE api_keys SET label = ?3, spend_limit = ?4, bounds = ?5, group_id = ?6, expires_at = ?7,
+                      revoked_at = ?8, metadata = ?9 WHERE account = ?1 AND id = ?2";
     connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
         key.id.as_bytes(),
@@ -221,40 +245,8 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
         key.spend.group.as_ref().map(GroupId::as_bytes),
         key.spend.expires_at.map(Timestamp::millis),
         key.spend.revoked_at.map(Timestamp::millis),
+        metadata_column(&key.metadata),
     ])?;
-    Ok(())
-}
-
-/// The ledger's part of a key; `None` where the account does not have the key.
-pub(crate) fn spend(
-    connection: &Connection,
-    account: AccountId,
-    id: KeyId,
-) -> rusqlite::Result<Option<ledger::Key>> {
-    let sql = "SELECT spend_limit, used, held, bounds, group_id, expires_at, revoked_at, last_used_at
-               FROM api_keys WHERE account = ?1 AND id = ?2";
-    let (account, id) = (account.as_bytes(), id.as_bytes());
-    connection.prepare_cached(sql)?.query_row([account, id], |row| spend_from(row, 0)).optional()
-}
-
-/// Writes the fields that the ledger changes, and none that owners change. The bounds have the settings of owners along
-/// with the ledger's state.
-pub(crate) fn put_spend(
-    connection: &Connection,
-    account: AccountId,
-    id: KeyId,
-    key: &ledger::Key,
-) -> rusqlite::Result<()> {
-    let ledger::Key { budget, last_used_at, .. } = key;
-    let (account, id, last_used_at) =
-        (account.as_bytes(), id.as_bytes(), last_used_at.map(Timestamp::millis));
-    let sql = "UPDATE api_keys SET used = ?3, held = ?4, last_used_at = ?5 WHERE account = ?1 AND id = ?2";
-    let row = params![account, id, budget.used.nanos(), budget.held.nanos(), last_used_at];
-    connection.prepare_cached(sql)?.execute(row)?;
-    if let Some(bounds) = bounds(budget) {
-        let sql = "UPDATE api_keys SET bounds = ?3 WHERE account = ?1 AND id = ?2";
-        connection.prepare_cached(sql)?.execute(params![account, id, bounds])?;
-    }
     Ok(())
 }
 
@@ -311,18 +303,8 @@ fn api_key(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
         label: row.get(1)?,
         hint: row.get(2)?,
         created_at: time(row, 3)?,
-        metadata: domain::settings::Metadata::new(),
-        spend: spend_from(row, 4)?,
-    })
-}
-
-fn spend_from(row: &Row<'_>, first: usize) -> rusqlite::Result<ledger::Key> {
-    Ok(ledger::Key {
-        budget: budget(row, first)?,
-        group: group_if_any(row, first + 4)?,
-        expires_at: time_if_any(row, first + 5)?,
-        revoked_at: time_if_any(row, first + 6)?,
-        last_used_at: time_if_any(row, first + 7)?,
+        metadata: metadata(row, 4)?,
+        spend: budgets::key_from(row, 5)?,
     })
 }
 

@@ -6,10 +6,10 @@ use rusqlite::{Connection, params};
 use shared::money::NanoUsd;
 
 use super::{Folder, audit, capture, hold, hold_up, numbered, used};
-use crate::store::{Accounts, Ledger, NewAccount, StoreError};
+use crate::store::{Accounts, Keys, Ledger, NewAccount, StoreError};
 use domain::ledger::{
     Outcome, Refused,
-    histories::{self, START, account, generation},
+    histories::{self, START, account, generation, key},
 };
 
 #[tokio::test]
@@ -117,4 +117,20 @@ async fn a_record_that_cannot_be_read_is_damaged_and_harms_no_other() {
     assert_eq!(outcomes[0], Err(Refused::Damaged));
     assert!(matches!(outcomes[1], Ok(Outcome::Captured(_))), "{outcomes:?}");
     assert_eq!(used(&store, account(0)).await, 17);
+}
+
+#[tokio::test]
+async fn bounds_that_cannot_be_read_refuse_their_key_and_harm_no_other() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let damage = |connection: &Connection| {
+        connection
+            .execute("UPDATE api_keys SET bounds = x'ff' WHERE account = ?1", params![account(0).as_bytes()])
+    };
+    store.writer.write(damage).await.unwrap();
+    let outcomes = store.execute(account(0), vec![hold(generation(1), 10)], START).await.unwrap();
+    assert_eq!(outcomes, [Err(Refused::Damaged)]);
+    let outcomes = store.execute(account(1), vec![hold(generation(1), 10)], START).await.unwrap();
+    assert!(outcomes[0].is_ok(), "{outcomes:?}");
+    assert!(matches!(store.key(account(0), key(0)).await, Err(StoreError::Damaged(_))));
 }

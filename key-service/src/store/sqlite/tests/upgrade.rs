@@ -1,20 +1,28 @@
 //! Files of earlier versions continue to work.
 
 use rusqlite::Connection;
-use shared::ids::GenerationId;
+use shared::{
+    ids::{GenerationId, MemberId, SessionId},
+    time::Timestamp,
+    tokens::Usage,
+};
 
 use super::{Folder, capture, used};
 use crate::store::{
-    Books, Ledger,
+    Books, Expiring, GroupCreated, Groups, Keys, Ledger, RecordKind, UsageLine,
     sqlite::{Sqlite, file::APPLICATION_ID},
+    suite::{nanos, new_group},
 };
 use domain::{
     audit::Audit,
+    digest::Digest,
+    key::KeyPatch,
     ledger::{
-        Outcome,
+        Outcome, Payer,
         histories::{START, account, generation, key},
     },
-    usage::Day,
+    member::{Link, LinkMaker, Session, SignInWay},
+    usage::{Counts, Day},
 };
 
 /// Makes a file of version 2: an account with deposits of 1,000 and one key. Generation 1 was captured with 30,
@@ -61,7 +69,7 @@ async fn a_file_of_version_2_is_brought_up_to_date_and_loses_nothing() {
     let page = store.journal(account(0), 0, 9).await.unwrap();
     let balances = page.entries.iter().map(|e| (e.number, e.entry.delta.nanos(), e.entry.used_after.nanos()));
     assert_eq!(balances.collect::<Vec<_>>(), [(1, 30, 30), (2, 7, 37)]);
-    let sound = |entries| Some(Audit { entries, keys: 1, wrong: Vec::new() });
+    let sound = |entries| Some(Audit { entries, keys: 1, groups: 0, wrong: Vec::new() });
     assert_eq!(store.audit(account(0)).await.unwrap(), sound(2));
 
     // Settled generations are remembered, and expired ones can be corrected.
@@ -94,4 +102,114 @@ async fn open_holds_of_an_earlier_version_get_a_full_lease() {
     // Opened again, the file is unchanged.
     let store = Sqlite::open(&folder.file()).unwrap();
     assert_eq!(crate::store::suite::due_holds(&store, account(0)).await.len(), 1);
+}
+
+/// Makes a file of version 6: the file of version 2, with a member, a link, sessions and attempts.
+fn version_6(folder: &Folder) {
+    version_2(folder);
+    let connection = Connection::open(folder.file()).unwrap();
+    for migration in [
+        include_str!("../migrations/3.sql"),
+        include_str!("../migrations/4.sql"),
+        include_str!("../migrations/5.sql"),
+        include_str!("../migrations/6.sql"),
+    ] {
+        connection.execute_batch(migration).unwrap();
+    }
+    connection.pragma_update(None, "user_version", 6).unwrap();
+    let (account, member) = (account(0), member());
+    let (account, member) = (account.as_bytes().as_slice(), member.as_bytes().as_slice());
+    let digest = |of: &str| Digest::of(of.as_bytes()).as_bytes().to_vec();
+    let run = |sql: &str, row: &[&dyn rusqlite::ToSql]| {
+        assert_eq!(connection.execute(sql, row).unwrap(), 1);
+    };
+    run(
+        "INSERT INTO members VALUES (?1, ?2, 'Ann', 'owner', '$argon2id$x', 0, NULL, NULL)",
+        &[&account, &member],
+    );
+    let link = "INSERT INTO links VALUES (?1, ?2, ?3, ?4, 'owner Bob the owner', ?5)";
+    run(link, &[&account, &digest("link"), &member, &LATER.millis(), &digest("password")]);
+    let session = "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, 'Firefox \u{fc}', ?5, ?6, ?7, 'password')";
+    let (seen, id) = (START.millis() + 7, SessionId::new(START, [8; 10]));
+    let row: &[&dyn rusqlite::ToSql] = &[
+        &account,
+        &digest("session"),
+        &id.as_bytes().as_slice(),
+        &member,
+        &START.millis(),
+        &seen,
+        &LATER.millis(),
+    ];
+    run(session, row);
+    run("INSERT INTO attempts VALUES (?1, 4, ?2)", &[&digest("attempts"), &LATER.millis()]);
+}
+
+fn member() -> MemberId {
+    MemberId::new(START, [1; 10])
+}
+
+/// Expiry of links, sessions and attempts.
+const LATER: Timestamp = Timestamp::from_millis(START.millis() + 3_600_000);
+
+#[tokio::test]
+async fn links_sessions_and_attempts_of_version_6_go_on() {
+    let folder = Folder::new();
+    version_6(&folder);
+    let store = Sqlite::open(&folder.file()).unwrap();
+    let (account, digest) = (account(0), |of: &str| Digest::of(of.as_bytes()));
+    let (record, ann) =
+        store.record(account, RecordKind::Link, digest("link"), START).await.unwrap().unwrap();
+    assert_eq!((ann.id, ann.name.as_str()), (member(), "Ann"));
+    let link = Link {
+        digest: digest("link"),
+        member: member(),
+        expires_at: LATER,
+        password: Some(digest("password")),
+        maker: LinkMaker::Owner("Bob the owner".into()),
+    };
+    assert_eq!(Link::try_from(record).unwrap(), link);
+    let records = store.records(account, RecordKind::Session, member(), START).await.unwrap();
+    let sessions: Vec<_> = records.into_iter().map(|record| Session::try_from(record).unwrap()).collect();
+    let session = Session {
+        digest: digest("session"),
+        id: SessionId::new(START, [8; 10]),
+        member: member(),
+        agent: "Firefox ü".into(),
+        created_at: START,
+        seen_at: Timestamp::from_millis(START.millis() + 7),
+        expires_at: LATER,
+        way: SignInWay::Password,
+    };
+    assert_eq!(sessions, [session]);
+    assert_eq!(store.count_attempt(digest("attempts"), START, LATER).await.unwrap(), 5);
+}
+
+#[tokio::test]
+async fn keys_and_bills_of_version_6_have_no_groups_and_no_bounds_until_they_get_some() {
+    let folder = Folder::new();
+    version_6(&folder);
+    let store = Sqlite::open(&folder.file()).unwrap();
+    let alone = Payer::alone(key(0), "Model Flash".into());
+    let found = store.key(account(0), key(0)).await.unwrap().unwrap();
+    assert_eq!((found.spend.group, &found.spend.budget.bounds, found.metadata.len()), (None, &None, 0));
+    let bills = store.journal(account(0), 0, 9).await.unwrap().entries;
+    assert!(bills.iter().all(|bill| bill.entry.settlement.payer == alone));
+    let costs = bills.iter().map(|bill| bill.entry.settlement.upstream_cost);
+    assert_eq!(costs.collect::<Vec<_>>(), [None, None]);
+    let day = Day::of(START);
+    let line = store.usage(account(0), day..=day, None).await.unwrap().remove(0);
+    let counts = Counts { requests: 2, usage: Usage::of(6, 0, 8), charged: nanos(37), ..Counts::default() };
+    assert_eq!(line, UsageLine { day, payer: alone, counts });
+    assert_eq!(store.top_spending(account(0), None, 9).await.unwrap(), [found]);
+    // The open hold is billed to the key alone, though the key has a group by then.
+    let mut group = new_group(account(0), 1);
+    group.group.spend.budget.limit = Some(nanos(5));
+    let GroupCreated::New(group) = store.create_group(group).await.unwrap() else { panic!("not made") };
+    let patch = KeyPatch { group: Some(Some(group.id)), ..KeyPatch::default() };
+    store.update_key(account(0), key(0), patch, START).await.unwrap();
+    store.execute(account(0), vec![capture(generation(2), 9)], START).await.unwrap().remove(0).unwrap();
+    assert_eq!(used(&store, account(0)).await, 46);
+    assert_eq!(store.group(account(0), group.id).await.unwrap().unwrap().spend.budget.used, nanos(0));
+    let sound = Audit { entries: 3, keys: 1, groups: 1, wrong: Vec::new() };
+    assert_eq!(store.audit(account(0)).await.unwrap(), Some(sound));
 }

@@ -18,7 +18,7 @@ use crate::store::{
     SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
-    audit::{Audit, Auditor},
+    audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
@@ -212,20 +212,27 @@ impl AccountBook {
     pub(super) fn audit(&self) -> Audit {
         let mut auditor = Auditor::new(true);
         for (number, (_, entry)) in &self.journal {
-            auditor.entry(*number, entry.settlement.payer.key, entry.delta, entry.used_after);
+            auditor.entry(AuditedEntry::of(*number, entry));
         }
-        let (mut holds, mut deposits): (HashMap<KeyId, i64>, _) = (HashMap::new(), Vec::new());
+        let (mut holds, mut deposits) = (Vec::new(), Vec::new());
         for record in self.records.values() {
             match record {
-                Record::Open(hold) => *holds.entry(hold.payer.key).or_default() += hold.amount.nanos(),
+                Record::Open(hold) => holds.push(hold),
                 Record::Deposited(amount) => deposits.push(*amount),
                 Record::None | Record::Closed(_) => {}
             }
         }
+        let held = |of: &dyn Fn(&Payer) -> bool| {
+            let holds = holds.iter().filter(|hold| of(&hold.payer));
+            NanoUsd::from_nanos(holds.map(|hold| hold.amount.nanos()).sum())
+        };
         for (id, key) in &self.keys {
-            auditor.key(*id, &key.spend, NanoUsd::from_nanos(holds.get(id).copied().unwrap_or(0)));
+            auditor.key(*id, &key.spend, held(&|payer| payer.key == *id));
         }
-        let held = NanoUsd::from_nanos(holds.into_values().sum());
+        for (id, group) in &self.groups {
+            auditor.group(*id, &group.spend, held(&|payer| payer.is_in(*id)));
+        }
+        let held = held(&|_| true);
         auditor.account(self.money, held, deposits.into_iter())
     }
 

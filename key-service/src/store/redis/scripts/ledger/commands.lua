@@ -3,26 +3,40 @@
 
 local commands = {}
 
-commands[CHECK] = present[CHECK] and function(key) return may_not_spend(key) or 'allowed' end
+commands[CHECK] = present[CHECK] and function(key)
+  chain = chain_of(key) -- chain
+  local refused = may_not_spend(key)
+  if chain then return refused or 'allowed ' .. model_lists() end -- chain
+  return refused or 'allowed'
+end
 
 commands[HOLD] = present[HOLD] and function(key, n, payer, _, least, enough, most, lease_ticks)
   if holds[n] then
     local held_for, amount = read_hold(holds[n])
-    return is_of(held_for, key) and amount or 'gone'
+    if not is_of(held_for, key) then return 'gone' end
+    chain = chain_of(key, held_for) -- chain
+    if chain then return held_with_rates(amount) end -- chain
+    return amount
   end
   if settlement_of(n) then return 'gone' end
+  local paid_by = ARGV[BEFORE_PAYERS + payer]
+  chain = chain_of(key) -- chain
   local refused = may_not_spend(key)
+  if chain then refused = refused or refused_by_bounds(paid_by, used) or refused_by_limits(least) end -- chain
   if refused then return refused end
   local left_of_limit = left_after(key.limit, key.used)
   if left_of_limit < least then return 'limit_reached' end
   if account.credit < least then return 'credit_empty' end
+  if chain then _, left_of_limit = free_of_chain() end -- chain
   local left, free = min(left_of_limit, account.credit), available(key)
   if enough < least then enough = least end
   if free < min(enough, left) then return 'reserved' end
   if most < least then most = least end
   local amount = min(most, free)
   set_aside(key, amount)
-  holds[n] = pack('>c1dd', 'H', amount, account.tick + lease_ticks) .. NOTHING_USED .. ARGV[BEFORE_PAYERS + payer]
+  local lease_until = account.tick + lease_ticks
+  if chain then return hold_of_chain(n, amount, lease_until, paid_by) end -- chain
+  holds[n] = pack('>c1dd', 'H', amount, lease_until) .. NOTHING_USED .. paid_by
   return amount
 end
 
@@ -31,7 +45,10 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
   if not hold then return 'gone' end
   local payer, amount, lease_until = read_hold(hold)
   if not is_of(payer, key) then return 'gone' end
-  if key.revoked_at == NEVER then
+  chain = chain_of(key, payer) -- chain
+  local is_revoked = key.revoked_at < NEVER
+  is_revoked = is_revoked or chain and is_archived() -- chain
+  if not is_revoked then
     local more = min(left_after(most, amount), available(key))
     set_aside(key, more)
     amount = amount + more
@@ -41,15 +58,22 @@ commands[EXTEND] = present[EXTEND] and function(key, n, _, reported, most, cost,
   local _, cost_before = read('>Bd', hold, HOLD_BILL)
   if cost < cost_before then latest = sub(hold, HOLD_BILL, HOLD_PAYER - 1) end
   lease_until = math.max(lease_until, account.tick + lease_ticks)
-  holds[n] = pack('>c1dd', 'H', amount, lease_until) .. latest .. payer
-  if key.revoked_at < NEVER then return 'revoked ' .. written(amount) end
+  local tag = 'H'
+  parts = cost < cost_before and parts or parts_of[reported] or '' -- chain
+  recount(math.max(used, tokens), 0) -- chain
+  if chain or parts ~= '' then tag, payer = 'h', payer .. pack('>Bd', levels, tokens) .. parts end -- chain
+  holds[n] = pack('>c1dd', tag, amount, lease_until) .. latest .. payer
+  if is_revoked then return (key.revoked_at < NEVER and 'revoked ' or 'archived ') .. written(amount) end
   return amount
 end
 
 -- A capture after an expiry replaces the bill: more is billed up to the available amount, or the excess is given
 -- back.
-local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
+local capture_late = present[CAPTURE] and function(key, n, expired, reported, cost)
+  local total = bill_of(reported)
   local payer, charged_before, bill_before = read_settlement(expired)
+  local parts_before = parts -- chain
+  chain, parts = chain_of(key, payer), parts_of[reported] or '' -- chain
   local billable = charged_before + available(key)
   -- Credit has an upper bound; an amount beyond stays billed.
   local kept = left_after(charged_before, left_after(MAX, account.credit))
@@ -60,6 +84,7 @@ local capture_late = present[CAPTURE] and function(key, n, expired, total, cost)
   local delta = charged - charged_before
   count(payer, 0, left_after(prompt, prompt_before), left_after(cached, cached_before),
         left_after(completion, completion_before), delta)
+  count_parts(payer, total, charged, bill_before, parts_before, charged_before) -- chain
   return settle(key, n, payer, total, CAPTURED, charged, delta)
 end
 
@@ -74,20 +99,27 @@ commands[CAPTURE] = present[CAPTURE] and function(key, n, payer, total, cost, pr
   if holds[n] then
     local held_for, amount = read_hold(holds[n])
     if not is_of(held_for, key) then return 'gone' end
+    chain = chain_of(key, held_for) -- chain
     local charged = charge_of(key, cost, amount)
     count(held_for, 1, prompt, cached, completion, charged)
+    recount(used, 1) -- chain
+    parts = parts_of[total] or '' -- chain
+    count_parts(held_for, bill_of(total), charged, NOTHING_USED, '') -- chain
     return settle(key, n, held_for, bill_of(total), CAPTURED, charged, charged)
   end
   local settlement = settlement_of(n)
   if not settlement then
     local paid_by = ARGV[BEFORE_PAYERS + payer]
+    chain, parts = chain_of(key), parts_of[total] or '' -- chain
+    paid_by = with_groups(paid_by) -- chain
     local charged = is_remembered(n) and min(cost, available(key)) or 0
     count(paid_by, 1, prompt, cached, completion, charged)
+    count_parts(paid_by, bill_of(total), charged, NOTHING_USED, '') -- chain
     return settle(key, n, paid_by, bill_of(total), CAPTURED, charged, charged)
   end
   if not is_of(read_settlement(settlement), key) then return 'gone' end
-  if read('>B', settlement, SETTLED_BILL) ~= EXPIRED then return settlement end
-  return capture_late(key, n, settlement, bill_of(total), cost)
+  if read('>B', settlement, SETTLED_BILL) % FLAGS ~= EXPIRED then return settlement end
+  return capture_late(key, n, settlement, total, cost)
 end
 
 commands[RELEASE] = present[RELEASE] and function(key, n)
@@ -95,6 +127,8 @@ commands[RELEASE] = present[RELEASE] and function(key, n)
   if record then
     local payer, amount = read_hold(record)
     if not is_of(payer, key) then return 'gone' end
+    chain = chain_of(key, payer) -- chain
+    recount(0, 1) -- chain
     give_back(key, amount)
     holds[n] = false
     return 'released'
@@ -109,11 +143,14 @@ commands[EXPIRE] = present[EXPIRE] and function(key, n)
   local payer, amount, lease_until = read_hold(hold)
   if not is_of(payer, key) then return 'gone' end
   if lease_until > account.tick then return 'not_due' end
+  chain = chain_of(key, payer) -- chain
   local reported = sub(hold, HOLD_BILL, HOLD_PAYER - 1)
   local _, cost = read('>Bd', reported)
   local charged = charge_of(key, cost, amount)
   local prompt, cached, completion = counted(reported)
   count(payer, 1, prompt, cached, completion, charged)
+  recount(tokens_of(reported), 1) -- chain
+  count_parts(payer, reported, charged, NOTHING_USED, '') -- chain
   return settle(key, n, payer, reported, EXPIRED, charged, charged)
 end
 
@@ -135,7 +172,8 @@ end
 
 local outcomes = {}
 for at = 1, #COMMANDS, COMMAND_SIZE do
-  local name, key, n, payer, total, a, b, c, d = read(COMMAND, COMMANDS, at)
+  local name, key, n, payer, total, a, b, c, d, e = read(COMMAND, COMMANDS, at)
+  used = e -- chain
   local outcome = 'unknown_key'
   if keys[key] or name == DEPOSIT or name == TICK then
     outcome = commands[name](keys[key], n, payer, total, a, b, c, d)

@@ -1,9 +1,11 @@
--- The two balances from which every charge is paid, the counters, and the journal.
+-- The balances from which every charge is paid, the counters, and the journal.
 
 -- The order of checks is part of the public contract.
-local function may_not_spend(key)
+local may_not_spend = (present[CHECK] or present[HOLD]) and function(key)
   if key.revoked_at < NEVER then return 'revoked' end
   if key.expires_at <= now then return 'key_expired' end
+  local refused = chain and (refused_by_groups() or refused_by_limits(1)) -- chain
+  if refused then return refused end -- chain
   if key.used >= key.limit then return 'limit_reached' end
   if account.credit <= 0 then return 'credit_empty' end
 end
@@ -11,25 +13,29 @@ end
 -- The part of limit and credit that is neither used nor held.
 local function available(key)
   local of_limit, of_credit = key.limit - key.used - key.held, account.credit - account.held
+  if chain then of_limit = free_of_chain() end -- chain
   return math.max(min(of_limit, of_credit), 0)
 end
 
-local function set_aside(key, amount)
+local set_aside = (present[HOLD] or present[EXTEND]) and function(key, amount)
   account.held, key.held = account.held + amount, key.held + amount
   account.changed, key.changed = true, true
+  if chain then add_held(amount) end -- chain
 end
 
-local function give_back(key, amount)
+local give_back = (settles or present[RELEASE]) and function(key, amount)
   account.held, key.held = left_after(account.held, amount), left_after(key.held, amount)
   account.changed, key.changed = true, true
+  if chain then add_held(-amount) end -- chain
 end
 
 -- Bills an amount to a key. An amount below zero gives money back.
-local function bill(key, amount)
+local bill = settles and function(key, amount)
   account.credit = account.credit - amount
   key.used, key.low = key.used + amount, key.low + amount
   account.changed, key.changed = true, true
   if amount > 0 then key.last_used_at = now end
+  if chain then bill_chain(amount) end -- chain
 end
 
 -- Changes of counters, by payer: requests, tokens and charges to add, and a bound of the resulting charges.
@@ -57,12 +63,12 @@ local entries = {}
 
 local settle = settles and function(key, n, payer, usage_bill, ending, charged, delta)
   bill(key, delta)
-  if key.low >= CARRY or key.low < 0 then
-    local carried = math.floor(key.low / CARRY)
-    key.high, key.low = key.high + carried, key.low - carried * CARRY
-  end
+  carry(key)
   account.entries = account.entries + 1
-  local settlement = pack('>c1ddddd', 'S', now, charged, delta, key.high, key.low) .. usage_bill .. payer
+  local tag = 'S'
+  if chain or parts ~= '' then tag = 's' end -- chain
+  if parts ~= '' then payer = payer .. parts end -- chain
+  local settlement = pack('>c1ddddd', tag, now, charged, delta, key.high, key.low) .. usage_bill .. payer
   entries[#entries + 1] = ARGV[BEFORE_IDS + n]
   entries[#entries + 1] = settlement
   holds[n], settlements[n], endings[n] = false, settlement, ending

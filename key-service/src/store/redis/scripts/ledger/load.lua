@@ -1,15 +1,20 @@
 -- Reads the account, the keys, and the records of the generations that the commands name.
 
-local funds = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
-if not funds[1] then return false end
-local credit, held, tick, entries_before, last_expiry, settled_hour = read(FUNDS, funds[1])
+local records = call('HMGET', ACCOUNT, unpack(ARGV, BEFORE_KEYS, BEFORE_PAYERS))
+if not records[1] then return false end
+local credit, held, tick, entries_before, last_expiry, settled_hour = read(FUNDS, records[1])
 local account = {
   credit = credit, held = held, tick = tick, entries = entries_before, last_expiry = last_expiry,
   settled_hour = settled_hour, changed = false,
 }
 local keys = {}
 for n = 1, named do
-  if funds[n + 1] then keys[n] = read_key(ARGV[BEFORE_KEYS + n], funds[n + 1]) end
+  local record = records[n + 1]
+  if record then
+    keys[n] = read_key(ARGV[BEFORE_KEYS + n], record)
+    read_rest(keys[n], record, KEY_SIZE + 1) -- chain
+    if #record > KEY_SIZE then error(NEEDS_CHAINS) end -- plain
+  end
 end
 
 -- Open holds before the commands and now, settlements, and endings within these commands, by generation.
@@ -45,13 +50,17 @@ end
 
 local function read_hold(hold)
   local tag, amount, lease_until = read('>c1dd', hold)
-  if tag ~= 'H' or #hold < HOLD_SIZE then error('a hold is damaged') end
+  if tag == 'h' then return read_hold_of_chain(hold, amount, lease_until) end -- chain
+  if tag ~= 'H' or #hold < HOLD_SIZE then error(tag == 'h' and NEEDS_CHAINS or 'a hold is damaged') end
+  levels, tokens, parts = 0, 0, '' -- chain
   return sub(hold, HOLD_PAYER), amount, lease_until
 end
 
 local function read_settlement(settlement)
-  local tag, _, charged = read('>c1dd', settlement)
-  if tag ~= 'S' or #settlement < SETTLED_SIZE then error('a settlement is damaged') end
+  local tag, at, charged = read('>c1dd', settlement)
+  if tag == 's' then return read_settlement_of_chain(settlement, at, charged) end -- chain
+  if tag ~= 'S' or #settlement < SETTLED_SIZE then error(tag == 's' and NEEDS_CHAINS or 'a settlement is damaged') end
+  billed_at, parts = at, '' -- chain
   return sub(settlement, SETTLED_PAYER), charged, sub(settlement, SETTLED_BILL, SETTLED_PAYER - 1)
 end
 
@@ -65,4 +74,4 @@ local function is_of(payer, key)
   return id == key.id
 end
 
-local function bill_of(at) return sub(BILLS, BILL_SIZE * at - BILL_SIZE + 1, BILL_SIZE * at) end
+local bill_of = (present[EXTEND] or present[CAPTURE]) and function(at) return sub(BILLS, BILL_SIZE * at - BILL_SIZE + 1, BILL_SIZE * at) end

@@ -45,9 +45,12 @@ for n = 1, named do
   local key = keys[n]
   if key and key.changed then
     changed[#changed + 1], changed[#changed + 2] = key.id, write_key(key)
+    bill_windows(key) -- chain
+    changed[#changed] = changed[#changed] .. write_rest(key) -- chain
     if key.used ~= key.used_before then spenders[#spenders + 1], spenders[#spenders + 2] = key.used, key.id end
   end
 end
+write_groups(changed) -- chain
 if #changed > 0 then call('HSET', ACCOUNT, unpack(changed)) end
 if #running > 0 then call('HSET', HOLDS, unpack(running)) end
 if #ended > 0 then call('HDEL', HOLDS, unpack(ended)) end
@@ -63,6 +66,9 @@ for n = 1, #counters do
   after[2 * n] = pack(COUNTS, min(requests + sums[1], COUNTED), min(prompt + sums[2], COUNTED),
                       min(cached + sums[3], COUNTED), min(completion + sums[4], COUNTED), min(charged + sums[5], sums[6]))
   local model = sub(counters[n], 19)
+  local _, length = size_of_payer(counters[n], 1) -- chain
+  model = sub(model, 1, length) -- chain
+  after[2 * n] = after[2 * n] .. further_counts(counters[n], before[n]) -- chain
   spent[model] = (spent[model] or 0) + sums[5]
 end
 if #spenders > 0 then call('ZADD', KEYS[#KEYS - 1], unpack(spenders)) end

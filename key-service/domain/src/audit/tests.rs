@@ -1,0 +1,191 @@
+//! Audits of small books.
+
+use super::*;
+use std::time::Duration;
+
+use crate::ledger::{
+    Bounds, Budget, Window,
+    histories::{START, group, key},
+};
+
+fn nanos(n: i64) -> NanoUsd {
+    NanoUsd::from_nanos(n)
+}
+
+fn spent(used: i64, held: i64) -> Key {
+    let budget = Budget { used: nanos(used), held: nanos(held), ..Budget::default() };
+    Key { budget, ..Key::default() }
+}
+
+/// An entry of a key without groups.
+fn entry(number: u64, id: u8, delta: i64, used_after: i64) -> AuditedEntry {
+    let (key, delta, used_after) = (key(id), nanos(delta), nanos(used_after));
+    AuditedEntry { number, key, groups: [None, None], at: START, delta, used_after }
+}
+
+/// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.
+fn audit(first: &Key, second: &Key, account: Account) -> Audit {
+    let mut auditor = Auditor::new(true);
+    for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
+        auditor.entry(entry(number, id, delta, used_after));
+    }
+    auditor.key(key(1), first, nanos(9));
+    auditor.key(key(2), second, nanos(0));
+    auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
+}
+
+const SOUND: Account = Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4 };
+
+fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
+    Wrong { figure, recorded: nanos(recorded), proven: nanos(proven) }
+}
+
+#[test]
+fn books_that_add_up_are_sound() {
+    let sound = Audit { entries: 4, keys: 2, groups: 0, wrong: Vec::new() };
+    assert_eq!(audit(&spent(7, 9), &spent(3, 0), SOUND), sound);
+}
+
+#[test]
+fn a_wrong_figure_is_named_with_its_proven_value() {
+    let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
+    assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::KeyHeld(key(2)), 1, 0)]);
+    let account = Account { credit: nanos(91), held: nanos(0), tick: 4 };
+    let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
+    assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
+}
+
+#[test]
+fn a_missing_entry_breaks_the_chain_of_balances() {
+    let mut auditor = Auditor::new(true);
+    auditor.entry(entry(1, 1, 5, 5));
+    auditor.entry(entry(3, 1, 2, 10));
+    auditor.key(key(1), &spent(10, 0), nanos(0));
+    let account = Account { credit: nanos(90), ..Account::default() };
+    let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
+    assert_eq!(found, [wrong(Figure::Entry(key(1), 3), 10, 7)]);
+}
+
+#[test]
+fn a_journal_without_its_beginning_proves_the_rest() {
+    let books = |complete| {
+        let mut auditor = Auditor::new(complete);
+        auditor.entry(entry(8, 1, 5, 25));
+        auditor.key(key(1), &spent(25, 0), nanos(0));
+        auditor.key(key(2), &spent(30, 0), nanos(0));
+        let account = Account { credit: nanos(45), ..Account::default() };
+        auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
+    };
+    assert_eq!(books(false), []);
+    let unproven = [
+        wrong(Figure::Entry(key(1), 8), 25, 5),
+        wrong(Figure::Used(key(2)), 30, 0),
+        wrong(Figure::Credit, 45, 75),
+    ];
+    assert_eq!(books(true), unproven);
+}
+
+#[test]
+fn entries_of_a_key_that_does_not_exist_are_found() {
+    let mut auditor = Auditor::new(true);
+    auditor.entry(entry(1, 1, 4, 4));
+    assert_eq!(auditor.unknown().collect::<Vec<_>>(), [key(1)]);
+    let account = Account { credit: nanos(6), ..Account::default() };
+    let found = auditor.account(account, nanos(0), [nanos(10)].into_iter()).wrong;
+    assert_eq!(found, [wrong(Figure::Used(key(1)), 0, 4)]);
+}
+
+/// A group with a window for a day, of which this much is used.
+fn shared(used: i64, held: i64, window: Window) -> Group {
+    let bounds = Some(Box::new(Bounds { windows: vec![window], ..Bounds::default() }));
+    Group { budget: Budget { used: nanos(used), held: nanos(held), bounds, limit: None }, ..Group::default() }
+}
+
+/// The window of the day on which all histories start.
+fn day(used: i64) -> Window {
+    let start = Per::Day.beginning(START);
+    Window { per: Per::Day, amount: nanos(1_000), start, used: nanos(used) }
+}
+
+/// Entries of 10 in group 1 and its parent 0: on the day before, and three on the day, of which one gives 4 back.
+fn of_groups(complete: bool) -> Auditor {
+    let mut auditor = Auditor::new(complete);
+    let hour = Duration::from_hours(1);
+    let times = [START.minus(24 * hour), START, START.plus(hour), START.plus(2 * hour)];
+    for (number, (at, delta)) in (1..).zip(times.into_iter().zip([10, 10, 10, -4])) {
+        let used_after = [10, 20, 30, 26][usize::try_from(number).unwrap() - 1];
+        let groups = [Some(group(1)), Some(group(0))];
+        auditor.entry(AuditedEntry { groups, at, ..entry(number, 1, delta, used_after) });
+    }
+    auditor.key(key(1), &spent(26, 0), nanos(0));
+    auditor
+}
+
+/// What is wrong with group 1, whose parent is sound.
+fn wrong_in(group_1: &Group, holds: i64) -> Vec<Wrong> {
+    let mut auditor = of_groups(true);
+    auditor.group(group(1), group_1, nanos(holds));
+    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0));
+    let account = Account { credit: nanos(74), ..Account::default() };
+    let audit = auditor.account(account, nanos(0), [nanos(100)].into_iter());
+    assert_eq!((audit.keys, audit.groups), (1, 2));
+    audit.wrong
+}
+
+#[test]
+fn what_a_group_used_and_holds_is_the_sum_of_its_entries_and_holds() {
+    assert_eq!(wrong_in(&shared(26, 7, day(20)), 7), []);
+    let found = wrong_in(&shared(27, 7, day(20)), 8);
+    assert_eq!(found, [wrong(Figure::GroupUsed(group(1)), 27, 26), wrong(Figure::GroupHeld(group(1)), 7, 8)]);
+}
+
+#[test]
+fn a_window_used_what_its_entries_add_up_to() {
+    // Whether what was given back had been billed on the same day, no entry tells.
+    for sound in [20, 18, 16] {
+        assert_eq!(wrong_in(&shared(26, 0, day(sound)), 0), [], "{sound}");
+    }
+    let figure = Figure::GroupWindow(group(1), Per::Day);
+    assert_eq!(wrong_in(&shared(26, 0, day(21)), 0), [wrong(figure, 21, 20)]);
+    assert_eq!(wrong_in(&shared(26, 0, day(15)), 0), [wrong(figure, 15, 16)]);
+    // A window that did not turn.
+    let yesterday = Window { start: Per::Day.beginning(START.minus(Duration::from_hours(24))), ..day(30) };
+    assert_eq!(wrong_in(&shared(26, 0, yesterday), 0), [wrong(figure, 30, 20)]);
+    // A bound that was set in the middle of the day counts from then on.
+    let later = Window { start: START.plus(Duration::from_mins(1)), ..day(6) };
+    assert_eq!(wrong_in(&shared(26, 0, later), 0), []);
+}
+
+#[test]
+fn a_window_of_a_key_without_entries_used_nothing() {
+    let mut auditor = Auditor::new(true);
+    let Group { budget, .. } = shared(0, 0, day(1));
+    auditor.key(key(1), &Key { budget, ..Key::default() }, nanos(0));
+    let found = auditor.account(Account::default(), nanos(0), [].into_iter()).wrong;
+    assert_eq!(found, [wrong(Figure::Window(key(1), Per::Day), 1, 0)]);
+}
+
+#[test]
+fn a_journal_without_its_beginning_proves_nothing_of_groups_but_what_they_must_have_used() {
+    let wrong_in = |group_1: &Group| {
+        let mut auditor = of_groups(false);
+        auditor.group(group(1), group_1, nanos(0));
+        auditor.group(group(0), &shared(500, 0, day(20)), nanos(0));
+        auditor
+            .account(Account { credit: nanos(74), ..Account::default() }, nanos(0), [nanos(100)].into_iter())
+            .wrong
+    };
+    assert_eq!(wrong_in(&shared(400, 0, day(25))), []);
+    let figure = Figure::GroupWindow(group(1), Per::Day);
+    assert_eq!(wrong_in(&shared(400, 0, day(3))), [wrong(figure, 3, 16)]);
+}
+
+#[test]
+fn entries_of_a_group_that_does_not_exist_are_found() {
+    let mut auditor = of_groups(true);
+    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0));
+    assert_eq!(auditor.unknown_groups().collect::<Vec<_>>(), [group(1)]);
+    let account = Account { credit: nanos(74), ..Account::default() };
+    let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
+    assert_eq!(found, [wrong(Figure::GroupUsed(group(1)), 0, 26)]);
+}

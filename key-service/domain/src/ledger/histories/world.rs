@@ -1,0 +1,181 @@
+//! Model of a store: maps, changed by the ledger alone.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+};
+
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use super::{ACCOUNTS, GROUPS, KEYS, account, group, key};
+use crate::{
+    group::{GroupPatch, may_be_parent, takes_keys},
+    key::KeyPatch,
+    ledger::{
+        Account, Budget, Command, Entry, Group, Key, Outcome, Payer, Record, RecordId, Refused, State, apply,
+        entry,
+    },
+    usage::{Counts, Day, added},
+};
+
+/// The state of a store: everything that commands read and write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct World {
+    /// The accounts there are.
+    pub accounts: HashMap<AccountId, Account>,
+    /// Keys of the accounts.
+    pub keys: HashMap<(AccountId, KeyId), Key>,
+    /// Groups of the accounts.
+    pub groups: HashMap<(AccountId, GroupId), Group>,
+    /// Holds, settlements and deposits of the accounts.
+    pub records: HashMap<(AccountId, RecordId), Record>,
+    /// Journals and counters of the accounts.
+    pub trails: HashMap<AccountId, Trail>,
+}
+
+/// The journal and the counters of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// The entries, numbered from 1.
+    pub journal: Vec<(GenerationId, Entry)>,
+    /// The counters.
+    pub counted: BTreeMap<(Day, Payer), Counts>,
+}
+
+impl World {
+    /// Accounts without credit. The first key of each has no limit and no group.
+    pub fn new() -> Self {
+        let mut world = Self::default();
+        for a in 0..ACCOUNTS {
+            world.accounts.insert(account(a), Account::default());
+            for g in 0..GROUPS {
+                let parent = (g == 1).then_some(group(0));
+                world.groups.insert((account(a), group(g)), Group { parent, ..Group::default() });
+            }
+            for k in 0..KEYS {
+                let limit = (k > 0).then_some(NanoUsd::from_nanos(600 * i64::from(k)));
+                let budget = Budget { limit, ..Budget::default() };
+                let group = (k > 0).then_some(group(k));
+                world.keys.insert((account(a), key(k)), Key { budget, group, ..Key::default() });
+            }
+        }
+        world
+    }
+
+    /// Applies a command, as every store has to.
+    pub fn apply(
+        &mut self,
+        account: AccountId,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Outcome, Refused> {
+        let money = self.accounts.get(&account).copied().ok_or(Refused::UnknownKey)?;
+        let (key_id, record_id) =
+            (command.key().map(|k| (account, k)), command.record().map(|r| (account, r)));
+        let key = key_id.and_then(|id| self.keys.get(&id)).cloned();
+        let record = record_id.and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
+        let before = record.clone();
+        let group = |id| Ok::<_, Refused>(self.groups.get(&(account, id)).cloned());
+        let state = State::load(money, key, record, group)?;
+        let (after, outcome) = apply(state, command, now)?;
+        if let (Some((_, RecordId::Generation(id))), Some(entry)) = (record_id, entry(&before, &after)) {
+            let trail = self.trails.entry(account).or_default();
+            let added = added(&before, &entry);
+            let counts = trail.counted.entry((added.day, added.payer)).or_default();
+            *counts = counts.plus(added.counts);
+            trail.journal.push((id, entry));
+        }
+        self.accounts.insert(account, after.account);
+        if let (Some(id), Some(key)) = (key_id, after.key) {
+            self.keys.insert(id, key);
+        }
+        for (id, group) in after.groups.into_iter().flatten() {
+            self.groups.insert((account, id), group);
+        }
+        match (record_id, after.record) {
+            (None, _) => {}
+            (Some(id), Record::None) => {
+                self.records.remove(&id);
+            }
+            (Some(id), record) => {
+                self.records.insert(id, record);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Applies a change by the owner. A revoked key does not change, and a key moves to a group that takes keys only.
+    pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) {
+        let find = |id| Ok::<_, Infallible>(self.groups.get(&(account, id)).cloned());
+        if let Some(Some(group)) = patch.group
+            && takes_keys(group, find) != Ok(Ok(()))
+        {
+            return;
+        }
+        if let Some(key) = self.keys.get_mut(&(account, key)).filter(|key| key.revoked_at.is_none()) {
+            key.budget.update(&patch.bounds, now);
+            key.group = patch.group.unwrap_or(key.group);
+            key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
+        }
+    }
+
+    /// Applies a change of a group by the owner. An archived group does not change.
+    pub fn update_group(&mut self, account: AccountId, id: GroupId, patch: &GroupPatch, now: Timestamp) {
+        if let Some(Some(parent)) = patch.parent {
+            let children = |((of, _), group): (&(AccountId, GroupId), &Group)| {
+                *of == account && group.parent == Some(id)
+            };
+            let has_children = self.groups.iter().any(children);
+            let parent = (parent, self.groups.get(&(account, parent)));
+            if may_be_parent(parent, id, has_children).is_err() {
+                return;
+            }
+        }
+        if let Some(group) = self.groups.get_mut(&(account, id)).filter(|group| group.archived_at.is_none()) {
+            group.budget.update(&patch.bounds, now);
+            group.parent = patch.parent.unwrap_or(group.parent);
+        }
+    }
+
+    /// Archives a group; a repetition changes nothing.
+    pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
+        if let Some(group) = self.groups.get_mut(&(account, id)) {
+            group.archived_at.get_or_insert(now);
+        }
+    }
+
+    /// Revokes a key; a repetition changes nothing.
+    pub fn revoke(&mut self, account: AccountId, key: KeyId, now: Timestamp) {
+        if let Some(key) = self.keys.get_mut(&(account, key)) {
+            key.revoked_at.get_or_insert(now);
+        }
+    }
+
+    /// Sums of a payer's open holds and of the charges of settlements.
+    pub fn booked(&self, account: AccountId, pays: impl Fn(&Payer) -> bool) -> (NanoUsd, NanoUsd) {
+        let (mut held, mut charged) = (0, 0);
+        for ((of, _), record) in &self.records {
+            match record {
+                Record::Open(open) if *of == account && pays(&open.payer) => held += open.amount.nanos(),
+                Record::Closed(closed) if *of == account && pays(&closed.payer) => {
+                    charged += closed.charged.nanos();
+                }
+                Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => {}
+            }
+        }
+        (NanoUsd::from_nanos(held), NanoUsd::from_nanos(charged))
+    }
+
+    /// Sum of an account's deposits.
+    pub fn deposited(&self, account: AccountId) -> NanoUsd {
+        let deposits = self.records.iter().map(|((of, _), record)| match record {
+            Record::Deposited(amount) if *of == account => amount.nanos(),
+            Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => 0,
+        });
+        NanoUsd::from_nanos(deposits.sum())
+    }
+}

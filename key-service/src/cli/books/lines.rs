@@ -1,0 +1,146 @@
+//! JSON lines of the journal and of usage. Scripts rely on the names: add, never rename.
+
+use serde::Serialize;
+use shared::{
+    ids::{GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    tokens::{Usage, UsageDetails},
+};
+
+use crate::store::{JournalEntry, UsageLine};
+use domain::{
+    ledger::{Ending, Entry, Payer, Settlement},
+    usage::Counts,
+};
+
+/// An entry of the journal.
+#[derive(Serialize)]
+pub(super) struct EntryLine<'a> {
+    seq: u64,
+    generation_id: GenerationId,
+    #[serde(flatten)]
+    payer: PayerJson<'a>,
+    #[serde(flatten)]
+    tokens: TokensJson,
+    cost: NanoUsd,
+    /// Null where the catalogue does not say the upstream's prices.
+    upstream_cost: Option<NanoUsd>,
+    charged: NanoUsd,
+    shortfall: NanoUsd,
+    estimated: bool,
+    ending: &'static str,
+    at: Timestamp,
+    charged_change: NanoUsd,
+    key_used: NanoUsd,
+}
+
+/// The counters of a payer and a day.
+#[derive(Serialize)]
+pub(super) struct UsageLineJson<'a> {
+    day: String,
+    #[serde(flatten)]
+    payer: PayerJson<'a>,
+    requests: u64,
+    #[serde(flatten)]
+    tokens: TokensJson,
+    charged: NanoUsd,
+    /// Null where no upstream cost is known, and so is the margin.
+    upstream_cost: Option<NanoUsd>,
+    margin: Option<NanoUsd>,
+}
+
+/// Key, groups and model. Groups are null for a key without.
+#[derive(Serialize)]
+struct PayerJson<'a> {
+    key_id: KeyId,
+    group_id: Option<GroupId>,
+    parent_group_id: Option<GroupId>,
+    model: &'a str,
+}
+
+/// The billed parts of a usage.
+#[derive(Serialize)]
+struct TokensJson {
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+    cache_write_tokens: u64,
+    cache_write_long_tokens: u64,
+    audio_input_tokens: u64,
+    images: u64,
+    reasoning_tokens: u64,
+    audio_output_tokens: u64,
+}
+
+impl<'a> EntryLine<'a> {
+    pub(super) fn of(entry: &'a JournalEntry) -> Self {
+        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
+        let Settlement { ref payer, usage, cost, upstream_cost, charged, ending, estimated, at } =
+            *settlement;
+        Self {
+            seq: *number,
+            generation_id: *generation,
+            payer: payer.into(),
+            tokens: usage.into(),
+            cost,
+            upstream_cost,
+            charged,
+            shortfall: settlement.shortfall(),
+            estimated,
+            ending: match ending {
+                Ending::Captured => "captured",
+                Ending::Expired => "expired",
+            },
+            at,
+            charged_change: *delta,
+            key_used: *used_after,
+        }
+    }
+}
+
+impl<'a> UsageLineJson<'a> {
+    pub(super) fn of(UsageLine { day, payer, counts }: &'a UsageLine) -> Self {
+        let margin = margin(counts);
+        Self {
+            day: day.to_string(),
+            payer: payer.into(),
+            requests: counts.requests,
+            tokens: counts.usage.into(),
+            charged: counts.charged,
+            upstream_cost: margin.map(|_| counts.upstream_cost),
+            margin,
+        }
+    }
+}
+
+/// Charges less the upstreams' charges, of the generations whose upstream cost is known; `None` without any.
+pub(super) fn margin(counts: &Counts) -> Option<NanoUsd> {
+    let Counts { upstream_cost, charged_at_known_cost, .. } = *counts;
+    let is_known = upstream_cost != NanoUsd::ZERO || charged_at_known_cost != NanoUsd::ZERO;
+    is_known.then(|| charged_at_known_cost.checked_sub(upstream_cost)).flatten()
+}
+
+impl<'a> From<&'a Payer> for PayerJson<'a> {
+    fn from(Payer { key, model, groups: [group_id, parent_group_id] }: &'a Payer) -> Self {
+        Self { key_id: *key, group_id: *group_id, parent_group_id: *parent_group_id, model }
+    }
+}
+
+impl From<Usage> for TokensJson {
+    fn from(Usage { prompt, cached, completion, details }: Usage) -> Self {
+        let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+            details;
+        Self {
+            prompt_tokens: prompt,
+            cached_tokens: cached,
+            completion_tokens: completion,
+            cache_write_tokens: cache_write,
+            cache_write_long_tokens: cache_write_long,
+            audio_input_tokens: audio_input,
+            images,
+            reasoning_tokens: reasoning,
+            audio_output_tokens: audio_output,
+        }
+    }
+}

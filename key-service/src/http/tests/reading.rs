@@ -1,0 +1,140 @@
+//! What callers read: money, sums of usage, bills of generations (governing §4).
+
+use super::*;
+
+const UNKNOWN: &str = "gen_00000000000070008000000000000000";
+
+impl Desk {
+    async fn key_in(&self, group: Option<&str>) -> String {
+        let group =
+            group.map_or("null".to_owned(), |path| format!("\"{}\"", path.rsplit('/').next().unwrap()));
+        self.created_id(&format!(r#"{{"group_id":{group}}}"#)).await
+    }
+
+    /// Ids of listed bills, and whether more follow.
+    async fn bills(&self, query: &str) -> (Vec<String>, bool) {
+        ids_in(&self.get(&format!("{GENERATIONS}?{query}")).await)
+    }
+}
+
+#[tokio::test]
+async fn the_account_s_money_adds_up() {
+    let desk = Desk::open().await;
+    let key = desk.created_id("{}").await;
+    desk.bill(&key, 4_215_000).await;
+    desk.office.management.deposit(desk.account, NanoUsd::from_usd(5)).await.unwrap();
+    let answer = desk.get(CREDITS).await;
+    let expected =
+        r#"{"object":"credits","credit":14.995785,"held":0,"total_deposited":15,"total_used":0.004215}"#;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, expected));
+}
+
+#[tokio::test]
+async fn usage_is_summed_up_by_what_is_asked_for() {
+    let desk = Desk::open().await;
+    let group = desk.group("{}").await;
+    let group_id = group.rsplit('/').next().unwrap();
+    let (inside, outside) = (desk.key_in(Some(&group)).await, desk.key_in(None).await);
+    desk.bill(&inside, 1_000).await;
+    desk.bill(&outside, 200).await;
+    desk.office.clock.set("2026-11-21T00:00:00Z");
+    desk.bill(&inside, 30).await;
+    let data = async |query: String| desk.get(&format!("{USAGE}?{query}")).await.json["data"].clone();
+    let line = |requests: u64, nanos: i64| {
+        json!({"requests": requests, "prompt_tokens": 12 * requests, "cached_tokens": 0,
+            "completion_tokens": 5 * requests,
+            "cost": serde_json::from_str::<Value>(&NanoUsd::from_nanos(nanos).to_string()).unwrap()})
+    };
+    let with = |mut line: Value, members: Value| {
+        line.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        line
+    };
+    assert_eq!(data(String::new()).await, json!([line(3, 1_230)]));
+    let by_day = json!([
+        with(line(2, 1_200), json!({"day": "2026-11-20"})),
+        with(line(1, 30), json!({"day": "2026-11-21"})),
+    ]);
+    assert_eq!(data("group_by=day".into()).await, by_day);
+    let by_group = json!([
+        with(line(1, 200), json!({"group_id": null})),
+        with(line(2, 1_030), json!({"group_id": group_id})),
+    ]);
+    assert_eq!(data("group_by=group".into()).await, by_group);
+    let of_group = with(line(2, 1_030), json!({"key_id": inside, "model": "Model Flash"}));
+    assert_eq!(data(format!("group_by=model,key&group_id={group_id}")).await, json!([of_group]));
+    assert_eq!(data(format!("key_id={outside}&end=2026-11-20")).await, json!([line(1, 200)]));
+    assert_eq!(data("start=2026-11-21".into()).await, json!([line(1, 30)]));
+    assert_eq!(data("start=2026-11-22".into()).await, json!([]));
+    for (query, param) in [
+        ("group_by=week", "group_by"),
+        ("group_by=", "group_by"),
+        ("group_by=day,", "group_by"),
+        ("group_by=day&group_by=key", "group_by"),
+        ("start=soon", "start"),
+        ("end=2026-13-01", "end"),
+        ("start=2020-01-01", "start"),
+        ("key_id=x", "key_id"),
+        ("group_id=x", "group_id"),
+    ] {
+        desk.get(&format!("{USAGE}?{query}")).await.is_error(400, "invalid_value", Some(param));
+    }
+}
+
+#[tokio::test]
+async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
+    let desk = Desk::open().await;
+    let group = desk.group("{}").await;
+    let group_id = group.rsplit('/').next().unwrap();
+    let (inside, outside) = (desk.key_in(Some(&group)).await, desk.key_in(None).await);
+    let mut made = Vec::new();
+    for (n, key) in (0..).zip([&inside, &outside, &inside, &outside, &outside]) {
+        desk.office.clock.set(&format!("2026-11-2{n}T04:05:06.789Z"));
+        made.push(desk.bill(key, 1_000 + n).await);
+    }
+    let one = desk.get(&format!("{GENERATIONS}/{}", made[2])).await;
+    let expected = format!(
+        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"created_at":"2026-11-22T04:05:06Z"}}"#,
+        made[2]
+    );
+    assert_eq!((one.status.as_u16(), one.text), (200, expected));
+    let newest_first: Vec<String> = made.iter().rev().cloned().collect();
+    assert_eq!(desk.bills("").await, (newest_first.clone(), false));
+    assert_eq!(desk.bills("order=asc&limit=3").await, (made[..3].to_vec(), true));
+    assert_eq!(
+        desk.bills(&format!("order=asc&limit=3&after={}", made[2])).await,
+        (made[3..].to_vec(), false)
+    );
+    assert_eq!(desk.bills(&format!("limit=2&after={}", made[4])).await, (newest_first[1..3].to_vec(), true));
+    let of_group = vec![made[2].clone(), made[0].clone()];
+    assert_eq!(desk.bills(&format!("group_id={group_id}")).await, (of_group.clone(), false));
+    assert_eq!(desk.bills(&format!("key_id={inside}&model=Model%20Flash")).await, (of_group, false));
+    assert_eq!(desk.bills("model=Model%20Max").await, (Vec::new(), false));
+    assert_eq!(desk.bills("start=2026-11-21&end=2026-11-22").await, (newest_first[2..4].to_vec(), false));
+    assert_eq!(desk.bills("start=2026-11-24T04:05:06.789Z").await, (newest_first[..1].to_vec(), false));
+    assert_eq!(desk.bills("end=2026-11-20T04:05:06.789Z&order=asc").await, (Vec::new(), false));
+    for unknown in [UNKNOWN, "nonsense"] {
+        let one = desk.get(&format!("{GENERATIONS}/{unknown}")).await;
+        one.is_error(404, "generation_not_found", None);
+        let page = desk.get(&format!("{GENERATIONS}?after={unknown}")).await;
+        page.is_error(400, "invalid_value", Some("after"));
+    }
+}
+
+#[tokio::test]
+async fn a_bill_that_was_corrected_is_listed_once() {
+    let desk = Desk::open().await;
+    let key = desk.created_id("{}").await;
+    let now = desk.office.clock.now();
+    let generation = GenerationId::new(now, [9; 10]);
+    let [hold, capture] = Desk::commands(&key, generation, 700);
+    let expire = Command::Expire { key: key.parse().unwrap(), generation };
+    let ticks = (0..8).map(|seen| Command::Tick { seen: Some(seen) });
+    let commands = [hold].into_iter().chain(ticks).chain([expire, capture]).collect();
+    let outcomes = desk.office.store.execute(desk.account, commands, now).await.unwrap();
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    for order in ["asc", "desc"] {
+        let listed = desk.get(&format!("{GENERATIONS}?order={order}")).await;
+        assert_eq!(ids_in(&listed).0, [generation.to_string()]);
+        assert_eq!(listed.json["data"][0]["ending"], "captured");
+    }
+}

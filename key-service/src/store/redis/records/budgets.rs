@@ -1,0 +1,90 @@
+//! The ledger's part of keys and groups, in the account's hash.
+
+use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
+
+use super::{CARRY, Reader, amount, damaged, double, optional, setting, sum};
+use crate::store::{StoreError, records};
+use domain::ledger::{Bounds, Budget, Group, Key};
+
+/// Flags of what follows the numbers of a budget (`scripts/budgets.lua`): a group, and bounds.
+const GROUP: u8 = 1;
+const BOUNDS: u8 = 2;
+
+/// Writes the ledger's part of a key.
+pub(in crate::store::redis) fn write_spend(key: &Key) -> Vec<u8> {
+    let Key { budget, group, expires_at, revoked_at, last_used_at } = key;
+    let times = [expires_at, revoked_at, last_used_at];
+    let times = times.map(|at| optional(at.map(Timestamp::millis)));
+    [&write_money(budget)[..], &times.concat(), &write_rest(*group, budget.bounds.as_deref())].concat()
+}
+
+/// Reads the ledger's part of a key.
+pub(in crate::store::redis) fn read_spend(record: &[u8]) -> Result<Key, StoreError> {
+    let read = || {
+        let mut reader = Reader(record);
+        let budget = read_money(&mut reader)?;
+        let mut time = || Some(setting(&mut reader, Timestamp::from_millis)?.0);
+        let (expires_at, revoked_at, last_used_at) = (time()?, time()?, time()?);
+        let (group, bounds) = read_rest(reader)?;
+        Some(Key { budget: Budget { bounds, ..budget }, group, expires_at, revoked_at, last_used_at })
+    };
+    read().ok_or_else(|| damaged("the balances of a key"))
+}
+
+/// Field of a group in the account's hash. Fields of keys are as long as their ids, without a letter in front.
+pub(in crate::store::redis) fn group_field(id: GroupId) -> Vec<u8> {
+    [&b"g"[..], id.as_bytes()].concat()
+}
+
+/// Writes the ledger's part of a group.
+pub(in crate::store::redis) fn write_group_spend(group: &Group) -> Vec<u8> {
+    let Group { budget, parent, archived_at } = group;
+    let archived_at = optional(archived_at.map(Timestamp::millis));
+    [&write_money(budget)[..], &archived_at, &write_rest(*parent, budget.bounds.as_deref())].concat()
+}
+
+/// Reads the ledger's part of a group.
+pub(in crate::store::redis) fn read_group_spend(record: &[u8]) -> Result<Group, StoreError> {
+    let read = || {
+        let mut reader = Reader(record);
+        let budget = read_money(&mut reader)?;
+        let archived_at = setting(&mut reader, Timestamp::from_millis)?.0;
+        let (parent, bounds) = read_rest(reader)?;
+        Some(Group { budget: Budget { bounds, ..budget }, parent, archived_at })
+    };
+    read().ok_or_else(|| damaged("the balances of a group"))
+}
+
+/// Writes what follows the numbers of a budget: nothing for most keys.
+pub(in crate::store::redis) fn write_rest(group: Option<GroupId>, bounds: Option<&Bounds>) -> Vec<u8> {
+    if group.is_none() && bounds.is_none() {
+        return Vec::new();
+    }
+    let flags = if group.is_some() { GROUP } else { 0 } | if bounds.is_some() { BOUNDS } else { 0 };
+    let mut rest = vec![flags];
+    rest.extend(group.iter().flat_map(|group| *group.as_bytes()));
+    rest.extend(bounds.map(records::bounds).unwrap_or_default());
+    rest
+}
+
+type Rest = (Option<GroupId>, Option<Box<Bounds>>);
+
+fn read_rest(mut reader: Reader<'_>) -> Option<Rest> {
+    if reader.0.is_empty() {
+        return Some((None, None));
+    }
+    let [flags] = reader.bytes()?;
+    let group = if flags & GROUP == 0 { None } else { Some(reader.group()?) };
+    let bounds = if flags & BOUNDS == 0 { None } else { Some(Box::new(records::read_bounds(reader.0)?)) };
+    Some((group, bounds))
+}
+
+fn write_money(Budget { limit, used, held, bounds: _ }: &Budget) -> Vec<u8> {
+    let (high, low) = (used.nanos().div_euclid(CARRY), used.nanos().rem_euclid(CARRY));
+    [optional(limit.map(amount)), double(high), double(low), double(held.nanos())].concat()
+}
+
+fn read_money(reader: &mut Reader<'_>) -> Option<Budget> {
+    let limit = setting(reader, NanoUsd::from_nanos)?.0;
+    Some(Budget { limit, used: sum(reader)?, held: reader.money()?, bounds: None })
+}

@@ -1,0 +1,23 @@
+-- Creates a group of an account, unless another group has the external id. A repetition changes nothing. Returns the
+-- result, and the id of another group; nothing where the account does not exist.
+--
+-- KEYS  the account, the list of groups, the external ids, the group; the parent, if any
+-- ARGV  the group's field, id as text, external id (empty: none) and record; the most groups; the revision of the account's
+--       groups, and 1 where the parent cannot be one; then names and values of the group's texts
+local account, list, named, group, parent = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+if call('EXISTS', account) == 0 then return false end
+local other = ARGV[3] ~= '' and call('HGET', named, ARGV[3])
+if other then return { 'existing', other } end
+if parent and (call('HGET', account, 'groups') or '0') ~= ARGV[6] then return { 'stale' } end
+if parent and ARGV[7] == '1' then return { 'bad_parent' } end
+if call('HEXISTS', account, ARGV[1]) == 1 then return { 'new' } end
+if call('ZCARD', list) >= tonumber(ARGV[5]) then return { 'full' } end
+call('HSET', account, ARGV[1], ARGV[4])
+call('HSET', group, unpack(ARGV, 8))
+call('ZADD', list, '0', ARGV[2])
+if ARGV[3] ~= '' then call('HSET', named, ARGV[3], ARGV[2]) end
+if parent then
+  call('HINCRBY', parent, 'children', '1')
+  call('HINCRBY', account, 'groups', '1')
+end
+return { 'new' }

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Mutation test of the pure ledger: each of these faults, planted in a copy of the code, fails the test that it names.
+
+The faults of the ledger in Lua are planted by the test suite of the stores (`store/suite/mutations.rs`). `faults.py`
+takes some ten minutes; `faults.py WORD…` plants only the faults whose names contain one of the words.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPY = ROOT / "target" / "faults"
+LEDGER = "key-service/domain/src/ledger.rs"
+FUNDS = "key-service/domain/src/ledger/funds.rs"
+BOUNDS = "key-service/domain/src/ledger/bounds.rs"
+USAGE = "key-service/domain/src/usage.rs"
+REPLAY = "key-service/domain/src/audit/replay.rs"
+CALENDAR = "shared/src/calendar.rs"
+
+# Name, file, correct text, replacement, and the test that fails.
+FAULTS = [
+    ("keys of an archived parent may spend", FUNDS,
+     "self.groups.iter().flatten().any(|(_, group)", "self.groups.iter().take(1).flatten().any(|(_, group)",
+     "chain::an_archived_group_refuses_its_keys_and_those_of_child_groups"),
+    ("a stream of an archived group goes on", FUNDS,
+     "self.is_archived().then_some(Refusal::GroupArchived)", "None",
+     "chain::an_archived_group_refuses_its_keys_and_those_of_child_groups"),
+    ("a group that is missing is no group", FUNDS,
+     "self.key.group != group || named != parent", "false",
+     "chain::checks_of_groups_stand_between_those_of_key_and_credit"),
+    ("a hold is set aside at the key alone", FUNDS,
+     "for (_, budget) in self.budgets_mut() {\n            budget.held =",
+     "for (_, budget) in self.budgets_mut().take(1) {\n            budget.held =",
+     "chain::a_hold_is_set_aside_and_billed_at_every_level"),
+    ("groups are not billed", FUNDS,
+     "for (_, budget) in self.budgets_mut() {\n            budget.bill(",
+     "for (_, budget) in self.budgets_mut().take(1) {\n            budget.bill(",
+     "chain::a_hold_is_set_aside_and_billed_at_every_level"),
+    ("a parent gets nothing back", FUNDS,
+     "for (_, budget) in self.budgets_mut() {\n            budget.unbill(",
+     "for (_, budget) in self.budgets_mut().take(2) {\n            budget.unbill(",
+     "chain::an_expiry_and_its_correction_are_billed_at_every_level"),
+    ("a parent does not bound what is available", FUNDS,
+     "let of_budgets = self.budgets().map(", "let of_budgets = self.budgets().take(2).map(",
+     "chain::the_tightest_level_bounds_holds_extensions_and_charges"),
+    ("every refusal names the key", FUNDS,
+     "Refused::LimitReached { level, resets_at }", "Refused::LimitReached { level: Level::Key, resets_at }",
+     "chain::a_refusal_names_the_first_level_that_is_used_up"),
+    ("a moved key takes its open holds along", LEDGER,
+     "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {",
+     "chain::a_moved_key_leaves_open_holds_with_the_groups_they_were_opened_under"),
+    ("a group has no parent", LEDGER,
+     "let parent = find(group.as_ref().and_then(|(_, group)| group.parent))?;", "let parent = find(None)?;",
+     "chain::a_hold_is_set_aside_and_billed_at_every_level"),
+    ("a window does not turn", BOUNDS,
+     "if beginning > self.start {", "if false {",
+     "windows::a_window_that_is_used_up_renews_at_its_end"),
+    ("a window turns back with the clock", BOUNDS,
+     "if beginning > self.start {", "if beginning != self.start {",
+     "windows::a_clock_that_steps_back_stays_in_the_window_that_has_begun"),
+    ("what is held counts against no window", BOUNDS,
+     "of_windows.fold(of_limit, NanoUsd::min)", "of_windows.fold(of_limit, |limit, _| limit)",
+     "windows::a_hold_of_an_earlier_window_is_held_against_the_window_that_runs"),
+    ("a late capture gives back to a later window", BOUNDS,
+     "if window.start <= at {", "if window.start <= now {",
+     "windows::what_a_late_capture_gives_back_is_taken_off_the_window_of_the_earlier_bill_alone"),
+    ("a late capture gives nothing back to its window", BOUNDS,
+     "if window.start <= at {", "if window.start < at && false {",
+     "windows::what_a_late_capture_gives_back_is_taken_off_the_window_of_the_earlier_bill_alone"),
+    ("a changed window forgets its spend", BOUNDS,
+     "same.map_or(new, |same| Window { amount: *amount, ..*same })", "same.map_or(new, |_| new)",
+     "windows::a_window_counts_from_the_time_at_which_it_was_set"),
+    ("a window counts from before it was set", BOUNDS,
+     "amount: *amount, start: now,", "amount: *amount, start: per.beginning(now),",
+     "windows::a_late_capture_gives_nothing_back_to_a_window_set_after_the_bill"),
+    ("the first window that renews is named", BOUNDS,
+     ".max().map_or(Ok(())", ".min().map_or(Ok(())",
+     "windows::the_refusal_names_the_time_at_which_everything_that_is_used_up_renews"),
+    ("a rate refills twice as fast", BOUNDS,
+     "let refilled = passed.saturating_mul(", "let refilled = 2 * passed.saturating_mul(",
+     "rates::a_rate_admits_its_number_at_once_and_then_as_many_in_each_minute"),
+    ("a clock that steps back refills a rate again", BOUNDS,
+     "at: self.at.max(now)", "at: now",
+     "rates::a_clock_that_steps_refills_nothing_twice"),
+    ("an answer beyond the rate is forgiven", BOUNDS,
+     ".clamp(0, MOST_TAKEN)", ".clamp(0, self.capacity())",
+     "rates::an_answer_may_pass_the_rate_and_is_made_up_for"),
+    ("a changed rate begins anew", BOUNDS,
+     "rate.map_or(Self::new(per_minute, now), |rate| rate.at(now))", "Self::new(per_minute, now)",
+     "rates::a_changed_rate_keeps_what_was_taken"),
+    ("the prompt's bound stays counted", FUNDS,
+     "        self.recount(hold.counted, tokens);\n        self.account.held", "        self.account.held",
+     "rates::the_prompts_bound_counts_until_what_was_used_is_known"),
+    ("a report of fewer tokens counts", FUNDS,
+     "tokens(progress.usage).max(hold.counted.tokens)", "tokens(progress.usage)",
+     "rates::the_prompts_bound_counts_until_what_was_used_is_known"),
+    ("a request in flight never ends", FUNDS,
+     "                budget.end_request();\n", "",
+     "rates::requests_in_flight_end_by_capture_release_and_expiry"),
+    ("a request that was not counted ends another", FUNDS,
+     "if hold.counted.levels[level as usize] {", "if true {",
+     "rates::a_bound_counts_the_requests_that_begin_after_it_was_set"),
+    ("removed bounds forget what runs", BOUNDS,
+     "(bounds != Bounds::default()).then(", "(Bounds { in_flight: 0, ..bounds.clone() } != Bounds::default()).then(",
+     "rates::a_bound_counts_the_requests_that_begin_after_it_was_set"),
+    ("a model that one list allows may be used", FUNDS,
+     "self.model_lists().any(|models| !models.contains(model))",
+     "self.model_lists().count() > 0 && self.model_lists().all(|models| !models.contains(model))",
+     "rates::models_are_those_that_key_group_and_parent_allow"),
+    ("tokens are judged before requests", FUNDS,
+     "wait.or_else(|| by_tokens.max().map(|wait| (RateBound::Tokens, wait)))",
+     "by_tokens.max().map(|wait| (RateBound::Tokens, wait)).or(wait)",
+     "rates::models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_left"),
+    ("the loosest rate is answered", FUNDS,
+     "limits.min_by_key(", "limits.max_by_key(",
+     "rates::a_hold_answers_the_tightest_rates"),
+    ("weeks begin on Sunday", CALENDAR,
+     "num_days_from_monday", "num_days_from_sunday",
+     "windows::each_length_of_window_turns_at_its_own_time"),
+    ("a correction counts its upstream cost again", USAGE,
+     "upstream_cost: difference(known.upstream_cost, known_before.upstream_cost),",
+     "upstream_cost: known.upstream_cost,",
+     "the_margin_counts_what_was_charged_where_the_upstream_cost_is_known"),
+    ("an audit passes a window that did not turn", REPLAY,
+     "self.start.is_some_and(|before| before < start)", "false",
+     "a_window_used_what_its_entries_add_up_to"),
+]
+
+
+def main(words):
+    faults = [fault for fault in FAULTS if not words or any(word in fault[0] for word in words)]
+    copy()
+    if failed := failure(None):
+        sys.exit(f"the tests fail without a fault:\n{failed}")
+    missed = [fault[0] for fault in faults if not is_caught(*fault)]
+    for name in missed:
+        print(f"not caught: {name}")
+    print(f"{len(faults) - len(missed)} of {len(faults)} faults caught")
+    sys.exit(1 if missed else 0)
+
+
+def copy():
+    """Copies the crates that the ledger needs, as a workspace of its own that keeps what was built before.
+
+    The copies are new files, so that cargo sees which of them changed."""
+    for folder in ["shared", "key-service/domain"]:
+        shutil.rmtree(COPY / folder, ignore_errors=True)
+        shutil.copytree(ROOT / folder, COPY / folder, copy_function=shutil.copyfile)
+    shutil.copy(ROOT / "Cargo.lock", COPY)
+    lines = (ROOT / "Cargo.toml").read_text().splitlines()
+    members = {"members": 'members = ["shared", "key-service/domain"]', "default-members": ""}
+    lines = [members.get(line.split(" = ")[0], line) for line in lines]
+    (COPY / "Cargo.toml").write_text("\n".join(lines))
+
+
+def is_caught(name, file, right, wrong, test):
+    path = COPY / file
+    text = path.read_text()
+    if text.count(right) != 1:
+        sys.exit(f"{name}: the text to replace must occur exactly once in {file}")
+    path.write_text(text.replace(right, wrong))
+    caught = failure(test) is not None
+    path.write_text(text)
+    return caught
+
+
+def failure(test):
+    """Runs the ledger's tests, or one, and returns the output of a failure. A fault that does not compile is no fault."""
+    command = ["cargo", "test", "--quiet", "--package", "key-service-domain", "--lib"]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
+    built = subprocess.run([*command, "--no-run"], cwd=COPY, env=environment, capture_output=True, text=True)
+    if built.returncode != 0:
+        sys.exit(built.stderr)
+    ran = subprocess.run([*command, *([test] if test else [])], cwd=COPY, env=environment, capture_output=True, text=True)
+    if " 0 passed" in ran.stdout and ran.returncode == 0:
+        sys.exit(f"there is no test {test}")
+    return None if ran.returncode == 0 else ran.stdout
+
+
+main(sys.argv[1:])
