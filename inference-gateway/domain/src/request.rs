@@ -103,9 +103,10 @@ impl Request {
 impl Request {
     /// Refuses a model that does not serve this kind of request.
     fn check_served(&self, model: &Model) -> Result<(), ApiError> {
-        let (is_served, other) = match self.reply.is_of_chat() {
-            true => (model.serves.chat, "serves embeddings, and no chat"),
-            false => (model.serves.embeddings, "serves chat, and no embeddings"),
+        let (is_served, other) = if self.reply.is_of_chat() {
+            (model.serves.chat, "serves embeddings, and no chat")
+        } else {
+            (model.serves.embeddings, "serves chat, and no embeddings")
         };
         if is_served {
             return Ok(());

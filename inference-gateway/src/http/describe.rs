@@ -19,7 +19,7 @@ use shared::{
 use super::{
     App, Call,
     caller::{authenticate, credential},
-    dialect::{Dialect, speaks_messages},
+    dialect::speaks_messages,
     model_pages::{ModelObject, PagedModel, page},
 };
 use crate::admission::Caller;
@@ -36,7 +36,7 @@ pub(super) struct About<'a> {
     service: &'a str,
     provider: &'a str,
     version: &'static str,
-    endpoints: Vec<String>,
+    endpoints: [&'static str; 3],
     docs: &'a str,
 }
 
@@ -122,12 +122,11 @@ fn describe<'a>(model: &'a Model, name: &'a str) -> ModelObject<'a> {
 /// `GET /v1`, `GET /`
 pub(super) fn service(app: &App) -> Response {
     let Service { name, provider, docs } = &app.catalog.service;
-    let calls = Dialect::ALL.map(|dialect| format!("POST {}", dialect.route()));
     ok(&About {
         service: name,
         provider,
         version: env!("CARGO_PKG_VERSION"),
-        endpoints: ["GET /health", "GET /v1/models"].map(str::to_owned).into_iter().chain(calls).collect(),
+        endpoints: ["GET /health", "GET /v1/models", "POST /v1/chat/completions"],
         docs,
     })
 }

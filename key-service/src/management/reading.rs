@@ -14,7 +14,7 @@ use shared::{
 };
 
 use super::Management;
-pub use crate::store::Found;
+pub(crate) use crate::store::Found;
 use crate::store::{
     JournalEntry, Order, Page, StoreError,
     search::{READ_AT_ONCE, Scan},

@@ -287,14 +287,14 @@ mod tests {
         }
 
         #[test]
-        fn payers_come_back_as_they_were_written(model in "[a-zé/ -]{0,40}", groups in 0..3_usize) {
-            let group = |n: usize| (groups > n).then(|| GroupId::new(START, [n as u8; 10]));
+        fn payers_come_back_as_they_were_written(model in "[a-zé/ -]{0,40}", groups in 0..3_u8) {
+            let group = |n: u8| (groups > n).then(|| GroupId::new(START, [n; 10]));
             let some = Payer { key: key(1), model, groups: [group(0), group(1)] };
             let record = payer(&some);
             let mut reader = Reader(&record);
             prop_assert_eq!(reader.payer(), Some(some.clone()));
             prop_assert!(reader.0.is_empty());
-            prop_assert_eq!(record.len(), 18 + some.model.len() + 16 * groups);
+            prop_assert_eq!(record.len(), 18 + some.model.len() + 16 * usize::from(groups));
         }
     }
 }

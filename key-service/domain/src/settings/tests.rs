@@ -97,8 +97,8 @@ fn metadata_merge_and_have_at_most_sixteen_names() {
     let one_more = patch(named(16, 17, Some("a")));
     assert_eq!(full.clone().updated(&one_more, NOW), Err(KeyNotChanged::TooMuchMetadata));
     let fewer = full.updated(&patch(named(0, 2, None)), NOW).unwrap().updated(&one_more, NOW).unwrap();
-    let names: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
-    assert_eq!((names.len(), names.contains(&"name 0"), names.contains(&"name 16")), (15, false, true));
+    let left: Vec<&str> = fewer.metadata.keys().map(String::as_str).collect();
+    assert_eq!((left.len(), left.contains(&"name 0"), left.contains(&"name 16")), (15, false, true));
     let mut clear = KeyPatch::default();
     assert!(clear.set(KeyField::Metadata, Value::Null));
     assert!(fewer.updated(&clear, NOW).unwrap().metadata.is_empty());

@@ -28,7 +28,8 @@ impl Expiring for Sqlite {
             let ExpiringRecord { kind, name, member, expires_at, value } = &record;
             let (account, member) = (account.as_bytes(), member.as_bytes());
             if *kind == RecordKind::Link {
-                let before = "DELETE FROM expiring WHERE account = ?1 AND member = ?2 AND kind = ?3";
+                let before = "DELETE FROM expiring INDEXED BY expiring_by_member
+                              WHERE account = ?1 AND member = ?2 AND kind = ?3";
                 connection.prepare_cached(before)?.execute(params![account, member, kind.as_str()])?;
             }
             let sql = "INSERT INTO expiring (account, kind, name, member, expires_at, value)
@@ -90,7 +91,7 @@ impl Expiring for Sqlite {
         now: Timestamp,
     ) -> Result<Vec<ExpiringRecord>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT name, member, expires_at, value FROM expiring
+            let sql = "SELECT name, member, expires_at, value FROM expiring INDEXED BY expiring_by_member
                        WHERE account = ?1 AND member = ?2 AND kind = ?3 AND expires_at > ?4";
             let row = params![account.as_bytes(), member.as_bytes(), kind.as_str(), now.millis()];
             connection.prepare_cached(sql)?.query_map(row, |row| record(row, kind))?.collect()

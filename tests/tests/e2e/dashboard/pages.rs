@@ -1,20 +1,13 @@
 //! What owners and viewers see and do on each page, and what strangers do not.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::json;
 use tests::{
     harness::{Account, Answer, ApiKey, Browser, Options, Stack, attribute, usd},
     upstream::Script,
 };
-use tokio::time::sleep;
 
 use super::{replicas, signed_in};
-
-/// Loads of a page whose sums are not there yet, and the pause between them.
-const PATIENCE: usize = 200;
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Every page without an id in its address.
 const PAGES: [&str; 9] = [
