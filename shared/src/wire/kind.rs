@@ -44,10 +44,28 @@ impl Kind {
             Self::Group => schemas.subschema_for::<Option<GroupId>>(),
             Self::Metadata => json_schema!({"type": "object", "additionalProperties": {"type": "string"}}),
             Self::KeyDefaults => {
-                let (properties, required) = properties::<DefaultField>(schemas, DefaultField::settings());
+                let settings = DefaultField::settings();
+                let (properties, required) = properties(schemas, settings, Self::defaulted);
                 json_schema!({"type": ["object", "null"], "properties": properties, "required": required})
             }
             Self::Count { .. } | Self::Models => self.requested(schemas),
+        }
+    }
+
+    /// Schema of the values among key defaults, of which nothing is used.
+    fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
+        match self {
+            Self::Limits => self.requested(schemas),
+            Self::Answered(_)
+            | Self::Line { .. }
+            | Self::ExternalId { .. }
+            | Self::Amount
+            | Self::Time
+            | Self::Count { .. }
+            | Self::Models
+            | Self::Metadata
+            | Self::Group
+            | Self::KeyDefaults => self.answered(schemas),
         }
     }
 
@@ -94,13 +112,14 @@ impl Kind {
 /// Pattern of texts without control characters.
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 
-/// Schemas and names of fields in answers.
+/// Schemas and names of fields in answers; `of` makes the schema of a field's values.
 pub(super) fn properties<F: Fields>(
     schemas: &mut SchemaGenerator,
     fields: impl Iterator<Item = F>,
+    of: fn(Kind, &mut SchemaGenerator) -> Schema,
 ) -> (Map<String, Value>, Vec<&'static str>) {
     let rows: Vec<_> = fields.map(Fields::row).collect();
-    let schema = |row: &Field| (row.name.to_owned(), described(row.kind.answered(schemas), row.description));
+    let schema = |row: &Field| (row.name.to_owned(), described(of(row.kind, schemas), row.description));
     (rows.iter().map(schema).collect(), rows.iter().map(|row| row.name).collect())
 }
 

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
-    field::{Field, Fields, GroupField, KeyField},
+    field::{Field, Fields, GroupField, KeyField, Kind},
     kind::{described, properties},
     reading::{BillObject, OwnGroup},
 };
@@ -67,7 +67,7 @@ answered!(KeyObject, GroupObject);
 
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
     let id = described(schemas.subschema_for::<O::Id>(), "Names the object for good.");
-    let (fields, names) = properties(schemas, O::Fields::all());
+    let (fields, names) = properties(schemas, O::Fields::all(), Kind::answered);
     let mut members = Map::from_iter([
         ("id".to_owned(), id),
         ("object".to_owned(), json!({"type": "string", "const": O::OBJECT})),

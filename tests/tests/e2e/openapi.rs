@@ -74,6 +74,45 @@ async fn what_is_taken_is_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
+/// Tests settings likewise: of keys, of groups, and of keys by default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn settings_that_are_taken_are_described_however_unusual() {
+    let stack = Stack::start().await;
+    let door = Door::before(&stack.url("")).await;
+    let send = async |method, path: &str, body: Value| {
+        let (shown, url) = (body.to_string(), format!("{}/v1/management{path}", door.url()));
+        let answer = stack.http.send_as(&stack.account.management_key, method, &url, Some(body)).await;
+        assert!(matches!(answer.status, 200 | 201), "{shown}\n{answer}");
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    let parent = send(Method::POST, "/groups", json!({})).await;
+    let bounds = [
+        json!({"limit": null, "limits": null, "models": null, "requests_per_minute": null, "metadata": null}),
+        json!({"limit": 0, "limits": [], "models": ["\u{e9} b"], "tokens_per_minute": 1_000_000_000, "metadata": {}}),
+        json!({
+            "limits": [{"amount": 0, "per": "hour"}, {"amount": 1e-9, "per": "day"}, {"per": "week", "amount": 1e6},
+                {"amount": 0.1, "per": "month"}],
+            "max_in_flight": 1,
+            "metadata": {"\n": "", "gone": null},
+        }),
+    ];
+    for settings in bounds {
+        let with = |more: Value| {
+            let mut body = settings.clone();
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        let default = with(json!({"expires_in_seconds": 1}));
+        let body = with(json!({"key_defaults": default, "parent_id": parent, "external_id": null}));
+        let group = send(Method::POST, "/groups", body).await;
+        let key = send(Method::POST, "/keys", with(json!({"group_id": group, "expires_at": null}))).await;
+        send(Method::PATCH, &format!("/keys/{key}"), with(json!({"group_id": null}))).await;
+        send(Method::PATCH, &format!("/groups/{group}"), with(json!({"key_defaults": null, "name": ""})))
+            .await;
+    }
+    assert_described(&stack, &door.exchanges()).await;
+}
+
 /// Unusual bodies, at the limits of what is accepted.
 fn unusual() -> Vec<Value> {
     let user = json!({"role": "user", "content": Script::tokens(1, 1).message()});
