@@ -128,8 +128,8 @@ impl Redis {
 
     /// Replaces the ledger's script.
     #[cfg(test)]
-    pub(super) fn with_ledger(mut self, text: String) -> Self {
-        self.scripts.ledger = script::LedgerScripts::new(&text);
+    pub(super) fn with_ledger(mut self, text: &str) -> Self {
+        self.scripts.ledger = script::LedgerScripts::new(text);
         self
     }
 }

@@ -55,8 +55,16 @@ def described(response: dict, exchange: dict) -> str:
     for event in events:
         if event.startswith(":") or event == "data: [DONE]":
             continue
-        data = json.loads(event.removeprefix("data: "))
+        named, _, line = event.rpartition("\n")
+        data = json.loads(line.removeprefix("data: "))
         name = "Error" if "error" in data else "ChatCompletionChunk"
+        if named:
+            # Of the other dialects, the description has whole objects and errors.
+            assert named == f"event: {data['type']}", event
+            whole = {"response": "Response", "error": "MessageError"}
+            if (member := next((member for member in whole if member in data), None)) is None:
+                continue
+            name, data = whole[member], data[member] if member == "response" else data
         if problem := wrong({"$ref": f"#/components/schemas/{name}"}, data):
             return f"{problem} in {event[:SHOWN]}"
     return ""

@@ -71,7 +71,7 @@ fn members() -> Vec<Case> {
         (json!({"tools": [{"type": "web_search"}]}), "invalid_value", "tools[0].type"),
         (json!({"tools": [{"type": "function"}]}), "missing_required_parameter", "tools[0].function"),
         (json!({"tools": [function("no spaces")]}), "invalid_value", "tools[0].function.name"),
-        (json!({"tools": [function(&string(65))]}), "string_above_max_length", "tools[0].function.name"),
+        (json!({"tools": [function(&string(129))]}), "string_above_max_length", "tools[0].function.name"),
         (json!({"tools": [function("f")], "tool_choice": "maybe"}), "invalid_value", "tool_choice"),
         (json!({"response_format": {"type": "xml"}}), "invalid_value", "response_format.type"),
         (

@@ -123,6 +123,38 @@ async fn langchain_for_node_converses_and_pays_exactly() {
     assert_eq!(forwarded(&stack, "langchain js shape")[0]["response_format"]["type"], "json_schema");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
+    let stack = of(Models::Scripted).await;
+    let key = stack.key().await;
+    holds("python/with_dialects.py", &stack, &key, &[]).await;
+    holds("node/dialects.js", &stack, &key, &[]).await;
+    for tag in ["responses images", "messages images"] {
+        let parts = &forwarded(&stack, tag)[0]["messages"][0]["content"];
+        assert!(
+            parts[1]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"),
+            "{tag}"
+        );
+    }
+    for tag in ["responses 503", "messages 503"] {
+        assert_eq!(forwarded(&stack, tag).len(), 2, "{tag} is tried again once");
+    }
+    assert_eq!(
+        forwarded(&stack, "messages thoughts")[0]["messages"][1]["reasoning_content"],
+        " the quick brown fox"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn codex_works_through_a_turn() {
+    let stack = of(Models::Scripted).await;
+    holds("node/codex.js", &stack, &stack.key().await, &[]).await;
+    let sent: Vec<Value> = stack.upstream.generations().iter().map(Generation::json).collect();
+    assert_eq!(sent.len(), 2, "a call, and an answer");
+    let messages = sent[1]["messages"].as_array().unwrap();
+    assert_eq!(messages.last().unwrap()["role"], "tool");
+}
+
 /// Covers every error of the contract except internal ones, which no request can cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {

@@ -18,7 +18,7 @@ use crate::budgets::{number, requests, send};
 /// Seconds between the start of a test and the end of its window.
 const BEFORE: i64 = 12;
 /// Streams that run across the end of a window.
-const STREAMS: usize = 50;
+const STREAMS: i64 = 50;
 
 /// The machine's time.
 fn today() -> DateTime<Utc> {
@@ -116,7 +116,7 @@ async fn streams_across_midnight_are_billed_in_the_window_of_their_end() {
     }
     let used_after = nanos(&window(&stack, &key, "day").await["used"]);
     let one = cost_of(prompt, completion).nanos();
-    assert_eq!(used_before.nanos() + used_after.nanos(), one * STREAMS as i64);
+    assert_eq!(used_before.nanos() + used_after.nanos(), one * STREAMS);
     assert!(used_before.nanos() > 0 && used_after.nanos() > 0, "{used_before} before, {used_after} after");
 }
 

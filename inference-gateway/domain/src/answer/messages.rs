@@ -260,11 +260,14 @@ fn put_usage(Settled { usage: tokens, cost, .. }: Settled, out: &mut BytesMut) {
     put(out, "}");
 }
 
-/// The JSON of an error in the Messages API.
+/// The JSON of an error in the Messages API. A stream's error has no id of the request, which its head told.
 pub fn message_error(error: &ApiError, request: Option<&str>) -> String {
     let kind = error_type(error.code.status().as_u16());
-    json!({"type": "error", "error": {"type": kind, "message": error.message}, "request_id": request})
-        .to_string()
+    let mut written = json!({"type": "error", "error": {"type": kind, "message": error.message}});
+    if let Some(request) = request {
+        written["request_id"] = request.into();
+    }
+    written.to_string()
 }
 
 /// The type of an error in the Messages API, by the status in the other dialects.

@@ -7,8 +7,9 @@ use shared::{
     json::Kind,
 };
 
+use crate::answer::MAX_CHOICES;
 use crate::request::{
-    Draft, Limit, MAX_CHOICES, MAX_STOPS, Members, TEMPERATURE, TOP_LOGPROBS, TOP_P, Value, stop_sequence,
+    Draft, Limit, MAX_STOPS, Members, TEMPERATURE, TOP_LOGPROBS, TOP_P, Value, stop_sequence,
 };
 
 /// Bounds of the penalty on tokens that were used before.

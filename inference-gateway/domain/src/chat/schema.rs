@@ -6,9 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::params::{BIAS, EFFORTS, PENALTY};
+use crate::answer::MAX_CHOICES;
 use crate::request::{
-    FORMATS, MAX_CHOICES, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE,
-    TOP_LOGPROBS, TOP_P,
+    FORMATS, MAX_NAME, MAX_STOP_CHARS, MAX_STOPS, MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P,
 };
 
 /// A chat request in the spelling of clients. Undescribed members are accepted and dropped.

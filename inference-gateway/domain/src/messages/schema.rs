@@ -29,7 +29,7 @@ impl JsonSchema for MessageErrorSchema {
         let text = json!({"type": "string"});
         json_schema!({
             "type": "object",
-            "required": ["type", "error", "request_id"],
+            "required": ["type", "error"],
             "properties": {
                 "type": {"const": "error"},
                 "error": {"type": "object", "required": ["type", "message"], "properties": {"type": text, "message": text}},

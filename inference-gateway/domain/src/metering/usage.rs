@@ -3,8 +3,8 @@
 use shared::tokens::{Usage, UsageDetails};
 
 use crate::{
-    answer::{Chunk, Completion, MOST_TOKENS, Reported},
-    request::{BYTES_PER_TOKEN, MAX_CHOICES},
+    answer::{Chunk, Completion, MAX_CHOICES, MOST_TOKENS, Reported},
+    request::BYTES_PER_TOKEN,
 };
 
 /// Multiple of the catalogue's bounds up to which a reported count is believed: templates, images and hidden thoughts

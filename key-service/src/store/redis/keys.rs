@@ -349,7 +349,7 @@ impl Redis {
                 question.arg(behind.as_deref().unwrap_or("+")).arg("-").arg("BYLEX").arg("REV")
             }
         };
-        question.arg("LIMIT").arg("0").arg(limit.min(i64::MAX.cast_unsigned() as usize));
+        question.arg("LIMIT").arg("0").arg(i64::try_from(limit).unwrap_or(i64::MAX));
         let ids: Vec<String> = self.client.ask(&question).await?;
         ids.iter().map(|id| id.parse().map_err(|_| damaged("an id in a list"))).collect()
     }

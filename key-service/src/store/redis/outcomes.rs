@@ -28,14 +28,14 @@ pub(super) fn outcome(
         Value::Int(number) => {
             amount_outcome(command, NanoUsd::from_nanos(*number), RateStatus::default()).map(Ok)
         }
-        Value::BulkString(text) => match text.first() {
-            Some(b'S' | b's') => settled_outcome(command, text).map(Ok),
-            _ => {
-                let mut parts = text.splitn(2, |byte| *byte == b' ');
-                let (word, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                std::str::from_utf8(word).ok().and_then(|word| word_outcome(command, word, rest, now))
-            }
-        },
+        Value::BulkString(text) if matches!(text.first(), Some(b'S' | b's')) => {
+            settled_outcome(command, text).map(Ok)
+        }
+        Value::BulkString(text) => {
+            let mut parts = text.splitn(2, |byte| *byte == b' ');
+            let (word, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            std::str::from_utf8(word).ok().and_then(|word| word_outcome(command, word, rest, now))
+        }
         _ => None,
     };
     read.ok_or_else(|| senseless(&format!("{answer:?}")))

@@ -88,7 +88,7 @@ impl Mutant {
         let settings =
             crate::store::redis::Settings { volatile_allowed: true, ..settings(&server.url(), &data_dir) };
         let store = Redis::open(&settings, Arc::new(System)).await.unwrap();
-        Self { store: Arc::new(store.with_ledger(ledger.to_owned())), _data_dir: data_dir }
+        Self { store: Arc::new(store.with_ledger(ledger)), _data_dir: data_dir }
     }
 }
 
