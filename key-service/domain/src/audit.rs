@@ -34,7 +34,7 @@ pub struct Auditor {
     wrong: Vec<Wrong>,
 }
 
-/// An entry of the journal, as far as audits read it.
+/// Fields of a journal entry that audits read.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditedEntry {
     /// Number of the entry.
@@ -51,7 +51,7 @@ pub struct AuditedEntry {
     pub used_after: NanoUsd,
 }
 
-/// What the entries so far say about a key or a group.
+/// Sums of the entries so far of a key or a group.
 #[derive(Debug)]
 struct Balance {
     /// A key's balance after the last entry, or the sum of a group's entries.
@@ -252,7 +252,7 @@ impl Auditor {
     }
 }
 
-/// The balance of a key or a group, with the entry in its windows.
+/// Adds an entry to the windows of a key or a group, and returns the balance.
 fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: AuditedEntry) -> &mut Balance {
     let new = || Balance { used: NanoUsd::ZERO, windows: Replay::new(), known: false };
     let balance = balances.entry(id).or_insert_with(new);
@@ -261,7 +261,7 @@ fn balance<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: Id, entry: Au
     balance
 }
 
-/// What the entries say was billed to a key or a group that is passed in; `None` where they cannot tell.
+/// Marks a key or a group as known, and returns the amount that entries prove; `None` where entries prove nothing.
 fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, Balance>, id: &Id, complete: bool) -> Option<NanoUsd> {
     match balances.get_mut(id) {
         Some(balance) => {

@@ -1,4 +1,4 @@
-//! Spend in the windows of a budget, as the journal tells it.
+//! Spend in the windows of a budget, computed from the journal.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -22,7 +22,7 @@ pub(super) struct Replay([Running; 4]);
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     start: Option<Timestamp>,
-    /// All bills since `start`, and those that the window before may have left to this one.
+    /// All bills since `start`, and late bills of the window before.
     most: NanoUsd,
     /// Bills that certainly count.
     least: NanoUsd,
@@ -46,8 +46,8 @@ impl Replay {
         }
     }
 
-    /// The spend nearest to that of the window that the entries allow, unless they allow the window's own. The journal
-    /// is `complete` if no entries were dropped.
+    /// Nearest spend that the entries allow; `None` where the entries allow the recorded spend. The journal is `complete`
+    /// if no entries were dropped.
     pub(super) fn disproves(&self, window: &Window, complete: bool) -> Option<NanoUsd> {
         if window.per.beginning(window.start) != window.start {
             // The bound was set in this very window, at a time that no entry tells.

@@ -16,7 +16,7 @@ pub const MOST_TOKENS: u64 = 50_000_000_000;
 /// Largest number of units that a rate remembers.
 pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 
-/// Money of a key or of a group, with the bounds on its use.
+/// Money of a key or of a group, with bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// Largest amount that may ever be spent; `None` is no limit.
@@ -25,11 +25,11 @@ pub struct Budget {
     pub used: NanoUsd,
     /// Covered by open holds.
     pub held: NanoUsd,
-    /// Further bounds, unless none is set; `None` for most keys, which then need no memory for them.
+    /// Further bounds; `None` where none is set, as for most keys, which saves memory.
     pub bounds: Option<Box<Bounds>>,
 }
 
-/// Bounds besides the lifetime limit, each with its present state.
+/// Bounds besides the lifetime limit, with the present state of each bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Bounds on the spend in windows of the calendar, at most one for each length.
@@ -76,7 +76,7 @@ pub struct Rate {
 pub struct BoundsPatch {
     /// A new lifetime limit.
     pub limit: Option<Option<NanoUsd>>,
-    /// All windows, each length once; empty removes them. A length that stays keeps what was billed in its window.
+    /// All windows, each length once; empty removes every window. A length that stays keeps what was billed in its window.
     pub windows: Option<Vec<(Per, NanoUsd)>>,
     /// Models that may be used.
     pub models: Option<Option<Vec<String>>>,
@@ -252,7 +252,7 @@ impl Rate {
         Self { taken: self.taken.saturating_sub(refilled).max(0), at: self.at.max(now), ..self }
     }
 
-    /// Time until this many requests or tokens fit; `None` where they fit now.
+    /// Time to wait for this many requests or tokens; `None` where no time is needed.
     pub fn wait_for(self, count: u64, now: Timestamp) -> Option<Duration> {
         let missing = self.at(now).taken + units(count) - self.capacity();
         (missing > 0).then(|| self.time_of(missing))
