@@ -239,7 +239,14 @@ local function replace(rate, counted, by)
   rate.taken, rate.at = math.max(min(taken, MOST_TAKEN), 0), math.max(rate.at, now)
 end
 
--- Replaces the tokens that the hold counts where it is counted, and ends it there where `ends` is 1.
+-- Whether all bounds were removed and the last request that they counted has ended.
+local function is_nothing(bounds)
+  return bounds.in_flight == 0 and #bounds.windows == 0
+    and not (bounds.requests or bounds.tokens or bounds.max_in_flight or bounds.models)
+end
+
+-- Replaces the tokens that the hold counts where it is counted, and ends it there where `ends` is 1. Bounds of which
+-- nothing is left are dropped, as in the ledger.
 local function recount(by, ends)
   if levels == 0 then return end
   local bit = 1
@@ -249,6 +256,7 @@ local function recount(by, ends)
     if bounds then
       bounds.in_flight, budget.changed = left_after(bounds.in_flight, ends), true
       if bounds.tokens and tokens ~= by then replace(bounds.tokens, tokens, by) end
+      if ends == 1 and is_nothing(bounds) then budget.bounds = false end
     end
     bit = 2 * bit
   end
