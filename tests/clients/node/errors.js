@@ -79,7 +79,7 @@ const ONCE = [
   [400, 'context_length_exceeded', BadRequestError, { body: upstream(400, 'too_long') }],
   [404, 'model_not_found', NotFoundError, { body: chat({ model: 'nobody' }) }],
   [404, 'key_not_found', NotFoundError, { ...managed, method: 'get', path: `${KEYS}/ak_${'0'.repeat(32)}` }],
-  [404, 'unknown_url', NotFoundError, { path: '/embeddings', body: {} }],
+  [404, 'unknown_url', NotFoundError, { path: '/moderations', body: {} }],
   [405, 'method_not_allowed', APIError, { method: 'get' }],
   [409, 'key_revoked', ConflictError, { ...managed, method: 'patch', path: `${KEYS}/${keys.revoked.id}`, body: { label: 'late' } }],
   [409, 'idempotency_key_reuse', ConflictError, { ...managed, body: { label: 'other' }, headers: { 'Idempotency-Key': 'node: errors' } }],

@@ -62,7 +62,7 @@ async fn unknown_routes_and_wrong_methods_are_json_with_or_without_a_credential(
         for path in [
             "/nothing",
             "/v1/nothing",
-            "/v1/embeddings",
+            "/v1/moderations",
             "/v2/models",
             "/v1/management/nothing",
             "/metrics",
