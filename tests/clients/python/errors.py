@@ -112,7 +112,7 @@ ROWS = [
     Row(400, "context_length_exceeded", openai.BadRequestError, ONCE, body=upstream(400, "too_long")),
     Row(404, "model_not_found", openai.NotFoundError, ONCE, body=chat(model="nobody")),
     Row(404, "key_not_found", openai.NotFoundError, ONCE, "GET", UNKNOWN_KEY, key=MANAGEMENT_KEY),
-    Row(404, "unknown_url", openai.NotFoundError, ONCE, path="/embeddings", body={}),
+    Row(404, "unknown_url", openai.NotFoundError, ONCE, path="/moderations", body={}),
     Row(405, "method_not_allowed", openai.APIStatusError, ONCE, "GET"),
     Row(409, "key_revoked", openai.ConflictError, ONCE, "PATCH", PATCHED, {"label": "late"}, key=MANAGEMENT_KEY),
     Row(409, "idempotency_key_reuse", openai.ConflictError, ONCE, path="/management/keys", body={"label": "other"},
