@@ -59,8 +59,7 @@ fn detailed(command: Command, parts: u64) -> Command {
     with_parts(command, Some(NanoUsd::from_nanos(parts.cast_signed())), details)
 }
 
-/// Histories at the limits of numbers and times, which random histories seldom reach, each with a key without a
-/// limit.
+/// Histories at the limits of numbers, amounts and times, which random histories seldom reach.
 pub(super) fn edges() -> Vec<Vec<Step>> {
     let (mine, key) = (account(0), key(0));
     let nanos = NanoUsd::from_nanos;
@@ -78,13 +77,15 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
     };
     let progress =
         |tokens, cost| Progress { usage: Usage::of(tokens, tokens, tokens), cost, upstream_cost: None };
-    let report = |n, tokens, cost| Command::Extend {
+    let extend = |n, most, progress| Command::Extend {
         key,
         generation: generation(n),
-        most: NanoUsd::ZERO,
-        progress: progress(tokens, cost),
+        most,
+        progress,
         lease_ticks: 1,
     };
+    let report = |n, tokens, cost| extend(n, NanoUsd::ZERO, progress(tokens, cost));
+    let grow = |n, most| extend(n, most, progress(0, NanoUsd::ZERO));
     let capture = |n, tokens, cost| Command::Capture {
         key,
         generation: generation(n),
@@ -97,6 +98,7 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
     let at_once = |commands| Step::Execute(mine, commands);
     let bounded = |bounds| Step::Update(mine, key, KeyPatch { bounds, ..KeyPatch::default() });
     let a_day = BoundsPatch { windows: Some(vec![(Per::Day, nanos(100))]), ..BoundsPatch::default() };
+    let limited = |amount| BoundsPatch { limit: Some(Some(nanos(amount))), ..BoundsPatch::default() };
     let short_lived =
         KeyPatch { expires_at: Some(Some(START.plus(Duration::from_secs(9)))), ..KeyPatch::default() };
     vec![
@@ -112,6 +114,18 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
             at_once(vec![hold(1, nanos(50)), report(1, 5, nanos(40))]),
             at_once(expire(1)),
             at_once(vec![capture(1, 5, nanos(10)), hold(2, nanos(90)), hold(3, nanos(1))]),
+        ],
+        // A key that spends its limit to the last.
+        vec![
+            at_once(vec![deposit(1, nanos(100))]),
+            bounded(limited(10)),
+            at_once(vec![hold(1, nanos(10)), capture(1, 1, nanos(10)), Command::Check { key }]),
+        ],
+        // A hold that asks for more after its key was revoked.
+        vec![
+            at_once(vec![deposit(1, nanos(100)), hold(1, nanos(5))]),
+            Step::Revoke(mine, key),
+            at_once(vec![grow(1, nanos(50)), capture(1, 1, nanos(50))]),
         ],
         // A correction on the next day.
         vec![
