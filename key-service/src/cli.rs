@@ -8,23 +8,18 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{
-    ids::{AccountId, ManagementKeyId},
-    money::NanoUsd,
-    secret::ExposeSecret,
-    text::is_control,
-    time::Timestamp,
-};
+use shared::{ids::AccountId, money::NanoUsd, text::is_control, time::Timestamp};
 
 use crate::{
     management::{Error, Management, accounts::AccountRefused},
-    store::{AccountSummary, ManagementKey, StoreError},
+    store::{AccountSummary, StoreError},
 };
 
 mod against;
 mod books;
 mod catalogue;
 mod groups;
+mod management_keys;
 mod members;
 mod spool;
 mod table;
@@ -61,7 +56,7 @@ pub enum Command {
     Credits(Credits),
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
-    ManagementKeys(ManagementKeys),
+    ManagementKeys(management_keys::ManagementKeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
@@ -118,35 +113,6 @@ pub enum Credits {
     },
 }
 
-/// Commands on management keys.
-#[derive(Debug, Subcommand)]
-pub enum ManagementKeys {
-    /// Make a management key, and print it: it cannot be shown again
-    Create {
-        /// The name of the account to govern
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// A name for the key
-        #[arg(long, value_parser = name)]
-        name: String,
-    },
-    /// List the management keys of an account, oldest first
-    List {
-        /// The account's name
-        #[arg(long, value_name = "NAME")]
-        account: String,
-        /// As a JSON array
-        #[arg(long)]
-        json: bool,
-    },
-    /// Revoke a management key for good
-    Revoke {
-        /// Its id: mk_…
-        #[arg(long)]
-        id: ManagementKeyId,
-    },
-}
-
 /// Runs a command and writes its result, and nothing else, to `out`.
 ///
 /// `public` is the address that clients use: links begin with it.
@@ -159,7 +125,7 @@ pub async fn run(
     match command {
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
-        Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::ManagementKeys(command) => management_keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
@@ -230,41 +196,6 @@ async fn credits(
     Ok(())
 }
 
-async fn management_keys(
-    command: ManagementKeys,
-    management: &Management,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    match command {
-        ManagementKeys::Create { account, name } => {
-            let id = management.account(&account).await.map_err(operator_error)?;
-            let plaintext = management.create_management_key(id, &name).await.map_err(operator_error)?;
-            writeln!(out, "{}", plaintext.expose_secret())?;
-        }
-        ManagementKeys::List { account, json: true } => {
-            let id = management.account(&account).await.map_err(operator_error)?;
-            let keys = management.management_keys(id).await?;
-            write_json(out, keys.iter().map(ManagementKeyLine::of))?;
-        }
-        ManagementKeys::List { account, json: false } => {
-            let id = management.account(&account).await.map_err(operator_error)?;
-            let keys = management.management_keys(id).await?;
-            let rows = keys.iter().map(|key| {
-                let ManagementKey { id, name, hint, created_at, revoked_at } = key;
-                let revoked = revoked_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
-                [id.to_string(), name.clone(), hint.clone(), created_at.to_string(), revoked]
-            });
-            table::write(out, &["ID", "NAME", "KEY", "CREATED", "REVOKED"], rows)?;
-        }
-        ManagementKeys::Revoke { id } => {
-            let revoked = management.revoke_management_key(id).await.map_err(operator_error)?;
-            let at = revoked.revoked_at.map_or_else(String::new, |at| format!(" since {at}"));
-            writeln!(out, "{id} ({}) is revoked{at}", revoked.name)?;
-        }
-    }
-    Ok(())
-}
-
 /// Turns an error into its message for the operator. A refusal names the flag that caused it.
 fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
@@ -288,9 +219,7 @@ fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
 const fn flag(refused: AccountRefused) -> &'static str {
     match refused {
         AccountRefused::NameTaken => "--name",
-        AccountRefused::NotFound | AccountRefused::TooManyManagementKeys => "--account",
-        AccountRefused::StoreFull => "--store",
-        AccountRefused::ManagementKeyNotFound => "--id",
+        AccountRefused::NotFound => "--account",
         AccountRefused::BadAmount => "--amount",
     }
 }
@@ -310,23 +239,6 @@ impl<'a> AccountLine<'a> {
     fn of(account: &'a AccountSummary) -> Self {
         let AccountSummary { id, ref name, credit, held, keys, created_at } = *account;
         Self { id, name, credit, held, keys, created_at }
-    }
-}
-
-/// A management key in JSON. Scripts rely on the names: add, never rename.
-#[derive(Serialize)]
-struct ManagementKeyLine<'a> {
-    id: ManagementKeyId,
-    name: &'a str,
-    key_hint: &'a str,
-    created_at: Timestamp,
-    revoked_at: Option<Timestamp>,
-}
-
-impl<'a> ManagementKeyLine<'a> {
-    fn of(key: &'a ManagementKey) -> Self {
-        let ManagementKey { id, ref name, hint: ref key_hint, created_at, revoked_at } = *key;
-        Self { id, name, key_hint, created_at, revoked_at }
     }
 }
 

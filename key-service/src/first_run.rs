@@ -13,6 +13,7 @@ use crate::{
     management::{
         Error, Management,
         accounts::AccountRefused,
+        management_keys::ManagementKeySettings,
         members::{OWNER, Token},
     },
 };
@@ -44,7 +45,8 @@ impl FirstRun {
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let management_key = management.create_management_key(account, "first run").await?;
+        let management_key =
+            management.create_management_key(account, ManagementKeySettings::full("first run")).await?;
         let owner = management.add_member(account, OWNER, Role::Owner).await?;
         let sign_in = management.sign_in_link(account, &owner, LinkMaker::Operator).await?;
         Ok(Some(Self { management_key, sign_in }))

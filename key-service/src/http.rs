@@ -7,7 +7,7 @@ use axum::{
     extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use shared::{
@@ -37,13 +37,15 @@ mod listing;
 mod object;
 mod parts;
 mod query;
+mod reach;
 mod reading;
 
 pub(crate) use body::settings;
 pub(crate) use object::Shown;
 
+use error::forbidden;
 use object::with_plaintext;
-use parts::{Caller, PathId};
+use parts::{KeysCaller, PathId};
 
 /// Header of an answer about a key that an earlier request made.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -81,18 +83,10 @@ pub(crate) fn router(
     dashboard: Router,
 ) -> Router {
     let api = Api { management, catalog, clock: clock.clone() };
-    Router::new()
-        .route(KEYS, get(list).post(create))
-        .route(&format!("{KEYS}/{{id}}"), get(fetch).patch(update).delete(revoke))
-        .route(GROUPS, get(groups::list).post(groups::create))
-        .route(&format!("{GROUPS}/{{id}}"), get(groups::fetch).patch(groups::update).delete(groups::archive))
-        .route(&format!("{GROUPS}/{{id}}/keys"), get(groups::keys))
-        .route(&format!("{GROUPS}/{{id}}/revoke_keys"), post(groups::revoke_keys))
-        .route(CREDITS, get(reading::credits))
-        .route(USAGE, get(reading::usage))
-        .route(GENERATIONS, get(reading::generations))
-        .route(&format!("{GENERATIONS}/{{id}}"), get(reading::generation))
-        .route(OWN_KEY, get(reading::own_key))
+    let routed = |router: Router<Api>, (path, handlers): (String, _)| router.route(&path, handlers);
+    routes()
+        .into_iter()
+        .fold(Router::new(), routed)
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
@@ -106,28 +100,51 @@ pub(crate) fn router(
         .layer(middleware::from_fn(drain_unread))
 }
 
+/// The routes of the management API.
+fn routes() -> Vec<(String, MethodRouter<Api>)> {
+    let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
+    vec![
+        (KEYS.into(), get(list).post(create)),
+        (of(KEYS, ""), get(fetch).patch(update).delete(revoke)),
+        (GROUPS.into(), get(groups::list).post(groups::create)),
+        (of(GROUPS, ""), get(groups::fetch).patch(groups::update).delete(groups::archive)),
+        (of(GROUPS, "/keys"), get(groups::keys)),
+        (of(GROUPS, "/revoke_keys"), post(groups::revoke_keys)),
+        (CREDITS.into(), get(reading::credits)),
+        (USAGE.into(), get(reading::usage)),
+        (GENERATIONS.into(), get(reading::generations)),
+        (of(GENERATIONS, ""), get(reading::generation)),
+        (OWN_KEY.into(), get(reading::own_key)),
+    ]
+}
+
 async fn list(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = query::read::<ApiKey>(request.uri().query())?;
-    listing::respond(api, account, query).await
+    let mut query = query::read::<ApiKey>(request.uri().query())?;
+    query.filter.within = caller.access.group;
+    listing::respond(api, caller.account, query).await
 }
 
 async fn create(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers())?;
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
-    let created = api.management.create(account, draft, idempotency_key).await?;
+    api.place_new(&caller, &mut draft).await?;
+    let created = api.management.create(caller.account, draft, idempotency_key).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
         Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
         Created::Replayed(key) => {
+            // The key may have been moved out of the caller's group since.
+            let judged = api.management.judge_key(&caller, key.id).await;
+            judged.map_err(|error| forbidden(error, KeyRefused::IdempotencyKeyReused))?;
             (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response())
         }
     };
@@ -137,31 +154,35 @@ async fn create(
 
 async fn fetch(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.get(account, path.or(KeyRefused::NotFound)?).await?;
+    let id = api.key_in_reach(&caller, &path).await?;
+    let key = api.management.get(caller.account, id).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn update(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut change: KeyPatch = body::read_patch(request).await?;
     api.name_models_by_id(&mut change.bounds);
-    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change).await?;
+    let id = api.key_in_reach(&caller, &path).await?;
+    api.judge_move(&caller, &change).await?;
+    let key = api.management.update(caller.account, id, change).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn revoke(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?).await?;
+    let id = api.key_in_reach(&caller, &path).await?;
+    let key = api.management.revoke(caller.account, id).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 

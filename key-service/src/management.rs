@@ -1,4 +1,4 @@
-//! Use-cases of management: authentication of management keys, and the life of API keys.
+//! Use-cases of management, and the life of API keys.
 
 use std::{
     sync::{
@@ -11,10 +11,9 @@ use std::{
 use shared::{
     admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
-    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId},
     key::{self, Class},
     refusal::Refusal,
-    rpc::Principal,
     secret::{ExposeSecret, SecretString},
     time::Timestamp,
     wire::{Bound, Fields as _, KeyField},
@@ -22,9 +21,11 @@ use shared::{
 use tokio::time::Instant;
 
 use crate::{
-    credentials::Credentials,
+    credentials::{Credentials, Identified},
     store::{self, Idempotency, Store, StoreError, Updated},
 };
+use last_use::LastUses;
+
 use domain::{
     digest::Digest,
     group::{BadGroup, Group},
@@ -34,8 +35,11 @@ use domain::{
 pub mod accounts;
 pub mod books;
 pub mod generations;
+pub mod governor;
 pub mod groups;
+mod last_use;
 pub mod listing;
+pub mod management_keys;
 pub mod members;
 pub mod reading;
 pub mod spend;
@@ -62,6 +66,8 @@ pub struct Management {
     passwords: members::Passwords,
     /// Reads for pages and listings, one at a time of each account, so that the store serves others between.
     reads: Quota,
+    /// Records of uses of management keys.
+    last_uses: LastUses,
     /// Held while the owners of an account are counted and one of them is changed.
     owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
@@ -132,7 +138,8 @@ impl Management {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = members::Passwords::new();
         let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
-        Self { store, clock, credentials, max_keys, passwords, reads, owners, last_id }
+        let last_uses = LastUses::default();
+        Self { store, clock, credentials, max_keys, passwords, reads, last_uses, owners, last_id }
     }
 
     /// Waits for the account's turn to read, which lasts until the permit is dropped.
@@ -147,42 +154,28 @@ impl Management {
         Self { max_keys, ..self }
     }
 
-    /// The account that a presented management key governs, and the key.
-    pub async fn authenticate(
-        &self,
-        presented: &str,
-    ) -> Result<(AccountId, ManagementKeyId), Error<Refusal>> {
-        let owner = self.credentials.find(presented).await?;
-        match self.credentials.identify(owner, Class::Management).await? {
-            Ok(Principal::ManagementKey(account, key)) => Ok((account, key)),
-            Ok(Principal::ApiKey(..)) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
-            Err(refusal) => Err(Error::Refused(refusal)),
-        }
-    }
-
     /// The presented API key, which may have no money left.
     pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
         let refused = |refusal| Err(Error::Refused(refusal));
-        let owner = self.credentials.find(presented).await?;
-        let (account, id) = match self.credentials.identify(owner, Class::Api).await? {
-            Ok(Principal::ApiKey(account, id)) => (account, id),
-            Ok(Principal::ManagementKey(..)) => return refused(Refusal::ManagementKeyNotAllowed),
-            Err(refusal) => return refused(refusal),
+        let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
+        let (account, key) = match self.credentials.identify(owner, Class::Api, now).await? {
+            Identified::ApiKey(account, key) => (account, key),
+            Identified::ManagementKey(..) => return refused(Refusal::ManagementKeyNotAllowed),
+            Identified::Refused(refusal) => return refused(refusal),
         };
-        let Some(key) = self.store.key(account, id).await? else { return refused(Refusal::InvalidApiKey) };
         let group = match key.spend.group {
             Some(group) => self.group_with_parent(account, group).await?,
             None => None,
         };
         let is_archived = |group: &Group| group.spend.archived_at.is_some();
-        match key.status(self.clock.now()) {
+        match key.status(now) {
             Status::Revoked => refused(Refusal::InvalidApiKey),
             Status::Expired => refused(Refusal::KeyExpired),
             Status::Active => match &group {
                 Some((group, parent)) if is_archived(group) || parent.as_ref().is_some_and(is_archived) => {
                     refused(Refusal::GroupArchived)
                 }
-                Some(_) | None => Ok(OwnKey { account, key, group }),
+                Some(_) | None => Ok(OwnKey { account, key: *key, group }),
             },
         }
     }

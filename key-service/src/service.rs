@@ -92,8 +92,8 @@ impl Service {
                 Plan::Run { account, command: Command::Check { key }, meaning: Meaning::Principal(principal) }
             }
             (owner, required) => {
-                let identified = self.credentials.identify(owner, required).await?;
-                let identified = identified.map(Identity::from).map_err(Denial::from);
+                let identified = self.credentials.identify(owner, required, self.clock.now()).await?;
+                let identified = identified.principal().map(Identity::from).map_err(Denial::from);
                 Plan::Done(Ok(Answer::Authenticated(identified)))
             }
         })
@@ -103,8 +103,8 @@ impl Service {
         let (account, key) = match self.credentials.find(&a.credential).await? {
             Some(Principal::ApiKey(account, key)) => (account, key),
             other => {
-                let identified = self.credentials.identify(other, Class::Api).await?;
-                let refusal = identified.err().unwrap_or(Refusal::InvalidApiKey);
+                let identified = self.credentials.identify(other, Class::Api, self.clock.now()).await?;
+                let refusal = identified.principal().err().unwrap_or(Refusal::InvalidApiKey);
                 return Ok(Plan::Done(Ok(Answer::Authorized(Err(refusal.into())))));
             }
         };

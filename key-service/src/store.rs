@@ -148,6 +148,9 @@ pub trait Groups: Send + Sync + 'static {
         external_id: &str,
     ) -> Result<Option<Group>, StoreError>;
 
+    /// Lists the groups that have this parent, in the order of ids.
+    async fn child_groups(&self, account: AccountId, parent: GroupId) -> Result<Vec<GroupId>, StoreError>;
+
     /// Lists groups of the account in the order of ids, starting behind `page.after`. A page with fewer groups than its
     /// limit is the last one.
     async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError>;
@@ -207,6 +210,15 @@ pub trait Accounts: Send + Sync + 'static {
         account: AccountId,
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError>;
+
+    /// Records the use of a management key, unless a use within [`domain::access::USE_NOTED_EVERY`] before is recorded.
+    /// Returns whether this one was.
+    async fn use_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// Revokes a management key of any account; repeating it changes nothing. `None` where there is none.
     async fn revoke_management_key(

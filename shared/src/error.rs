@@ -55,6 +55,8 @@ codes! {
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
     /// A management key that may only read, on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
+    /// A management key of a group, on what is not a key of its group.
+    GroupKeyNotAllowed = "group_key_not_allowed", FORBIDDEN, "permission_error";
     /// The key's group, or its parent, is archived.
     GroupArchived = "group_archived", UNAUTHORIZED, "authentication_error";
     /// A model that the key or one of its groups does not allow.

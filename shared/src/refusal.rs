@@ -18,7 +18,7 @@ pub enum Refusal {
     InvalidApiKey,
     /// The management key does not exist, or was revoked.
     InvalidManagementKey,
-    /// The API key's `expires_at` has passed.
+    /// The `expires_at` of the key has passed.
     KeyExpired,
     /// A management key on a model route.
     ManagementKeyNotAllowed,
@@ -84,7 +84,7 @@ impl Refusal {
         match self {
             Self::InvalidApiKey => "The API key is unknown or was revoked.",
             Self::InvalidManagementKey => "The management key is unknown or was revoked.",
-            Self::KeyExpired => "The API key has expired.",
+            Self::KeyExpired => "The key has expired.",
             Self::ManagementKeyNotAllowed => "Management keys cannot make model calls; use an API key.",
             Self::ManagementKeyRequired => "API keys cannot govern keys; use a management key.",
             Self::KeyLimitReached => {

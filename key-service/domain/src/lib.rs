@@ -1,5 +1,6 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
+pub mod access;
 pub mod audit;
 pub mod comparison;
 pub mod digest;

@@ -91,7 +91,7 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
     assert!(!listed.contains(key));
     let json: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&json[1]["name"], &json[1]["revoked_at"]), (&Value::from("deploy"), &Value::Null));
-    assert_eq!(json[1].as_object().unwrap().len(), 5);
+    assert_eq!(json[1].as_object().unwrap().len(), 9);
 
     let id = json[1]["id"].as_str().unwrap();
     let revoked = say(&office, &["management-keys", "revoke", "--id", id]).await.unwrap();
@@ -100,10 +100,41 @@ async fn a_management_key_is_printed_alone_and_works_until_it_is_revoked() {
     assert_eq!(say(&office, &["management-keys", "revoke", "--id", id]).await.unwrap(), revoked);
     assert!(office.management.authenticate(key).await.is_err());
     let listed = say(&office, &["management-keys", "list", "--account", "acme"]).await.unwrap();
-    assert!(
-        listed.lines().nth(2).unwrap().ends_with("2026-11-20T02:11:05Z  2026-11-20T02:11:05Z"),
-        "{listed}"
-    );
+    let revoked = listed.lines().nth(2).unwrap();
+    assert!(revoked.contains("  full   -") && revoked.ends_with("  2026-11-20T02:11:05Z"), "{listed}");
+}
+
+#[tokio::test]
+async fn a_management_key_is_made_with_its_rights_and_listed_with_them() {
+    let office = Office::open();
+    office.account("acme").await;
+    let group = say(&office, &["groups", "create", "--account", "acme", "--name", "Team"]).await.unwrap();
+    let group = group.trim_end();
+    let create = ["management-keys", "create", "--account", "acme", "--name", "report"];
+    let with = async |flags: &[&str]| say(&office, &[&create[..], flags].concat()).await;
+    let rights = ["--scope", "read", "--group", group, "--expires-at", "2027-01-01T00:00:00Z"];
+    with(&rights).await.unwrap();
+    let list = ["management-keys", "list", "--account", "acme"];
+    let json = say(&office, &[&list[..], &["--json"]].concat()).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let rights =
+        |key: &Value| ["scope", "group_id", "expires_at", "last_used_at"].map(|name| key[name].clone());
+    let null = Value::Null;
+    assert_eq!(rights(&json[0]), ["full".into(), null.clone(), null.clone(), null.clone()]);
+    assert_eq!(rights(&json[1]), ["read".into(), group.into(), "2027-01-01T00:00:00Z".into(), null]);
+    let listed = say(&office, &list).await.unwrap();
+    assert!(listed.contains("SCOPE") && listed.contains(group), "{listed}");
+    for (flags, flag) in [
+        (["--scope", "write"], "--scope"),
+        (["--group", "team"], "--group"),
+        (["--group", "grp_00000000000070008000000000000000"], "--group"),
+        (["--expires-at", "tomorrow"], "--expires-at"),
+    ] {
+        let refused = with(&flags).await.unwrap_err();
+        assert!(refused.contains(flag), "{refused}");
+    }
+    let json = say(&office, &[&list[..], &["--json"]].concat()).await.unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&json).unwrap().len(), 2);
 }
 
 #[tokio::test]

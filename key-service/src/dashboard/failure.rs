@@ -6,7 +6,7 @@ use maud::html;
 
 use super::{SIGN_IN, browser::Theme, layout};
 use crate::{
-    management::{Error, KeyRefused, accounts::AccountRefused, members::MemberRefused},
+    management::{Error, KeyRefused, management_keys::ManagementKeyRefused, members::MemberRefused},
     store::StoreError,
 };
 
@@ -59,14 +59,14 @@ impl From<Error<KeyRefused>> for Failure {
     }
 }
 
-impl From<Error<AccountRefused>> for Failure {
-    fn from(error: Error<AccountRefused>) -> Self {
+impl From<Error<ManagementKeyRefused>> for Failure {
+    fn from(error: Error<ManagementKeyRefused>) -> Self {
         match error {
-            Error::Refused(refused @ AccountRefused::TooManyManagementKeys) => {
-                Self::BadRequest(sentence(&refused.to_string()))
-            }
-            Error::Refused(AccountRefused::StoreFull) => Self::StoreFull,
-            Error::Refused(_) => Self::NotFound,
+            Error::Refused(
+                refused @ (ManagementKeyRefused::TooMany | ManagementKeyRefused::UnknownGroup),
+            ) => Self::BadRequest(sentence(&refused.to_string())),
+            Error::Refused(ManagementKeyRefused::StoreFull) => Self::StoreFull,
+            Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }

@@ -16,7 +16,10 @@ use crate::{
     },
     store::StoreError,
 };
-use domain::group::{BadGroup, GroupNotChanged};
+use domain::{
+    access::Forbidden,
+    group::{BadGroup, GroupNotChanged},
+};
 
 impl From<KeyRefused> for ApiError {
     fn from(refused: KeyRefused) -> Self {
@@ -69,7 +72,7 @@ fn too_much_metadata() -> ApiError {
     ApiError::at(Code::ObjectAboveMaxProperties, "metadata", message)
 }
 
-fn bad_group(param: &str, bad: BadGroup) -> ApiError {
+pub(super) fn bad_group(param: &str, bad: BadGroup) -> ApiError {
     match bad {
         BadGroup::Unknown => unknown_group(param),
         BadGroup::Archived => {
@@ -87,6 +90,21 @@ fn bad_group(param: &str, bad: BadGroup) -> ApiError {
 pub(super) fn unknown_group(param: &str) -> ApiError {
     let message = format!("`{param}` must be the id of a group of the account.");
     ApiError::at(Code::InvalidValue, param, message)
+}
+
+/// The error for a management key that may not make a request. An object out of reach is as `unknown` as another
+/// account's.
+pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
+    client_error(error, |reason| match reason {
+        Forbidden::ReadOnly => {
+            ApiError::new(Code::ReadOnlyKey, "The management key only reads; use one of full scope.")
+        }
+        Forbidden::KeysOfGroupOnly => ApiError::new(
+            Code::GroupKeyNotAllowed,
+            "The management key governs the API keys of its group alone; use one of the account.",
+        ),
+        Forbidden::OutOfReach => unknown.into(),
+    })
 }
 
 /// The error for an `after` that the account does not have.

@@ -15,7 +15,7 @@ use shared::{
 use super::{
     Api, body, listing,
     object::Shown,
-    parts::{Caller, PathId},
+    parts::{Caller, KeysCaller, PathId},
     query,
 };
 use crate::management::groups::{GroupRefused, MadeGroup};
@@ -35,20 +35,20 @@ impl Api {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<Group>(request.uri().query())?;
-    listing::respond(api, account, query).await
+    listing::respond(api, caller.account, query).await
 }
 
 pub(super) async fn create(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let settings = api.named_by_id(body::read_draft(request).await?);
-    let made = api.management.create_group(account, settings).await?;
+    let made = api.management.create_group(caller.account, settings).await?;
     let (status, group) = match &made {
         MadeGroup::New(group) => (StatusCode::CREATED, group),
         MadeGroup::Existing(group) => (StatusCode::OK, group),
@@ -59,52 +59,53 @@ pub(super) async fn create(
 
 pub(super) async fn fetch(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller(caller): Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
-    let group = api.management.group(account, path.or(GroupRefused::NotFound)?).await?;
+    let group = api.management.group(caller.account, path.or(GroupRefused::NotFound)?).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
 pub(super) async fn update(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller(caller): Caller,
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let change = api.named_by_id(body::read_patch(request).await?);
-    let group = api.management.update_group(account, path.or(GroupRefused::NotFound)?, change).await?;
+    let group = api.management.update_group(caller.account, path.or(GroupRefused::NotFound)?, change).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
 pub(super) async fn archive(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller(caller): Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
-    let group = api.management.archive_group(account, path.or(GroupRefused::NotFound)?).await?;
+    let group = api.management.archive_group(caller.account, path.or(GroupRefused::NotFound)?).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
 /// Lists the keys of a group; those of child groups are listed with the child groups.
 pub(super) async fn keys(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut query = query::read::<ApiKey>(request.uri().query())?;
-    let group = api.management.group(account, path.or(GroupRefused::NotFound)?).await?;
+    let id = api.keys_of_group_in_reach(&caller, &path).await?;
+    let group = api.management.group(caller.account, id).await?;
     query.filter.group = Some(group.id);
-    listing::respond(api, account, query).await
+    listing::respond(api, caller.account, query).await
 }
 
 pub(super) async fn revoke_keys(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
-    let id = path.or(GroupRefused::NotFound)?;
-    let revoked = api.management.revoke_keys(account, id).await?;
+    let id = api.keys_of_group_in_reach(&caller, &path).await?;
+    let revoked = api.management.revoke_keys(caller.account, id).await?;
     Ok(ok(&RevokedKeys { id, object: "group.revoked_keys", revoked }))
 }

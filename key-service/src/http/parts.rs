@@ -7,29 +7,51 @@ use http::request::Parts;
 use shared::{
     admission::Owner,
     error::ApiError,
-    ids::AccountId,
     process::{http::bearer, serve::ConnectionTrust},
 };
 use tracing::{Span, field::display};
 
-use super::Api;
-use crate::management::OwnKey;
+use super::{Api, error::forbidden};
+use crate::{
+    management::{OwnKey, governor::Governor},
+    store::ManagementKey,
+};
+use domain::access::{Effect, Subject};
 
-/// Account of the management key in the request. The first argument of every handler, so that a missing credential is
-/// the first error reported.
-pub(super) struct Caller(pub(super) AccountId);
+/// Management key in the request, which governs the whole account. The first argument of every handler, so that a missing
+/// credential is the first error reported, and a right that the key does not have the second.
+pub(super) struct Caller(pub(super) Governor);
+
+/// Management key in the request, which governs the account or a group. The handler keeps to what is in reach.
+pub(super) struct KeysCaller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // The span of the request, which is also that of the log line.
-        let span = Span::current();
-        span.record("account", display(account)).record("management_key", display(key));
-        ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
-        Ok(Self(account))
+        governor(parts, api, Subject::Account).await.map(Self)
     }
+}
+
+impl FromRequestParts<Api> for KeysCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        governor(parts, api, Subject::Keys).await.map(Self)
+    }
+}
+
+async fn governor(parts: &Parts, api: &Api, subject: Subject) -> Result<Governor, ApiError> {
+    let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
+    // The span of the request, which is also that of the log line.
+    let span = Span::current();
+    span.record("account", display(account)).record("management_key", display(key.id));
+    ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
+    let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
+    let ManagementKey { id, name, access, .. } = key;
+    let governor = Governor { account, key: id, name, access, effect };
+    governor.may(subject).map_err(|error| forbidden(error, ApiError::internal()))?;
+    Ok(governor)
 }
 
 /// The holder of the API key in the request: the key, and its group with the parent.

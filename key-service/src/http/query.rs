@@ -50,6 +50,7 @@ impl Filtered for ApiKey {
         Ok(KeyFilter {
             status: status.transpose()?,
             group: query.id("group_id", "a group")?,
+            within: None,
             metadata: query.metadata()?,
         })
     }
@@ -75,7 +76,8 @@ impl Filtered for Bill {
             ..EntrySearch::default()
         };
         let (begins, ends) = (query.time("start")?, query.time("end")?);
-        Ok(BillFilter { search, begins: begins.map(|(first, _)| first), ends: ends.map(|(_, end)| end) })
+        let (begins, ends) = (begins.map(|(first, _)| first), ends.map(|(_, end)| end));
+        Ok(BillFilter { search, within: None, begins, ends })
     }
 }
 

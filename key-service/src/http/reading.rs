@@ -15,23 +15,23 @@ use shared::{
 
 use super::{
     Api,
-    error::read_error,
+    error::{forbidden, read_error},
     listing,
     object::{Shown, own_group, with_group},
-    parts::{Caller, Holder, PathId},
+    parts::{Caller, Holder, KeysCaller, PathId},
     query::{self, Query, invalid},
 };
 use crate::management::{
     generations::Bill,
     usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
 };
-use domain::usage::Day;
+use domain::{access::Subject, usage::Day};
 
 /// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;
 
-pub(super) async fn credits(State(api): State<Api>, Caller(account): Caller) -> Result<Response, ApiError> {
-    let money = api.management.money(account).await.map_err(read_error)?;
+pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
+    let money = api.management.money(caller.account).await.map_err(read_error)?;
     Ok(ok(&Credits {
         object: "credits",
         credit: money.credit,
@@ -43,11 +43,12 @@ pub(super) async fn credits(State(api): State<Api>, Caller(account): Caller) -> 
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
-    let sums = api.management.sums_of_usage(account, &search).await.map_err(read_error)?;
+    let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
+    search.within = caller.access.group;
+    let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;
     let data = sums.iter().map(line).collect();
     Ok(ok(&UsageList { object: "list", data, has_more: false }))
 }
@@ -65,7 +66,7 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
         let message = "`group_by` must name `day`, `key`, `group` or `model`, or several with commas.";
         by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);
     }
-    Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, by })
+    Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, within: None, by })
 }
 
 fn line((of, counts): &UsageSum) -> UsageObject<'_> {
@@ -84,21 +85,25 @@ fn line((of, counts): &UsageSum) -> UsageObject<'_> {
 
 pub(super) async fn generations(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = query::read::<Bill>(request.uri().query())?;
-    listing::respond(api, account, query).await
+    let mut query = query::read::<Bill>(request.uri().query())?;
+    query.filter.within = caller.access.group;
+    listing::respond(api, caller.account, query).await
 }
 
 pub(super) async fn generation(
     State(api): State<Api>,
-    Caller(account): Caller,
+    KeysCaller(caller): KeysCaller,
     path: PathId<GenerationId>,
 ) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of such a generation.");
-    let bill = api.management.bill(account, path.or(unknown())?).await.map_err(read_error)?;
-    Ok(ok(&bill.ok_or_else(unknown)?.shown(api.clock.now())))
+    let bill = api.management.bill(caller.account, path.or(unknown())?).await.map_err(read_error)?;
+    let bill = bill.ok_or_else(unknown)?;
+    let judged = caller.may(Subject::Key(bill.settlement.payer.groups));
+    judged.map_err(|error| forbidden(error, unknown()))?;
+    Ok(ok(&bill.shown(api.clock.now())))
 }
 
 /// Shows a key to its holder. Not a use of the key, and answered also when no money is left.

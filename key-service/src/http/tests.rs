@@ -8,8 +8,10 @@ use shared::{
     clock::random_bytes,
     ids::{AccountId, GenerationId},
     money::NanoUsd,
+    time::Timestamp,
     tokens::Usage,
 };
+use tokio::task::yield_now;
 use tower::ServiceExt;
 
 use super::*;
@@ -19,6 +21,7 @@ use crate::{
 };
 use domain::ledger::{Command, Progress};
 
+mod access;
 mod bounds;
 mod change;
 mod create;
@@ -154,6 +157,15 @@ impl Desk {
     /// Makes a key and returns its id.
     async fn created_id(&self, body: &str) -> String {
         id_of(&self.created(body).await)
+    }
+
+    /// Uses the management key, and lets the record of the use, which is made beside the request, come about.
+    async fn used(&self) -> Option<Timestamp> {
+        self.get(CREDITS).await;
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        self.office.management.management_keys(self.account).await.unwrap()[0].last_used_at
     }
 
     /// All keys, to detect whether anything changed.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, GenerationId},
+    ids::{AccountId, GenerationId, GroupId},
     time::Timestamp,
 };
 
@@ -33,6 +33,8 @@ pub struct Bill {
 pub struct BillFilter {
     /// Key, group and model.
     pub search: EntrySearch,
+    /// Group that paid, or parent of one: the reach of the caller.
+    pub within: Option<GroupId>,
     /// Earliest time of a bill.
     pub begins: Option<Timestamp>,
     /// Time before which the bills lie.
@@ -42,8 +44,13 @@ pub struct BillFilter {
 impl BillFilter {
     fn matches(&self, settlement: &Settlement) -> bool {
         self.search.matches(settlement)
+            && self.is_in_reach(settlement)
             && self.begins.is_none_or(|begins| settlement.at >= begins)
             && self.ends.is_none_or(|ends| settlement.at < ends)
+    }
+
+    fn is_in_reach(&self, settlement: &Settlement) -> bool {
+        self.within.is_none_or(|group| settlement.payer.is_in(group))
     }
 
     /// Returns whether neither this bill nor a later one of the listing matches.
@@ -72,7 +79,9 @@ impl Management {
         let Listing { order, filter, .. } = listing;
         match order {
             Order::Descending => {
-                self.store.find_entries(account, filter.search.clone(), behind, READ_AT_ONCE).await
+                let group = filter.search.group.or(filter.within);
+                let search = EntrySearch { group, ..filter.search.clone() };
+                self.store.find_entries(account, search, behind, READ_AT_ONCE).await
             }
             Order::Ascending => {
                 let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
@@ -111,6 +120,7 @@ impl Listed for Bill {
         let mut behind = match listing.after {
             Some(id) => {
                 let found = management.store.entry_of(account, id).await?;
+                let found = found.filter(|found| listing.filter.is_in_reach(&found.entry.settlement));
                 Some(found.ok_or(Error::Refused(UnknownCursor))?.number)
             }
             None => None,

@@ -1,5 +1,7 @@
 //! Use-cases of groups: made once for each external id, changed, archived; all keys revoked at once.
 
+use std::collections::{HashMap, HashSet};
+
 use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
@@ -7,7 +9,7 @@ use shared::{
 };
 
 use super::{Error, Management};
-use crate::store::{GroupCreated, GroupUpdated, Order, Page, StoreError};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError};
 use domain::group::{Group, GroupNotChanged, GroupPatch, NewGroup};
 
 /// Keys of a group read at a time, to be revoked.
@@ -118,6 +120,24 @@ impl Management {
                 return Ok(revoked);
             }
         }
+    }
+
+    /// Finds groups of the account by id.
+    pub async fn groups_by_id(
+        &self,
+        account: AccountId,
+        ids: HashSet<GroupId>,
+    ) -> Result<HashMap<GroupId, Group>, StoreError> {
+        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
+        Ok(found.into_iter().flatten().map(|group| (group.id, group)).collect())
+    }
+
+    /// The newest groups of the account, archived ones excepted.
+    pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
+        let page = GroupPage { after: None, order: Order::Descending, limit };
+        let mut groups = self.store.groups(account, page).await?;
+        groups.retain(|group| group.spend.archived_at.is_none());
+        Ok(groups)
     }
 
     /// A group and its parent, if the account has them.

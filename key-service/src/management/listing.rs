@@ -1,12 +1,15 @@
 //! Listings of an account's objects, a page at a time: keys, groups, bills of generations.
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, try_join_all},
+};
 use serde::Serialize;
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use super::{Error, Management};
-use crate::store::{GroupPage, Order, Page as KeyPage, StoreError};
+use crate::store::{GroupPage, Order, Page as KeyPage, Store, StoreError};
 use domain::{
     group::Group,
     key::{ApiKey, Status},
@@ -15,6 +18,8 @@ use domain::{
 
 /// Objects read at a time in search of matches.
 const READ_AT_ONCE: usize = 500;
+/// Groups whose keys are read side by side for a page. Keys of more groups are looked for among all keys of the account.
+const READ_TOGETHER: usize = 16;
 
 /// An object that an account lists.
 #[async_trait]
@@ -73,6 +78,8 @@ pub struct KeyFilter {
     pub status: Option<Status>,
     /// Group of the keys.
     pub group: Option<GroupId>,
+    /// Group that the keys, or the parents of their groups, are in: the reach of the caller.
+    pub within: Option<GroupId>,
     /// Texts of the caller that the keys have.
     pub metadata: MetadataFilter,
 }
@@ -117,6 +124,28 @@ fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 
+/// Returns whether a key is in one of the groups, if it has to be.
+fn is_in(key: &ApiKey, groups: Option<&[GroupId]>) -> bool {
+    groups.is_none_or(|groups| key.spend.group.is_some_and(|group| groups.contains(&group)))
+}
+
+/// Lists keys of several groups together, in the order of ids.
+async fn keys_of_groups(
+    store: &dyn Store,
+    account: AccountId,
+    groups: &[GroupId],
+    page: KeyPage,
+) -> Result<Vec<ApiKey>, StoreError> {
+    let pages = groups.iter().map(|group| store.keys_of_group(account, *group, page));
+    let mut keys = try_join_all(pages).await?.concat();
+    keys.sort_by_key(|key| key.id);
+    if page.order == Order::Descending {
+        keys.reverse();
+    }
+    keys.truncate(page.limit);
+    Ok(keys)
+}
+
 #[async_trait]
 impl Listed for ApiKey {
     type Id = KeyId;
@@ -134,22 +163,37 @@ impl Listed for ApiKey {
     ) -> Result<Page<Self>, Error<UnknownCursor>> {
         let store = &management.store;
         let Listing { after, order, filter, .. } = listing;
+        let reach = match filter.within {
+            Some(group) => Some([store.child_groups(account, group).await?, vec![group]].concat()),
+            None => None,
+        };
         if let Some(id) = after
-            && store.key(account, *id).await?.is_none()
+            && !store.key(account, *id).await?.is_some_and(|key| is_in(&key, reach.as_deref()))
         {
             return Err(Error::Refused(UnknownCursor));
         }
+        let groups = match (filter.group, reach) {
+            (None, reach) => reach,
+            (Some(group), reach) => {
+                Some(if reach.is_none_or(|reach| reach.contains(&group)) { vec![group] } else { Vec::new() })
+            }
+        };
+        let groups = groups.as_deref();
         let now = management.clock.now();
         let status = filter.status.map(|status| (status, now));
         let read = |after, limit| {
             let page = KeyPage { after, order: *order, status, limit };
-            match filter.group {
-                Some(group) => store.keys_of_group(account, group, page),
-                None => store.keys(account, page),
+            match groups {
+                Some(groups) if groups.len() <= READ_TOGETHER => {
+                    keys_of_groups(&**store, account, groups, page).boxed()
+                }
+                Some(_) | None => store.keys(account, page),
             }
         };
-        let is_wanted = |key: &Self| has(&key.metadata, &filter.metadata);
-        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+        let is_wanted = |key: &Self| is_in(key, groups) && has(&key.metadata, &filter.metadata);
+        let is_filtered =
+            !filter.metadata.is_empty() || groups.is_some_and(|groups| groups.len() > READ_TOGETHER);
+        Ok(wanted(listing, is_filtered, read, is_wanted).await?)
     }
 }
 

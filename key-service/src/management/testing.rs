@@ -10,7 +10,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::Management;
+use super::{Management, management_keys::ManagementKeySettings};
 use crate::{credentials::Credentials, store::suite::reference::Reference};
 use domain::digest::{Pepper, Peppers};
 
@@ -39,7 +39,11 @@ impl Office {
     /// A new account, and the plaintext of a management key of the account.
     pub(crate) async fn account(&self, name: &str) -> (AccountId, String) {
         let account = self.management.create_account(name, NanoUsd::from_usd(10)).await.unwrap();
-        let key = self.management.create_management_key(account, "test").await.unwrap();
+        let key = self
+            .management
+            .create_management_key(account, ManagementKeySettings::full("test"))
+            .await
+            .unwrap();
         (account, key.expose_secret().to_owned())
     }
 }

@@ -57,6 +57,8 @@ pub struct UsageSearch {
     pub key: Option<KeyId>,
     /// Only of keys that were in this group, or in a child group of it.
     pub group: Option<GroupId>,
+    /// Only of keys that were in this group, or in a child group of it: the reach of the caller.
+    pub within: Option<GroupId>,
     /// Parts that the sums are apart by.
     pub by: BTreeSet<Grouping>,
 }
@@ -91,6 +93,10 @@ pub struct Money {
 }
 
 impl UsageSearch {
+    fn matches(&self, line: &UsageLine) -> bool {
+        [self.group, self.within].into_iter().flatten().all(|group| line.payer.is_in(group))
+    }
+
     fn parts(&self, line: &UsageLine) -> Parts {
         let payer = &line.payer;
         let [group, _] = payer.groups;
@@ -117,8 +123,7 @@ impl Management {
         let mut day = *search.days.start();
         while day <= *search.days.end() {
             let lines = self.store.usage(account, day..=day, search.key).await?;
-            let is_wanted = |line: &&UsageLine| search.group.is_none_or(|group| line.payer.is_in(group));
-            for line in lines.iter().filter(is_wanted) {
+            for line in lines.iter().filter(|line| search.matches(line)) {
                 let sum = sums.entry(search.parts(line)).or_default();
                 *sum = sum.plus(line.counts);
             }

@@ -7,6 +7,7 @@ use shared::{
 };
 
 use domain::{
+    access::Access,
     digest::Digest,
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, Status},
@@ -147,10 +148,29 @@ pub struct ManagementKey {
     pub name: String,
     /// Part of the plaintext that may be shown.
     pub hint: String,
+    /// Rights of the key.
+    pub access: Access,
     /// Creation time.
     pub created_at: Timestamp,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+    /// Last recorded use: at most a minute before the last use.
+    pub last_used_at: Option<Timestamp>,
     /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
+}
+
+impl ManagementKey {
+    /// Present status of the key, as of API keys.
+    pub fn status(&self, now: Timestamp) -> Status {
+        if self.revoked_at.is_some() {
+            Status::Revoked
+        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            Status::Expired
+        } else {
+            Status::Active
+        }
+    }
 }
 
 /// Request to make a key only once.

@@ -51,6 +51,8 @@ macro_rules! contract {
                     accounts_are_listed_oldest_first_with_their_money_and_keys,
                     a_credential_is_found_for_good,
                     management_keys_are_listed_oldest_first_each_with_its_account,
+                    a_management_key_comes_back_with_its_rights,
+                    a_use_of_a_management_key_is_recorded_once_a_minute,
                     a_management_key_is_revoked_once,
                     an_account_has_no_more_management_keys_than_it_may,
                     what_belongs_to_no_account_is_refused,

@@ -28,6 +28,7 @@ mod openapi;
 mod prices;
 mod recipes;
 mod routing;
+mod scopes;
 mod services;
 mod sizes;
 mod structure;

@@ -15,7 +15,7 @@ use shared::{
 use super::{BODY, JSON, NO_CREDENTIAL, OURS, Operation};
 
 /// Errors of a management key that may not call.
-const MANAGEMENT_KEY: [Code; 2] = [Code::InvalidManagementKey, Code::ManagementKeyRequired];
+const MANAGEMENT_KEY: [Code; 3] = [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired];
 /// Errors of an API key whose holder asks for the key.
 const HOLDER: [Code; 4] =
     [Code::InvalidApiKey, Code::KeyExpired, Code::GroupArchived, Code::ManagementKeyNotAllowed];
@@ -123,7 +123,7 @@ fn list_keys(schemas: &mut SchemaGenerator) -> Value {
     let parameters = paged::<KeyId>(schemas, filters);
     let operation = governs("listApiKeys", "The API keys, revoked ones included.");
     let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
-    operation.refuses(&governing(&QUERY)).into_value()
+    operation.refuses(&reading(&QUERY)).into_value()
 }
 
 fn create_key(schemas: &mut SchemaGenerator) -> Value {
@@ -138,7 +138,7 @@ fn create_key(schemas: &mut SchemaGenerator) -> Value {
     let headers = ["Location", "Cache-Control", "Idempotent-Replayed"];
     let operation = operation.answers::<KeyObject>(schemas, 201, &headers);
     let own = [Code::IdempotencyKeyReuse, Code::TooManyKeys, Code::ArchivedGroup, Code::StoreFull];
-    operation.refuses(&governing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
+    operation.refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
 }
 
 fn key(schemas: &mut SchemaGenerator) -> Value {
@@ -147,17 +147,18 @@ fn key(schemas: &mut SchemaGenerator) -> Value {
         "Changes an API key: what is absent stays, null clears (RFC 7396). `group_id` moves the key.";
     let update = governs("updateApiKey", summary);
     let update = update.takes::<Body<KeyObject, false>>(schemas, &[JSON, MERGE_PATCH]);
-    let own = [Code::KeyNotFound, Code::KeyRevoked, Code::ArchivedGroup, Code::StoreFull];
+    let own =
+        [Code::GroupKeyNotAllowed, Code::KeyNotFound, Code::KeyRevoked, Code::ArchivedGroup, Code::StoreFull];
     let revoke =
         governs("revokeApiKey", "Revokes an API key for good.").answers::<KeyObject>(schemas, 200, &[]);
     json!({
         "parameters": named::<KeyId>(schemas),
-        "get": fetch.refuses(&governing(&[Code::KeyNotFound])).into_value(),
+        "get": fetch.refuses(&reading(&[Code::KeyNotFound])).into_value(),
         "patch": update
             .answers::<KeyObject>(schemas, 200, &[])
-            .refuses(&governing(&[&BODY[..], &SETTINGS, &own].concat()))
+            .refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat()))
             .into_value(),
-        "delete": revoke.refuses(&governing(&[Code::KeyNotFound])).into_value(),
+        "delete": revoke.refuses(&writing(&[Code::KeyNotFound])).into_value(),
     })
 }
 
@@ -166,7 +167,9 @@ fn list_groups(schemas: &mut SchemaGenerator) -> Value {
     let parameters = paged::<GroupId>(schemas, [query("external_id", &external_id), metadata()]);
     let operation = governs("listGroups", "The groups, archived ones included.");
     let operation = operation.with("parameters", parameters).answers::<List<GroupObject>>(schemas, 200, &[]);
-    operation.refuses(&governing(&[&QUERY[..], &[Code::StringAboveMaxLength]].concat())).into_value()
+    operation
+        .refuses(&reading(&[&QUERY[..], &[Code::StringAboveMaxLength, Code::GroupKeyNotAllowed]].concat()))
+        .into_value()
 }
 
 fn create_group(schemas: &mut SchemaGenerator) -> Value {
@@ -175,25 +178,26 @@ fn create_group(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("createGroup", summary).takes::<Body<GroupObject, true>>(schemas, &[JSON]);
     let operation = operation.answers::<GroupObject>(schemas, 200, &["Location"]);
     let operation = operation.answers::<GroupObject>(schemas, 201, &["Location"]);
-    let own = [Code::TooManyGroups, Code::ArchivedGroup, Code::StoreFull];
-    operation.refuses(&governing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
+    let own = [Code::GroupKeyNotAllowed, Code::TooManyGroups, Code::ArchivedGroup, Code::StoreFull];
+    operation.refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat())).into_value()
 }
 
 fn group(schemas: &mut SchemaGenerator) -> Value {
     let fetch = governs("retrieveGroup", "A group.").answers::<GroupObject>(schemas, 200, &[]);
     let update = governs("updateGroup", "Changes a group: what is absent stays, null clears (RFC 7396).");
     let update = update.takes::<Body<GroupObject, false>>(schemas, &[JSON, MERGE_PATCH]);
-    let own = [Code::GroupNotFound, Code::ArchivedGroup, Code::StoreFull];
+    let unreached = [Code::GroupKeyNotAllowed, Code::GroupNotFound];
+    let own = [&unreached[..], &[Code::ArchivedGroup, Code::StoreFull]].concat();
     let summary = "Archives a group for good: its keys and those of its child groups are refused.";
     let archive = governs("archiveGroup", summary).answers::<GroupObject>(schemas, 200, &[]);
     json!({
         "parameters": named::<GroupId>(schemas),
-        "get": fetch.refuses(&governing(&[Code::GroupNotFound])).into_value(),
+        "get": fetch.refuses(&reading(&unreached)).into_value(),
         "patch": update
             .answers::<GroupObject>(schemas, 200, &[])
-            .refuses(&governing(&[&BODY[..], &SETTINGS, &own].concat()))
+            .refuses(&writing(&[&BODY[..], &SETTINGS, &own].concat()))
             .into_value(),
-        "delete": archive.refuses(&governing(&[Code::GroupNotFound])).into_value(),
+        "delete": archive.refuses(&writing(&unreached)).into_value(),
     })
 }
 
@@ -202,18 +206,18 @@ fn keys_of_group(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         governs("listKeysOfGroup", "The API keys of a group; those of child groups are not among them.");
     let operation = operation.with("parameters", parameters).answers::<List<KeyObject>>(schemas, 200, &[]);
-    operation.refuses(&governing(&[&QUERY[..], &[Code::GroupNotFound]].concat())).into_value()
+    operation.refuses(&reading(&[&QUERY[..], &[Code::GroupNotFound]].concat())).into_value()
 }
 
 fn revoke_keys(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("revokeKeysOfGroup", "Revokes all API keys of a group for good.");
     let operation = operation.answers::<RevokedKeys>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::GroupNotFound])).into_value()
+    operation.refuses(&writing(&[Code::GroupNotFound])).into_value()
 }
 
 fn credits(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("retrieveCredits", "The account's money.").answers::<Credits>(schemas, 200, &[]);
-    operation.refuses(&governing(&[])).into_value()
+    operation.refuses(&reading(&[Code::GroupKeyNotAllowed])).into_value()
 }
 
 fn usage(schemas: &mut SchemaGenerator) -> Value {
@@ -228,7 +232,7 @@ fn usage(schemas: &mut SchemaGenerator) -> Value {
     let operation =
         governs("listUsage", "Sums of usage, of the last 30 days without `start`; at most 400 days.");
     let operation = operation.with("parameters", parameters).answers::<UsageList<'_>>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::InvalidValue])).into_value()
+    operation.refuses(&reading(&[Code::InvalidValue])).into_value()
 }
 
 fn list_generations(schemas: &mut SchemaGenerator) -> Value {
@@ -241,19 +245,25 @@ fn list_generations(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("listGenerations", "The bills of generations, in the order of the bills.");
     let operation =
         operation.with("parameters", parameters).answers::<List<BillObject<'_>>>(schemas, 200, &[]);
-    operation.refuses(&governing(&QUERY)).into_value()
+    operation.refuses(&reading(&QUERY)).into_value()
 }
 
 fn generation(schemas: &mut SchemaGenerator) -> Value {
     let operation = governs("retrieveGeneration", "The bill of a generation.");
     let operation = operation.answers::<BillObject<'_>>(schemas, 200, &[]);
-    operation.refuses(&governing(&[Code::GenerationNotFound])).into_value()
+    operation.refuses(&reading(&[Code::GenerationNotFound])).into_value()
 }
 
 fn governs(id: &str, summary: &str) -> Operation {
     Operation::new(id, summary).secured("managementKey")
 }
 
-fn governing(more: &[Code]) -> Vec<Code> {
+/// Errors of an operation that changes something.
+fn writing(more: &[Code]) -> Vec<Code> {
+    reading(&[&[Code::ReadOnlyKey], more].concat())
+}
+
+/// Errors of an operation that only reads.
+fn reading(more: &[Code]) -> Vec<Code> {
     [&NO_CREDENTIAL[..], &MANAGEMENT_KEY, &OURS, more].concat()
 }

@@ -141,6 +141,7 @@ async fn a_bad_query_names_its_parameter() {
 async fn a_listing_that_breaks_off_does_not_look_complete() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
+    desk.used().await;
     let request = || desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
     // The calls for the credential and for the first page succeed; the one for the second page fails.
     desk.office.store.outage.fail_after(2);
@@ -158,6 +159,7 @@ async fn a_listing_that_breaks_off_does_not_look_complete() {
 async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
+    desk.used().await;
     let request = desk.request(Method::GET, KEYS).body(Body::empty()).unwrap();
     desk.office.store.outage.fail_after(2);
     let mut body = desk.app.clone().oneshot(request).await.unwrap().into_body();
@@ -170,6 +172,7 @@ async fn a_page_that_was_read_is_sent_before_the_next_is_read() {
 async fn over_a_socket_a_listing_that_breaks_off_ends_without_its_last_chunk() {
     let desk = Desk::open().await;
     desk.fill(MANY).await;
+    desk.used().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
     let port = Port { drain: std::time::Duration::ZERO, ..Port::new(listener, Bounds::default()) };

@@ -3,7 +3,7 @@
 use super::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused};
 use crate::management::{
     Error,
-    accounts::{AccountRefused, MAX_MANAGEMENT_KEYS},
+    management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     testing::Office,
 };
 use domain::member::{LinkMaker, Role};
@@ -20,10 +20,14 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
         management.invite(account, "one more", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::TooMany)), "{refused}");
     for n in 1..MAX_MANAGEMENT_KEYS {
-        management.create_management_key(account, &format!("key {n}")).await.unwrap();
+        management
+            .create_management_key(account, ManagementKeySettings::full(&format!("key {n}")))
+            .await
+            .unwrap();
     }
-    let refused = management.create_management_key(account, "one more").await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(AccountRefused::TooManyManagementKeys)), "{refused}");
+    let refused =
+        management.create_management_key(account, ManagementKeySettings::full("one more")).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(ManagementKeyRefused::TooMany)), "{refused}");
 }
 
 #[tokio::test]
@@ -55,8 +59,9 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
-    let refused = management.create_management_key(account, "more").await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(AccountRefused::StoreFull)), "{refused}");
+    let refused =
+        management.create_management_key(account, ManagementKeySettings::full("more")).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);

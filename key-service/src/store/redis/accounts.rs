@@ -17,7 +17,7 @@ use super::{
 use crate::store::{
     AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
 };
-use domain::digest::Digest;
+use domain::{access::USE_NOTED_EVERY, digest::Digest};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -125,6 +125,21 @@ impl Accounts for Redis {
         let key: Fields =
             self.client.ask(cmd("HGETALL").arg(self.key_space.management_key(account, id))).await?;
         records::read_management_key(id, &key)
+    }
+
+    async fn use_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let key = Arguments::keys([self.key_space.management_key(account, id)]);
+        let key = key.with(now.millis().to_string()).with(USE_NOTED_EVERY.as_millis().to_string());
+        let is_noted: bool = self.client.run(&self.scripts.use_management_key, &key).await?;
+        if is_noted {
+            self.confirm_account(account).await?;
+        }
+        Ok(is_noted)
     }
 
     async fn revoke_management_key(

@@ -16,7 +16,7 @@ use super::{
     records::{self, Fields, amount, damaged},
     script::Arguments,
 };
-use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Page, StoreError};
+use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Order, Page, StoreError};
 use domain::{
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
@@ -123,6 +123,31 @@ impl Groups for Redis {
         let Some(id) = id else { return Ok(None) };
         let id = id.parse().map_err(|_| damaged("the group of an external id"))?;
         self.group(account, id).await
+    }
+
+    /// Looks through the parents of all groups, unless the group's texts say that it has no children.
+    async fn child_groups(&self, account: AccountId, parent: GroupId) -> Result<Vec<GroupId>, StoreError> {
+        let (index, mut children, mut after) = (self.key_space.groups(account), Vec::new(), None);
+        let mut left = self.children(account, parent).await?;
+        while left > 0 {
+            let ids: Vec<GroupId> = self.ids_behind(&index, after, Order::Ascending, READ_AT_ONCE).await?;
+            let Some(last) = ids.last() else { break };
+            let mut question = cmd("HMGET");
+            question.arg(self.key_space.account(account));
+            for id in &ids {
+                question.arg(records::group_field(*id));
+            }
+            let records: Vec<Option<Vec<u8>>> = self.client.ask(&question).await?;
+            for (id, record) in ids.iter().zip(records) {
+                let spend = record.map(|record| records::read_group_spend(&record)).transpose()?;
+                if spend.is_some_and(|spend| spend.parent == Some(parent)) {
+                    children.push(*id);
+                    left = left.saturating_sub(1);
+                }
+            }
+            after = Some(*last);
+        }
+        Ok(children)
     }
 
     async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
@@ -236,11 +261,16 @@ impl Redis {
     ) -> Result<Judged, StoreError> {
         let Some(parent) = parent else { return Ok(Judged { of: Ok(()), revision: String::new() }) };
         let (revision, found) = self.group_spend(account, parent).await?;
+        let has_children = self.children(account, id).await? > 0;
+        Ok(Judged { of: group::may_be_parent((parent, found.as_ref()), id, has_children), revision })
+    }
+
+    /// Number of a group's child groups.
+    async fn children(&self, account: AccountId, id: GroupId) -> Result<u64, StoreError> {
         let mut question = cmd("HGET");
         question.arg(self.key_space.group(account, id)).arg("children");
         let children: Option<u64> = self.client.ask(&question).await?;
-        let of = group::may_be_parent((parent, found.as_ref()), id, children.unwrap_or(0) > 0);
-        Ok(Judged { of, revision })
+        Ok(children.unwrap_or(0))
     }
 
     /// Reads the revision of the account's groups, and then the ledger's part of a group.

@@ -9,14 +9,20 @@ use super::{
     Subject, after, capture, digest, hold, make_key, members, nanos, new_key, open_account, open_account_with,
 };
 use crate::store::{AccountSummary, ManagementKey, NewAccount, NewManagementKey, StoreError};
-use domain::ledger::histories::{START, account, generation, key};
+use domain::{
+    access::{Access, Scope},
+    ledger::histories::{START, account, generation, group, key},
+};
 
 fn management_key(n: u8) -> ManagementKey {
     ManagementKey {
         id: ManagementKeyId::new(START, [n; 10]),
         name: format!("Ops {n}"),
         hint: format!("fg_mgmt_{n}…"),
+        access: Access::default(),
         created_at: after(n.into()),
+        expires_at: None,
+        last_used_at: None,
         revoked_at: None,
     }
 }
@@ -115,6 +121,44 @@ pub(super) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     assert_eq!(store.management_key(mine, one).await.unwrap(), Some(management_key(1)));
     assert_eq!(store.management_key(mine, two).await.unwrap(), None);
     assert_eq!(store.management_key(theirs, two).await.unwrap(), Some(management_key(2)));
+}
+
+pub(super) async fn a_management_key_comes_back_with_its_rights(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    let mut keys = Vec::new();
+    for (n, scope, group) in
+        [(1, Scope::Full, None), (2, Scope::Read, Some(group(7))), (3, Scope::Full, Some(group(8)))]
+    {
+        let mut new = new_management_key(account, n);
+        new.key.access = Access { scope, group };
+        new.key.expires_at = group.map(|_| after(99));
+        keys.push(new.key.clone());
+        store.create_management_key(new).await.unwrap();
+    }
+    subject.interrupt().await;
+    assert_eq!(subject.store().management_keys(account).await.unwrap(), keys);
+    assert_eq!(subject.store().management_key(account, keys[1].id).await.unwrap().as_ref(), Some(&keys[1]));
+}
+
+pub(super) async fn a_use_of_a_management_key_is_recorded_once_a_minute(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account(&**store, 1).await;
+    for n in [1, 2] {
+        store.create_management_key(new_management_key(account, n)).await.unwrap();
+    }
+    let id = management_key(1).id;
+    assert!(store.use_management_key(account, id, after(0)).await.unwrap());
+    subject.interrupt().await;
+    let store = subject.store();
+    for (seconds, is_recorded) in [(0, false), (59, false), (60, true), (61, false), (120, true)] {
+        let recorded = store.use_management_key(account, id, after(seconds)).await.unwrap();
+        assert_eq!(recorded, is_recorded, "after {seconds} s");
+    }
+    assert!(!store.use_management_key(account, management_key(9).id, after(0)).await.unwrap());
+    assert_eq!(store.management_key(account, management_key(9).id).await.unwrap(), None);
+    let used = ManagementKey { last_used_at: Some(after(120)), ..management_key(1) };
+    assert_eq!(store.management_keys(account).await.unwrap(), [used, management_key(2)]);
 }
 
 pub(super) async fn a_management_key_is_revoked_once(subject: &mut impl Subject) {

@@ -158,7 +158,12 @@ pub(super) async fn groups_have_two_levels(subject: &mut impl Subject) {
     assert_eq!(below(alone, Some(child)).await, too_deep);
     assert_eq!(below(alone, Some(alone)).await, too_deep);
     assert!(matches!(below(alone, Some(parent)).await, GroupUpdated::Group(_)));
+    assert_eq!(store.child_groups(mine, parent).await.unwrap(), [child, alone]);
     assert!(matches!(below(child, None).await, GroupUpdated::Group(_)));
+    for (of, children) in [(parent, vec![alone]), (alone, Vec::new()), (other, Vec::new())] {
+        assert_eq!(store.child_groups(mine, of).await.unwrap(), children);
+    }
+    assert_eq!(store.child_groups(theirs, parent).await.unwrap(), []);
     assert_eq!(get(&**store, mine, alone).await.spend.parent, Some(parent));
     assert_eq!(get(&**store, mine, child).await.spend.parent, None);
 }

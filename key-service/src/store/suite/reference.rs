@@ -23,6 +23,7 @@ use crate::store::{
     NewManagementKey, Order, Outcomes, Page, Skew, SpendLine, StoreError, Updated, UsageLine,
 };
 use domain::{
+    access::is_noted,
     audit::Audit,
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey},
@@ -300,6 +301,20 @@ impl Accounts for Reference {
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError> {
         Ok(self.books()?.accounts.get(&account).and_then(|book| book.management_keys.get(&id)).cloned())
+    }
+
+    async fn use_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut books = self.books()?;
+        let book = books.accounts.get_mut(&account);
+        let found = book.and_then(|book| book.management_keys.get_mut(&id));
+        let Some(key) = found.filter(|key| is_noted(key.last_used_at, now)) else { return Ok(false) };
+        key.last_used_at = Some(now);
+        Ok(true)
     }
 
     async fn revoke_management_key(

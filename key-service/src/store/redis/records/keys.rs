@@ -9,7 +9,10 @@ use super::{
     Fields, budgets::read_spend, damaged, fields, number, read_metadata, required, text, write_metadata,
 };
 use crate::store::{ManagementKey, StoreError};
-use domain::key::ApiKey;
+use domain::{
+    access::{Access, Scope},
+    key::ApiKey,
+};
 
 /// Names and values of a key's texts. Metadata are written even where there are none, in place of earlier ones.
 pub(in crate::store::redis) fn write_key(key: &ApiKey) -> Vec<String> {
@@ -43,16 +46,21 @@ pub(in crate::store::redis) fn read_key(
 
 /// Names and values of a management key's texts.
 pub(in crate::store::redis) fn write_management_key(key: &ManagementKey) -> Vec<String> {
-    let ManagementKey { id: _, name, hint, created_at, revoked_at } = key;
+    let ManagementKey { id: _, name, hint, access, created_at, expires_at, last_used_at, revoked_at } = key;
+    let millis = |at: &Option<Timestamp>| at.map(|at| at.millis().to_string());
     fields([
         ("name", Some(name.clone())),
         ("hint", Some(hint.clone())),
+        ("scope", Some(access.scope.as_str().to_owned())),
+        ("group", access.group.map(|group| group.to_string())),
         ("created_at", Some(created_at.millis().to_string())),
-        ("revoked_at", revoked_at.map(|at| at.millis().to_string())),
+        ("expires_at", millis(expires_at)),
+        ("last_used_at", millis(last_used_at)),
+        ("revoked_at", millis(revoked_at)),
     ])
 }
 
-/// Reads a management key from its texts.
+/// Reads a management key from its texts. A key of an earlier version has no scope, and governs the account.
 pub(in crate::store::redis) fn read_management_key(
     id: ManagementKeyId,
     fields: &Fields,
@@ -60,11 +68,17 @@ pub(in crate::store::redis) fn read_management_key(
     if fields.is_empty() {
         return Ok(None);
     }
+    let time = |name| Ok::<_, StoreError>(number(fields, name)?.map(Timestamp::from_millis));
+    let scope = fields.get("scope").map(|scope| Scope::parse(scope).ok_or_else(|| damaged("scope")));
+    let group = fields.get("group").map(|group| group.parse().map_err(|_| damaged("group")));
     Ok(Some(ManagementKey {
         id,
         name: text(fields, "name")?,
         hint: text(fields, "hint")?,
+        access: Access { scope: scope.transpose()?.unwrap_or_default(), group: group.transpose()? },
         created_at: Timestamp::from_millis(required(fields, "created_at")?),
-        revoked_at: number(fields, "revoked_at")?.map(Timestamp::from_millis),
+        expires_at: time("expires_at")?,
+        last_used_at: time("last_used_at")?,
+        revoked_at: time("revoked_at")?,
     }))
 }

@@ -3,17 +3,24 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use shared::{
-    ids::{AccountId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
     rpc::Principal,
     time::Timestamp,
 };
 
-use super::{damaged, id as column_id, money as nano_usd, time, time_if_any};
+use super::{damaged, group_if_any, id as column_id, money as nano_usd, time, time_if_any};
 use crate::store::{
     AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
     sqlite::Sqlite,
 };
-use domain::{digest::Digest, ledger::Account};
+use domain::{
+    access::{Access, Scope, is_noted},
+    digest::Digest,
+    ledger::Account,
+};
+
+/// Columns of a management key in the order of [`management_key`].
+const COLUMNS: &str = "id, name, hint, scope, group_id, created_at, expires_at, last_used_at, revoked_at";
 
 #[async_trait]
 impl Accounts for Sqlite {
@@ -78,9 +85,8 @@ impl Accounts for Sqlite {
 
     async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, name, hint, created_at, revoked_at
-                       FROM management_keys WHERE account = ?1 ORDER BY id";
-            connection.prepare_cached(sql)?.query_map([account.as_bytes()], management_key)?.collect()
+            let sql = format!("SELECT {COLUMNS} FROM management_keys WHERE account = ?1 ORDER BY id");
+            connection.prepare_cached(&sql)?.query_map([account.as_bytes()], management_key)?.collect()
         };
         self.read(work).await
     }
@@ -91,12 +97,32 @@ impl Accounts for Sqlite {
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "SELECT id, name, hint, created_at, revoked_at
-                       FROM management_keys WHERE account = ?1 AND id = ?2";
+            let sql = format!("SELECT {COLUMNS} FROM management_keys WHERE account = ?1 AND id = ?2");
             let row = [account.as_bytes(), id.as_bytes()];
-            connection.prepare_cached(sql)?.query_row(row, management_key).optional()
+            connection.prepare_cached(&sql)?.query_row(row, management_key).optional()
         };
         self.read(work).await
+    }
+
+    async fn use_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT last_used_at FROM management_keys WHERE account = ?1 AND id = ?2";
+            let row = [account.as_bytes(), id.as_bytes()];
+            let last =
+                connection.prepare_cached(sql)?.query_row(row, |row| time_if_any(row, 0)).optional()?;
+            if !last.is_some_and(|last| is_noted(last, now)) {
+                return Ok(false);
+            }
+            let sql = "UPDATE management_keys SET last_used_at = ?3 WHERE account = ?1 AND id = ?2";
+            let row = params![account.as_bytes(), id.as_bytes(), now.millis()];
+            Ok(connection.prepare_cached(sql)?.execute(row)? > 0)
+        };
+        self.writer.write(work).await
     }
 
     async fn revoke_management_key(
@@ -105,10 +131,11 @@ impl Accounts for Sqlite {
         now: Timestamp,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let work = move |connection: &Connection| {
-            let sql = "UPDATE management_keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1
-                       RETURNING id, name, hint, created_at, revoked_at";
+            let sql = format!(
+                "UPDATE management_keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1 RETURNING {COLUMNS}"
+            );
             let row = params![id.as_bytes(), now.millis()];
-            connection.prepare_cached(sql)?.query_row(row, management_key).optional()
+            connection.prepare_cached(&sql)?.query_row(row, management_key).optional()
         };
         self.writer.write(work).await
     }
@@ -138,7 +165,7 @@ impl Credentials for Sqlite {
 /// Makes a management key unless the account has as many as it may. Returns whether there is one.
 fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rusqlite::Result<bool> {
     let NewManagementKey { account, key, digest, most } = new;
-    let ManagementKey { id, name, hint, created_at, revoked_at } = key;
+    let ManagementKey { id, name, hint, access, created_at, expires_at, last_used_at, revoked_at } = key;
     let sql = "SELECT count(*), coalesce(sum(id = ?2), 0) FROM management_keys WHERE account = ?1";
     let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?));
     let (keys, exists): (u64, bool) =
@@ -146,15 +173,20 @@ fn create_management_key(connection: &Connection, new: &NewManagementKey) -> rus
     if keys >= *most && !exists {
         return Ok(false);
     }
-    let sql = "INSERT INTO management_keys (account, id, name, hint, created_at, revoked_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-               ON CONFLICT (account, id) DO NOTHING";
-    connection.prepare_cached(sql)?.execute(params![
+    let sql = format!(
+        "INSERT INTO management_keys (account, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT (account, id) DO NOTHING"
+    );
+    connection.prepare_cached(&sql)?.execute(params![
         account.as_bytes(),
         id.as_bytes(),
         name,
         hint,
+        access.scope.as_str(),
+        access.group.as_ref().map(GroupId::as_bytes),
         created_at.millis(),
+        expires_at.map(Timestamp::millis),
+        last_used_at.map(Timestamp::millis),
         revoked_at.map(Timestamp::millis),
     ])?;
     put_owner(connection, digest, Principal::ManagementKey(*account, *id))?;
@@ -206,11 +238,16 @@ const API: &str = "api";
 const MANAGEMENT: &str = "management";
 
 fn management_key(row: &Row<'_>) -> rusqlite::Result<ManagementKey> {
+    let scope = Scope::parse(row.get_ref(3)?.as_str()?);
+    let scope = scope.ok_or_else(|| damaged(3, Type::Text, "a management key's scope is not known"))?;
     Ok(ManagementKey {
         id: column_id(row, 0, ManagementKeyId::from_slice)?,
         name: row.get(1)?,
         hint: row.get(2)?,
-        created_at: time(row, 3)?,
-        revoked_at: time_if_any(row, 4)?,
+        access: Access { scope, group: group_if_any(row, 4)? },
+        created_at: time(row, 5)?,
+        expires_at: time_if_any(row, 6)?,
+        last_used_at: time_if_any(row, 7)?,
+        revoked_at: time_if_any(row, 8)?,
     })
 }

@@ -41,6 +41,16 @@ impl Groups for Sqlite {
         self.read(move |connection| with_external_id(connection, account, &external_id)).await
     }
 
+    async fn child_groups(&self, account: AccountId, parent: GroupId) -> Result<Vec<GroupId>, StoreError> {
+        let work = move |connection: &Connection| {
+            let sql = "SELECT id FROM groups WHERE account = ?1 AND parent = ?2 ORDER BY id";
+            let row = [account.as_bytes(), parent.as_bytes()];
+            let id = |row: &Row<'_>| column_id(row, 0, GroupId::from_slice);
+            connection.prepare_cached(sql)?.query_map(row, id)?.collect()
+        };
+        self.read(work).await
+    }
+
     async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
         let work = move |connection: &Connection| {
             // The empty value sorts before every id.

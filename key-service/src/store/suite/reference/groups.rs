@@ -67,6 +67,13 @@ impl Groups for Reference {
         Ok(found.map(|group| book.counted(group)))
     }
 
+    async fn child_groups(&self, account: AccountId, parent: GroupId) -> Result<Vec<GroupId>, StoreError> {
+        let books = self.books()?;
+        let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };
+        let children = book.groups.values().filter(|group| group.spend.parent == Some(parent));
+        Ok(children.map(|group| group.id).collect())
+    }
+
     async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
         let books = self.books()?;
         let Some(book) = books.accounts.get(&account) else { return Ok(Vec::new()) };

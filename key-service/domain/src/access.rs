@@ -1,0 +1,141 @@
+//! Rights of management keys: scope, group, and the judgement of each request.
+
+use std::time::Duration;
+
+use shared::{ids::GroupId, time::Timestamp};
+
+use crate::ledger::GroupChain;
+
+/// Least time between two records of a management key's last use: reading stays cheap.
+pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
+
+/// Extent of what a management key may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Reads and changes.
+    #[default]
+    Full,
+    /// Reads, and changes nothing.
+    Read,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 2] = [Self::Full, Self::Read];
+
+    /// Returns the stored and shown form of the scope.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Read => "read",
+        }
+    }
+
+    /// Finds the scope of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
+    }
+}
+
+/// Rights of a management key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Extent of what the key may do.
+    pub scope: Scope,
+    /// The only group whose API keys the management key reaches, those of child groups included; `None` is the whole account.
+    pub group: Option<GroupId>,
+}
+
+/// Effect of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Changes nothing.
+    Read,
+    /// May change something.
+    Write,
+}
+
+/// Object of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The account as a whole: its money, its groups with their bounds, its webhooks.
+    Account,
+    /// API keys and their bills, of which the request concerns none out of reach.
+    Keys,
+    /// An API key, or a bill of one, in this group with this parent.
+    Key(GroupChain),
+}
+
+/// Reason why a management key may not make a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidden {
+    /// The management key only reads.
+    ReadOnly,
+    /// The management key governs the API keys of its group, and nothing else of the account.
+    KeysOfGroupOnly,
+    /// The object is out of reach, and as unknown as another account's.
+    OutOfReach,
+}
+
+/// Judges a request of a management key.
+pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbidden> {
+    if (access.scope, effect) == (Scope::Read, Effect::Write) {
+        return Err(Forbidden::ReadOnly);
+    }
+    let Some(group) = access.group else { return Ok(()) };
+    match subject {
+        Subject::Account => Err(Forbidden::KeysOfGroupOnly),
+        Subject::Keys => Ok(()),
+        Subject::Key(groups) if groups.contains(&Some(group)) => Ok(()),
+        Subject::Key(_) => Err(Forbidden::OutOfReach),
+    }
+}
+
+/// Returns whether a use now is recorded beside the last recorded one.
+pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
+    last_used_at.is_none_or(|last| last.plus(USE_NOTED_EVERY) <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use Effect::{Read, Write};
+
+    use super::*;
+    use crate::ledger::histories::group;
+
+    #[test]
+    fn a_key_may_do_what_its_scope_and_its_group_allow() {
+        let [own, child, parent, other] = [1, 2, 3, 4].map(group);
+        let subjects = [
+            (Subject::Account, Err(Forbidden::KeysOfGroupOnly)),
+            (Subject::Keys, Ok(())),
+            (Subject::Key([Some(own), None]), Ok(())),
+            (Subject::Key([Some(own), Some(parent)]), Ok(())),
+            (Subject::Key([Some(child), Some(own)]), Ok(())),
+            (Subject::Key([Some(parent), None]), Err(Forbidden::OutOfReach)),
+            (Subject::Key([Some(other), Some(parent)]), Err(Forbidden::OutOfReach)),
+            (Subject::Key([None, None]), Err(Forbidden::OutOfReach)),
+        ];
+        for (subject, judged) in subjects {
+            let access = |scope, group| Access { scope, group };
+            for effect in [Read, Write] {
+                assert_eq!(may(access(Scope::Full, None), effect, subject), Ok(()));
+                assert_eq!(may(access(Scope::Full, Some(own)), effect, subject), judged, "{subject:?}");
+            }
+            for group in [None, Some(own)] {
+                assert_eq!(may(access(Scope::Read, group), Write, subject), Err(Forbidden::ReadOnly));
+            }
+            assert_eq!(may(access(Scope::Read, None), Read, subject), Ok(()));
+            assert_eq!(may(access(Scope::Read, Some(own)), Read, subject), judged);
+        }
+    }
+
+    #[test]
+    fn a_use_is_noted_once_a_minute() {
+        let at = |seconds| Timestamp::from_millis(seconds * 1_000);
+        assert!(is_noted(None, at(0)));
+        let noted = [0, 59, 60, 61].map(|seconds| is_noted(Some(at(0)), at(seconds)));
+        assert_eq!(noted, [false, false, true, true]);
+        assert!(!is_noted(Some(at(9)), at(0)), "a clock behind writes nothing");
+    }
+}

@@ -1,0 +1,219 @@
+//! Use-cases of management keys: made, listed, revoked.
+
+use std::time::Duration;
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, ManagementKeyId},
+    key::{self, Class},
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+};
+
+use super::{Error, IDEMPOTENCY_TTL, Management};
+use crate::store::{ManagementKey, NewManagementKey, StoreError};
+use domain::access::Access;
+
+/// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
+/// for eight years.
+pub const MAX_MANAGEMENT_KEYS: u64 = 100;
+
+/// Tolerated difference between the clocks of two key-services: one may show a form, and the other receive the form.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
+/// Reason why a management key was not made or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManagementKeyRefused {
+    /// No management key has this id.
+    #[error("there is no such management key")]
+    NotFound,
+    /// The account does not have the group.
+    #[error("the account has no such group")]
+    UnknownGroup,
+    /// The account is at its bound of management keys.
+    #[error(
+        "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
+    )]
+    TooMany,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
+}
+
+/// Settings of a new management key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagementKeySettings {
+    /// Name, chosen by the owner.
+    pub name: String,
+    /// Rights of the key.
+    pub access: Access,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ManagementKeySettings {
+    /// Settings of a key that governs the account for good.
+    pub fn full(name: &str) -> Self {
+        Self { name: name.to_owned(), access: Access::default(), expires_at: None }
+    }
+}
+
+/// Answer to a form that makes a management key.
+#[derive(Debug)]
+pub enum CreatedManagementKey {
+    /// The key was made. The plaintext cannot be recovered later.
+    New(SecretString),
+    /// An earlier attempt made the key, whose plaintext is gone.
+    Replayed,
+    /// The form is none of ours.
+    Stale,
+}
+
+impl Management {
+    /// Creates a management key, and returns the plaintext, which cannot be recovered later.
+    pub async fn create_management_key(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+        let now = self.later_than_the_last(self.clock.now());
+        let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
+        self.make_management_key(account, id, settings).await
+    }
+
+    /// Makes the mark of a form for a new management key, so that sending the form twice makes a single key: 64
+    /// hexadecimal digits, of which the first twelve encode the time of showing.
+    pub fn management_key_attempt(&self) -> String {
+        let shown = self.clock.now().millis();
+        format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
+    }
+
+    /// Makes a management key, once per attempt and settings.
+    pub async fn create_management_key_once(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+        attempt: &str,
+    ) -> Result<CreatedManagementKey, Error<ManagementKeyRefused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
+        // The id follows from the attempt, so no one can choose an id.
+        let of = format!("management key\0{account}\0{attempt}\0{settings:?}");
+        let digest = *self.credentials.keyed_digest(of).as_bytes();
+        let id = |at| ManagementKeyId::new(at, std::array::from_fn(|byte| digest[byte]));
+        let keys = self.store.management_keys(account).await?;
+        if keys.iter().any(|key| key.id == id(key.id.created_at())) {
+            return Ok(CreatedManagementKey::Replayed);
+        }
+        self.make_management_key(account, id(shown), settings).await.map(CreatedManagementKey::New)
+    }
+
+    /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
+    fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
+        let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
+        let shown = Timestamp::from_millis(shown);
+        let now = self.clock.now();
+        let is_recent = shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL);
+        Some(if is_recent { shown } else { now })
+    }
+
+    async fn make_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        ManagementKeySettings { name, access, expires_at }: ManagementKeySettings,
+    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
+        if self.store.is_nearly_full().await? {
+            return refused(ManagementKeyRefused::StoreFull);
+        }
+        // A group is never deleted. That of a key may be archived: its keys can still be looked at.
+        if let Some(group) = access.group
+            && self.store.group(account, group).await?.is_none()
+        {
+            return refused(ManagementKeyRefused::UnknownGroup);
+        }
+        let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
+        let key = ManagementKey {
+            id,
+            name,
+            hint: key::hint(plaintext.expose_secret()),
+            access,
+            created_at: self.clock.now().to_whole_seconds(),
+            expires_at,
+            last_used_at: None,
+            revoked_at: None,
+        };
+        let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
+        if !self.store.create_management_key(new).await? {
+            return refused(ManagementKeyRefused::TooMany);
+        }
+        Ok(plaintext)
+    }
+
+    /// The account's management keys, oldest first.
+    pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
+        let _turn = self.reading_turn(account).await?;
+        self.store.management_keys(account).await
+    }
+
+    /// Finds a management key of the account.
+    pub async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
+        let found = self.store.management_key(account, id).await?;
+        found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+
+    /// Revokes a management key of any account for good; again is the same.
+    pub async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
+        let now = self.clock.now().to_whole_seconds();
+        let revoked = self.store.revoke_management_key(id, now).await?;
+        revoked.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use CreatedManagementKey::{New, Replayed, Stale};
+
+    use super::*;
+    use crate::management::testing::Office;
+    use domain::access::Scope;
+
+    #[tokio::test]
+    async fn a_form_that_is_sent_twice_makes_one_management_key() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let (other, _) = office.account("other").await;
+        let desk = &office.management;
+        let attempt = desk.management_key_attempt();
+        let again = async |account, name: &str, attempt: &str| {
+            let settings = ManagementKeySettings::full(name);
+            desk.create_management_key_once(account, settings, attempt).await.unwrap()
+        };
+        assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
+        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");
+        assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
+        let access = Access { scope: Scope::Read, group: None };
+        let reading = ManagementKeySettings { access, ..ManagementKeySettings::full("Deployment") };
+        let reading = desk.create_management_key_once(account, reading, &attempt).await.unwrap();
+        assert!(matches!(reading, New(_)), "other rights");
+        assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "x", &desk.management_key_attempt()).await, New(_)));
+        for old in ["f".repeat(64), "0".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", &old).await, New(_)));
+            office.clock.set("2026-11-20T03:00:00Z");
+            assert!(matches!(again(account, "Deployment", &old).await, Replayed));
+        }
+        for made_up in ["", "x", &attempt[1..], &format!("{attempt}0"), &"g".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", made_up).await, Stale), "{made_up}");
+        }
+    }
+}
