@@ -57,8 +57,8 @@ impl LastUses {
 
     fn begin(&self, key: ManagementKeyId) -> Option<UnderWay> {
         let mut under_way = self.0.lock();
-        let has_room = under_way.len() < MAX_UNDER_WAY && under_way.insert(key);
-        has_room.then(|| UnderWay { uses: self.clone(), key })
+        let is_new = under_way.len() < MAX_UNDER_WAY && under_way.insert(key);
+        is_new.then(|| UnderWay { uses: self.clone(), key })
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_one_record_under_way_and_all_together_no_more_than_there_is_room_for() {
+    fn a_key_has_one_record_under_way_and_all_keys_together_have_a_bounded_number() {
         let uses = LastUses::default();
         let key = |n: usize| {
             let mut chance = [0; 10];
@@ -77,7 +77,7 @@ mod tests {
         let under_way: Vec<_> = (0..MAX_UNDER_WAY - 1).map(|n| uses.begin(key(n)).unwrap()).collect();
         assert!(uses.begin(key(0)).is_none(), "under way");
         let last = uses.begin(key(MAX_UNDER_WAY)).unwrap();
-        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "no room");
+        assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_none(), "as many as there may be");
         drop(last);
         assert!(uses.begin(key(MAX_UNDER_WAY + 1)).is_some());
         drop(under_way);

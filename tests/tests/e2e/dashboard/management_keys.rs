@@ -77,3 +77,33 @@ async fn a_form_that_is_sent_twice_makes_one_key() {
     assert_eq!(page.text().matches("<bdi>Deployment</bdi>").count(), 1, "{page}");
     assert_eq!(owner.post(PATH, &[("name", "x"), ("attempt", "made up")]).await.status, 403);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_management_key_gets_its_rights_in_the_form_and_shows_them_in_the_list() {
+    let stack = Stack::start().await;
+    let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
+    let group = group.trim();
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let form = owner.get(PATH).await;
+    assert!(form.text().contains(&format!("<option value=\"{group}\">Agents</option>")), "{form}");
+    let unknown = "grp_00000000000070008000000000000000";
+    for (name, value) in
+        [("scope", "write"), ("group_id", "agents"), ("group_id", unknown), ("expires_at", "soon")]
+    {
+        let refused = owner.post(PATH, &[("name", "Report"), (name, value)]).await;
+        assert_eq!(refused.status, 422, "{name}={value}: {refused}");
+        assert!(refused.text().contains("role=\"alert\"") && refused.text().contains("Report"), "{refused}");
+    }
+    let fields =
+        [("name", "Report"), ("scope", "read"), ("group_id", group), ("expires_at", "2999-01-01T00:00")];
+    let made = owner.post(PATH, &fields).await;
+    assert_eq!(made.status, 200, "{made}");
+    let (_, rest) = made.text().split_once("aria-label=\"Your new key\" data-copy>").unwrap();
+    let plaintext = rest.split('<').next().unwrap().to_owned();
+    let url = stack.url("/v1/management/keys");
+    let refused = stack.http.send_as(&plaintext, Method::POST, &url, Some(serde_json::json!({}))).await;
+    refused.assert_error(403, "read_only_key");
+    let page = owner.get(PATH).await;
+    let shown = page.text().split("<tr").find(|row| row.contains("<bdi>Report</bdi>")).unwrap().to_owned();
+    assert!(["read in ", "Agents", "2999-01-01 00:00"].iter().all(|text| shown.contains(text)), "{shown}");
+}

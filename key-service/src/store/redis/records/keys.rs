@@ -82,3 +82,23 @@ pub(in crate::store::redis) fn read_management_key(
         revoked_at: time("revoked_at")?,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_management_key_of_an_earlier_version_governs_the_account() {
+        let id = ManagementKeyId::new(Timestamp::from_millis(0), [1; 10]);
+        let mut fields: Fields = [("name", "Ops"), ("hint", "fg_mgmt_…"), ("created_at", "7")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let key = read_management_key(id, &fields).unwrap().unwrap();
+        assert_eq!((key.access, key.expires_at), (Access { scope: Scope::Full, group: None }, None));
+        for (name, value) in [("scope", "write"), ("group", "team")] {
+            fields.insert(name.to_owned(), value.to_owned());
+            assert!(read_management_key(id, &fields).is_err(), "{name} is not guessed");
+            fields.remove(name);
+        }
+    }
+}

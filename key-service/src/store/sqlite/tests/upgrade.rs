@@ -2,18 +2,19 @@
 
 use rusqlite::Connection;
 use shared::{
-    ids::{GenerationId, MemberId, SessionId},
+    ids::{GenerationId, ManagementKeyId, MemberId, SessionId},
     time::Timestamp,
     tokens::Usage,
 };
 
 use super::{Folder, capture, used};
 use crate::store::{
-    Books, Expiring, GroupCreated, Groups, Keys, Ledger, RecordKind, UsageLine,
+    Accounts, Books, Expiring, GroupCreated, Groups, Keys, Ledger, RecordKind, UsageLine,
     sqlite::{Sqlite, file::APPLICATION_ID},
     suite::{nanos, new_group},
 };
 use domain::{
+    access::{Access, Scope},
     audit::Audit,
     digest::Digest,
     key::KeyPatch,
@@ -44,6 +45,10 @@ fn version_2(folder: &Folder) {
     run(
         "INSERT INTO api_keys VALUES (?1, ?2, 'Key', 'fg_api_…', 0, NULL, 37, 20, NULL, NULL, NULL)",
         &[&account, &key],
+    );
+    run(
+        "INSERT INTO management_keys VALUES (?1, ?2, 'Ops', 'fg_mgmt_…', 0, NULL)",
+        &[&account, &management_key().as_bytes().as_slice()],
     );
     let entry = "INSERT INTO journal VALUES (?1, ?2, ?3, 'Model Flash', 3, 0, 4, ?4, ?4, ?5, 0, ?6, ?7)";
     let bytes = |generation: GenerationId| generation.as_bytes().to_vec();
@@ -142,6 +147,21 @@ fn version_6(folder: &Folder) {
     ];
     run(session, row);
     run("INSERT INTO attempts VALUES (?1, 4, ?2)", &[&digest("attempts"), &LATER.millis()]);
+}
+
+fn management_key() -> ManagementKeyId {
+    ManagementKeyId::new(START, [2; 10])
+}
+
+#[tokio::test]
+async fn management_keys_of_version_8_govern_the_account_for_good() {
+    let folder = Folder::new();
+    version_2(&folder);
+    let store = Sqlite::open(&folder.file()).unwrap();
+    let key = store.management_key(account(0), management_key()).await.unwrap().unwrap();
+    assert_eq!((key.access, key.expires_at, key.last_used_at), (Access::default(), None, None));
+    assert_eq!(key.access, Access { scope: Scope::Full, group: None });
+    assert!(store.use_management_key(account(0), management_key(), START).await.unwrap());
 }
 
 fn member() -> MemberId {
