@@ -194,12 +194,11 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
         Ok(settings) => settings,
         Err(wrong) => return refused(&wrong).await,
     };
-    let made = match form.filled("attempt") {
-        Some(attempt) => desk.management.create_management_key_once(account, settings.clone(), attempt).await,
-        None => {
-            let made = desk.management.create_management_key(account, settings.clone()).await;
-            made.map(CreatedManagementKey::New)
-        }
+    let (management, again) = (&desk.management, settings.clone());
+    let made = if let Some(attempt) = form.filled("attempt") {
+        management.create_management_key_once(account, again, attempt).await
+    } else {
+        management.create_management_key(account, again).await.map(CreatedManagementKey::New)
     };
     let plaintext = match made {
         Ok(CreatedManagementKey::New(plaintext)) => plaintext,
