@@ -178,7 +178,7 @@ impl Group {
     /// The group, archived at this time unless archived before.
     #[must_use]
     pub fn archived(mut self, now: Timestamp) -> Self {
-        self.spend.archived_at.get_or_insert(now);
+        self.spend.archived_at.get_or_insert(now.to_whole_seconds());
         self
     }
 }

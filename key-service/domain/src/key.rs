@@ -131,7 +131,7 @@ impl ApiKey {
     /// The key, revoked at this time unless revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
-        self.spend.revoked_at.get_or_insert(now);
+        self.spend.revoked_at.get_or_insert(now.to_whole_seconds());
         self
     }
 }

@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::digest::Digest;
+use crate::{digest::Digest, event::Actor};
 
 /// Time after a sign-in with a link within which that sign-in stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
@@ -56,6 +56,16 @@ pub enum Role {
     Owner,
     /// Reads everything, changes nothing.
     Viewer,
+}
+
+impl LinkMaker {
+    /// The maker of a link that an act makes for another member.
+    pub fn of(actor: &Actor) -> Self {
+        match actor {
+            Actor::Member { name, .. } => Self::Owner(name.clone()),
+            Actor::ManagementKey { .. } | Actor::Operator { .. } | Actor::System => Self::Operator,
+        }
+    }
 }
 
 impl Role {
