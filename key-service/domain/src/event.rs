@@ -9,8 +9,6 @@ use shared::{
     wire::{ActorObject, EventObject},
 };
 
-use crate::{group::Group, key::ApiKey, member::Member};
-
 mod changes;
 
 pub use self::changes::Change;
@@ -333,35 +331,6 @@ impl EventKind {
             Self::MemberSignedIn { .. } => "member.signed_in",
             Self::WebhookDisabled { .. } => "webhook.disabled",
         }
-    }
-
-    /// Event of a key that was made.
-    pub fn created_key(key: &ApiKey, now: Timestamp) -> Self {
-        let blank = ApiKey::new(key.id, String::new(), key.created_at);
-        Self::KeyCreated { changes: key.changes_since(&blank, now) }
-    }
-
-    /// Event of a changed key; `None` where no setting differs.
-    pub fn of_key(before: &ApiKey, after: &ApiKey, now: Timestamp) -> Option<Self> {
-        let changes = after.changes_since(before, now);
-        (!changes.is_empty()).then_some(Self::KeyUpdated { changes })
-    }
-
-    /// Event of a group that was made.
-    pub fn created_group(group: &Group, now: Timestamp) -> Self {
-        Self::GroupCreated { changes: group.changes_since(&Group::new(group.id, group.created_at), now) }
-    }
-
-    /// Event of a changed group; `None` where no setting differs.
-    pub fn of_group(before: &Group, after: &Group, now: Timestamp) -> Option<Self> {
-        let changes = after.changes_since(before, now);
-        (!changes.is_empty()).then_some(Self::GroupUpdated { changes })
-    }
-
-    /// Event of a member that was made.
-    pub fn invited(member: &Member) -> Self {
-        let (name, role) = (member.name.clone(), member.role.as_str().to_owned());
-        Self::MemberInvited { member_id: member.id, name, role }
     }
 
     fn parts(&self) -> (String, Box<RawValue>) {

@@ -8,6 +8,7 @@ use shared::{
 
 use crate::{
     digest::Digest,
+    event::EventKind,
     ledger,
     settings::{Metadata, MetadataPatch, fields},
 };
@@ -115,6 +116,18 @@ impl ApiKey {
             ledger::Key { expires_at: Some(at), .. } if at <= now => Status::Expired,
             ledger::Key { .. } => Status::Active,
         }
+    }
+
+    /// Event of the key's creation.
+    pub fn creation(&self, now: Timestamp) -> EventKind {
+        let blank = Self::new(self.id, String::new(), self.created_at);
+        EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
+    }
+
+    /// Event of a change from an earlier state; `None` where no setting differs.
+    pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
+        let changes = self.changes_since(before, now);
+        (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
     }
 
     /// The key with the patch applied.

@@ -1,10 +1,7 @@
 use shared::{ids::GroupId, wire::Value};
 
 use super::*;
-use crate::{
-    key::{ApiKey, KeyPatch},
-    ledger::{BoundsPatch, histories::key},
-};
+use crate::ledger::histories::key;
 
 const AT: Timestamp = Timestamp::from_millis(1_795_400_000_123);
 
@@ -85,19 +82,4 @@ fn events_of_one_act_have_different_ids_and_the_same_ids_each_time() {
     let ids: Vec<_> = (0..3).map(|n| act().event(n, None, None, EventKind::KeyRevoked {}).id).collect();
     assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
     assert_eq!(ids[2], act().event(2, None, None, EventKind::KeyRevoked {}).id);
-}
-
-#[test]
-fn a_change_names_the_settings_that_differ_and_no_others() {
-    let key = ApiKey::new(key(1), "fg_api_1".into(), AT);
-    let patch = KeyPatch {
-        label: Some("x".into()),
-        bounds: BoundsPatch::of_limit(Some(NanoUsd::from_usd(25))),
-        ..KeyPatch::default()
-    };
-    let changed = key.clone().with(&patch, AT);
-    let limit = Change { field: "limit".into(), before: "null".into(), after: "25".into() };
-    let label = Change { field: "label".into(), before: "\"\"".into(), after: "\"x\"".into() };
-    assert_eq!(changed.changes_since(&key, AT), [label, limit]);
-    assert_eq!(changed.clone().with(&patch, AT).changes_since(&changed, AT), []);
 }

@@ -47,7 +47,7 @@ impl Members for Sqlite {
             let ids = (account.as_bytes(), id.as_bytes());
             let row = params![ids.0, ids.1, name, role.as_str(), hash, created_at.millis(), by, at];
             connection.prepare_cached(sql)?.execute(row)?;
-            log.write(connection, account, (None, None), EventKind::invited(&member))?;
+            log.write(connection, account, (None, None), member.invitation())?;
             Ok(MemberCreated::Made)
         };
         self.govern(act, work).await

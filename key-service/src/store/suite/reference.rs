@@ -176,7 +176,7 @@ impl Keys for Reference {
         }
         let id = new.key.id;
         if !book.keys.contains_key(&id) {
-            let created = EventKind::created_key(&new.key, act.at);
+            let created = new.key.creation(act.at);
             book.tell(act.event(0, Some(id), new.key.spend.group, created));
         }
         let key = book.keys.entry(id).or_insert(new.key).clone();
@@ -230,7 +230,7 @@ impl Keys for Reference {
         Ok(match (before.clone().updated(&patch, act.at), book.takes_key(patch.group.flatten())) {
             (Ok(updated), Ok(())) => {
                 book.keys.insert(id, updated.clone());
-                if let Some(kind) = EventKind::of_key(&before, &updated, act.at) {
+                if let Some(kind) = updated.change(&before, act.at) {
                     book.tell(act.event(0, Some(id), updated.spend.group, kind));
                 }
                 Updated::Key(updated)

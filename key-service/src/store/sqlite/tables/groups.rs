@@ -84,7 +84,7 @@ impl Groups for Sqlite {
             match before.clone().updated(&patch, parent, log.act.at) {
                 Ok(group) => {
                     put_terms(connection, account, &group)?;
-                    if let Some(updated) = EventKind::of_group(&before, &group, log.act.at) {
+                    if let Some(updated) = group.change(&before, log.act.at) {
                         log.write(connection, account, (None, Some(id)), updated)?;
                     }
                     Ok(GroupUpdated::Group(group))
@@ -137,7 +137,7 @@ fn create(connection: &Connection, new: &NewGroup, log: &ActLog) -> rusqlite::Re
     let row = params![account.as_bytes(), id, group.name, external_id, created_at];
     if connection.prepare_cached(sql)?.execute(row)? > 0 {
         put_terms(connection, *account, group)?;
-        let created = EventKind::created_group(group, log.act.at);
+        let created = group.creation(log.act.at);
         log.write(connection, *account, (None, Some(group.id)), created)?;
     }
     let made = get(connection, *account, group.id)?;

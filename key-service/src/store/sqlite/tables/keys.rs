@@ -107,7 +107,7 @@ impl Keys for Sqlite {
                 return Ok(Updated::BadGroup(bad));
             }
             put_terms(connection, account, &key)?;
-            if let Some(updated) = EventKind::of_key(&before, &key, log.act.at) {
+            if let Some(updated) = key.change(&before, log.act.at) {
                 log.write(connection, account, (Some(id), key.spend.group), updated)?;
             }
             Ok(Updated::Key(key))
@@ -163,7 +163,7 @@ fn create(
     let made = insert(connection, new.account, &new.key)?;
     counted.add(new.account, keys, made);
     if made > 0 {
-        let created = EventKind::created_key(&new.key, log.act.at);
+        let created = new.key.creation(log.act.at);
         log.write(connection, new.account, (Some(new.key.id), new.key.spend.group), created)?;
     }
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;

@@ -46,7 +46,7 @@ impl Groups for Reference {
             return Ok(GroupCreated::TooMany);
         }
         if !book.groups.contains_key(&new.group.id) {
-            let created = EventKind::created_group(&new.group, act.at);
+            let created = new.group.creation(act.at);
             book.tell(act.event(0, None, Some(new.group.id), created));
         }
         Ok(GroupCreated::New(book.groups.entry(new.group.id).or_insert(new.group).clone()))
@@ -107,7 +107,7 @@ impl Groups for Reference {
         let parent = book.may_have_parent(id, patch.parent.flatten());
         Ok(match before.clone().updated(&patch, parent, act.at) {
             Ok(group) => {
-                if let Some(kind) = EventKind::of_group(&before, &group, act.at) {
+                if let Some(kind) = group.change(&before, act.at) {
                     book.tell(act.event(0, None, Some(id), kind));
                 }
                 book.groups.insert(id, group.clone());

@@ -31,7 +31,7 @@ impl Members for Reference {
             None if book.members.len() as u64 >= most => return Ok(MemberCreated::TooMany),
             None => {}
         }
-        book.tell(act.event(0, None, None, EventKind::invited(&member)));
+        book.tell(act.event(0, None, None, member.invitation()));
         book.members.insert(member.id, member);
         Ok(MemberCreated::Made)
     }
