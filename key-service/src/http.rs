@@ -137,7 +137,7 @@ async fn create(
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
     api.place_new(&caller, &mut draft).await?;
-    let created = api.management.create(caller.account, draft, idempotency_key).await?;
+    let created = api.management.create(caller.account, draft, idempotency_key, caller.actor.clone()).await?;
     let now = api.clock.now();
     let (key, response) = match &created {
         Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
@@ -172,7 +172,7 @@ async fn update(
     api.name_models_by_id(&mut change.bounds);
     let id = api.key_in_reach(&caller, &path).await?;
     api.judge_move(&caller, &change).await?;
-    let key = api.management.update(caller.account, id, change).await?;
+    let key = api.management.update(caller.account, id, change, caller.actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 
@@ -182,7 +182,7 @@ async fn revoke(
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
     let id = api.key_in_reach(&caller, &path).await?;
-    let key = api.management.revoke(caller.account, id).await?;
+    let key = api.management.revoke(caller.account, id, caller.actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 

@@ -28,6 +28,7 @@ use last_use::LastUses;
 
 use domain::{
     digest::Digest,
+    event::{Act, Actor},
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
 };
@@ -154,6 +155,11 @@ impl Management {
         Self { max_keys, ..self }
     }
 
+    /// An act of this actor, now.
+    fn act(&self, actor: Actor) -> Act {
+        Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
+    }
+
     /// The presented API key, which may have no money left.
     pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
         let refused = |refusal| Err(Error::Refused(refusal));
@@ -186,11 +192,13 @@ impl Management {
         account: AccountId,
         settings: KeyPatch,
         idempotency_key: Option<String>,
+        actor: Actor,
     ) -> Result<Created, Error<KeyRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let defaults = match settings.group.flatten() {
             Some(id) => self.key_defaults(account, id, now).await?,
             None => KeyPatch::default(),
@@ -205,8 +213,8 @@ impl Management {
             expires_at: now.plus(IDEMPOTENCY_TTL),
         });
         let key = blank.with(&defaults, now).with(&settings, now);
-        match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
-        {
+        let new = NewKey { account, key, digest, most: self.max_keys };
+        match self.store.create_key(new, idempotency, &act).await? {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
@@ -246,6 +254,7 @@ impl Management {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         // A longer label takes memory. Bounds and expiries protect money, and change in a full store too.
         let has_texts =
@@ -253,7 +262,7 @@ impl Management {
         if has_texts && self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        match self.store.update_key(account, id, patch, self.clock.now()).await? {
+        match self.store.update_key(account, id, patch, &self.act(actor)).await? {
             Updated::Key(key) => Ok(key),
             Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
             Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
@@ -265,9 +274,14 @@ impl Management {
     }
 
     /// Revokes a key permanently; repeating it changes nothing.
-    pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    pub async fn revoke(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        actor: Actor,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        let revoked = self.store.revoke_key(account, id, &self.act(actor)).await?;
+        revoked.ok_or(Error::Refused(KeyRefused::NotFound))
     }
 }
 

@@ -11,7 +11,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{name, operator_error, store_error, table, write_json};
+use super::{name, operator, operator_error, store_error, table, write_json};
 use crate::{
     management::{
         Error, Management,
@@ -68,7 +68,8 @@ pub(super) async fn run(
         ManagementKeyCommand::Create { account, name, scope, group, expires_at } => {
             let account = management.account(&account).await.map_err(operator_error)?;
             let settings = ManagementKeySettings { name, access: Access { scope, group }, expires_at };
-            let plaintext = management.create_management_key(account, settings).await.map_err(refused)?;
+            let plaintext =
+                management.create_management_key(account, settings, operator()).await.map_err(refused)?;
             writeln!(out, "{}", plaintext.expose_secret())?;
         }
         ManagementKeyCommand::List { account, json } => {
@@ -81,7 +82,7 @@ pub(super) async fn run(
             table::write(out, &head, keys.iter().map(row))?;
         }
         ManagementKeyCommand::Revoke { id } => {
-            let revoked = management.revoke_management_key(id).await.map_err(refused)?;
+            let revoked = management.revoke_management_key(id, operator()).await.map_err(refused)?;
             let at = revoked.revoked_at.map_or_else(String::new, |at| format!(" since {at}"));
             writeln!(out, "{id} ({}) is revoked{at}", revoked.name)?;
         }

@@ -195,10 +195,11 @@ pub(super) async fn create(State(desk): State<Desk>, act: OwnerAct) -> Result<Re
         Err(wrong) => return refused(&wrong).await,
     };
     let (management, again) = (&desk.management, settings.clone());
+    let actor = act.viewer.signed_in.actor();
     let made = if let Some(attempt) = form.filled("attempt") {
-        management.create_management_key_once(account, again, attempt).await
+        management.create_management_key_once(account, again, attempt, actor).await
     } else {
-        management.create_management_key(account, again).await.map(CreatedManagementKey::New)
+        management.create_management_key(account, again, actor).await.map(CreatedManagementKey::New)
     };
     let plaintext = match made {
         Ok(CreatedManagementKey::New(plaintext)) => plaintext,
@@ -271,6 +272,6 @@ pub(super) async fn revoke(
     OwnerAct(act): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&desk, &act.viewer, &id).await?;
-    desk.management.revoke_management_key(key.id).await?;
+    desk.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
     Ok(Redirect::to(PATH).into_response())
 }

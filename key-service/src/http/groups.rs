@@ -48,7 +48,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let settings = api.named_by_id(body::read_draft(request).await?);
-    let made = api.management.create_group(caller.account, settings).await?;
+    let made = api.management.create_group(caller.account, settings, caller.actor).await?;
     let (status, group) = match &made {
         MadeGroup::New(group) => (StatusCode::CREATED, group),
         MadeGroup::Existing(group) => (StatusCode::OK, group),
@@ -73,7 +73,10 @@ pub(super) async fn update(
     request: Request,
 ) -> Result<Response, ApiError> {
     let change = api.named_by_id(body::read_patch(request).await?);
-    let group = api.management.update_group(caller.account, path.or(GroupRefused::NotFound)?, change).await?;
+    let group = api
+        .management
+        .update_group(caller.account, path.or(GroupRefused::NotFound)?, change, caller.actor)
+        .await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
@@ -82,7 +85,8 @@ pub(super) async fn archive(
     Caller(caller): Caller,
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
-    let group = api.management.archive_group(caller.account, path.or(GroupRefused::NotFound)?).await?;
+    let group =
+        api.management.archive_group(caller.account, path.or(GroupRefused::NotFound)?, caller.actor).await?;
     Ok(ok(&group.shown(api.clock.now())))
 }
 
@@ -106,6 +110,6 @@ pub(super) async fn revoke_keys(
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
     let id = api.keys_of_group_in_reach(&caller, &path).await?;
-    let revoked = api.management.revoke_keys(caller.account, id).await?;
+    let revoked = api.management.revoke_keys(caller.account, id, caller.actor).await?;
     Ok(ok(&RevokedKeys { id, object: "group.revoked_keys", revoked }))
 }

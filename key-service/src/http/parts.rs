@@ -16,7 +16,10 @@ use crate::{
     management::{OwnKey, governor::Governor},
     store::ManagementKey,
 };
-use domain::access::{Effect, Subject};
+use domain::{
+    access::{Effect, Subject},
+    event::Actor,
+};
 
 /// Management key in the request, which governs the whole account. The first argument of every handler, so that a missing
 /// credential is the first error reported, and a right that the key does not have the second.
@@ -49,7 +52,8 @@ async fn governor(parts: &Parts, api: &Api, subject: Subject) -> Result<Governor
     ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
     let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
     let ManagementKey { id, name, access, .. } = key;
-    let governor = Governor { account, key: id, name, access, effect };
+    let actor = Actor::ManagementKey { id, name };
+    let governor = Governor { account, actor, access, effect };
     governor.may(subject).map_err(|error| forbidden(error, ApiError::internal()))?;
     Ok(governor)
 }

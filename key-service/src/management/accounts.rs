@@ -8,7 +8,10 @@ use shared::{
 
 use super::{Error, Management};
 use crate::store::{AccountSummary, Deposit, Funds, NewAccount, StoreError};
-use domain::ledger::{Command, Outcome, Refused};
+use domain::{
+    event::Actor,
+    ledger::{Command, Outcome, Refused},
+};
 
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +33,7 @@ impl Management {
         &self,
         name: &str,
         credit: NanoUsd,
+        actor: Actor,
     ) -> Result<AccountId, Error<AccountRefused>> {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
@@ -41,7 +45,7 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.deposit(id, credit).await?;
+            self.deposit(id, credit, actor).await?;
         }
         Ok(id)
     }
@@ -71,10 +75,11 @@ impl Management {
         &self,
         account: AccountId,
         amount: NanoUsd,
+        actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
         let now = self.clock.now();
         let id = DepositId::new(now, random_bytes(&*self.clock));
-        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount }], now).await?;
+        let outcomes = self.store.execute(account, vec![Command::Deposit { id, amount, actor }], now).await?;
         match outcomes.into_iter().next() {
             Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
             Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),

@@ -1,7 +1,7 @@
 //! Callers of the management API: who governs, and what of the account.
 
 use shared::{
-    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId},
     key::Class,
     refusal::Refusal,
 };
@@ -13,6 +13,7 @@ use crate::{
 };
 use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
+    event::Actor,
     ledger::GroupChain,
 };
 
@@ -21,10 +22,8 @@ use domain::{
 pub struct Governor {
     /// The account.
     pub account: AccountId,
-    /// The management key.
-    pub key: ManagementKeyId,
-    /// Name of the management key.
-    pub name: String,
+    /// The management key, as the actor of events.
+    pub actor: Actor,
     /// Rights of the management key.
     pub access: Access,
     /// Effect of the request.

@@ -12,7 +12,7 @@ use shared::{
 
 use super::{Error, IDEMPOTENCY_TTL, Management};
 use crate::store::{ManagementKey, NewManagementKey, StoreError};
-use domain::access::Access;
+use domain::{access::Access, event::Actor};
 
 /// Number of management keys per account, revoked keys included: a page of keys stays a page, and a key a month lasts
 /// for eight years.
@@ -75,10 +75,11 @@ impl Management {
         &self,
         account: AccountId,
         settings: ManagementKeySettings,
+        actor: Actor,
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let now = self.later_than_the_last(self.clock.now());
         let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
-        self.make_management_key(account, id, settings).await
+        self.make_management_key(account, id, settings, actor).await
     }
 
     /// Makes the mark of a form for a new management key, so that sending the form twice makes a single key: 64
@@ -94,6 +95,7 @@ impl Management {
         account: AccountId,
         settings: ManagementKeySettings,
         attempt: &str,
+        actor: Actor,
     ) -> Result<CreatedManagementKey, Error<ManagementKeyRefused>> {
         let Some(shown) = self.shown_at(attempt) else { return Ok(CreatedManagementKey::Stale) };
         // The id follows from the attempt, so no one can choose an id.
@@ -104,7 +106,7 @@ impl Management {
         if keys.iter().any(|key| key.id == id(key.id.created_at())) {
             return Ok(CreatedManagementKey::Replayed);
         }
-        self.make_management_key(account, id(shown), settings).await.map(CreatedManagementKey::New)
+        self.make_management_key(account, id(shown), settings, actor).await.map(CreatedManagementKey::New)
     }
 
     /// When the form of an attempt was shown: now, where the attempt does not say so. `None` for what is no attempt.
@@ -122,6 +124,7 @@ impl Management {
         account: AccountId,
         id: ManagementKeyId,
         ManagementKeySettings { name, access, expires_at }: ManagementKeySettings,
+        actor: Actor,
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
         if self.store.is_nearly_full().await? {
@@ -133,19 +136,20 @@ impl Management {
         {
             return refused(ManagementKeyRefused::UnknownGroup);
         }
+        let act = self.act(actor);
         let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
         let key = ManagementKey {
             id,
             name,
             hint: key::hint(plaintext.expose_secret()),
             access,
-            created_at: self.clock.now().to_whole_seconds(),
+            created_at: act.at.to_whole_seconds(),
             expires_at,
             last_used_at: None,
             revoked_at: None,
         };
         let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
-        if !self.store.create_management_key(new).await? {
+        if !self.store.create_management_key(new, &act).await? {
             return refused(ManagementKeyRefused::TooMany);
         }
         Ok(plaintext)
@@ -171,9 +175,9 @@ impl Management {
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
+        actor: Actor,
     ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        let revoked = self.store.revoke_management_key(id, now).await?;
+        let revoked = self.store.revoke_management_key(id, &self.act(actor)).await?;
         revoked.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 }
@@ -195,7 +199,7 @@ mod tests {
         let attempt = desk.management_key_attempt();
         let again = async |account, name: &str, attempt: &str| {
             let settings = ManagementKeySettings::full(name);
-            desk.create_management_key_once(account, settings, attempt).await.unwrap()
+            desk.create_management_key_once(account, settings, attempt, Actor::System).await.unwrap()
         };
         assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
@@ -203,7 +207,8 @@ mod tests {
         assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
         let access = Access { scope: Scope::Read, group: None };
         let reading = ManagementKeySettings { access, ..ManagementKeySettings::full("Deployment") };
-        let reading = desk.create_management_key_once(account, reading, &attempt).await.unwrap();
+        let reading =
+            desk.create_management_key_once(account, reading, &attempt, Actor::System).await.unwrap();
         assert!(matches!(reading, New(_)), "other rights");
         assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
         assert!(matches!(again(account, "x", &desk.management_key_attempt()).await, New(_)));

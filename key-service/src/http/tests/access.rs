@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::management::management_keys::ManagementKeySettings;
-use domain::access::{Access, Scope};
+use domain::{
+    access::{Access, Scope},
+    event::Actor,
+};
 
 /// Part of the account that a route concerns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,12 @@ impl Team {
 
 impl Desk {
     async fn with_key(&self, settings: ManagementKeySettings) -> Self {
-        let made = self.office.management.create_management_key(self.account, settings).await.unwrap();
+        let made = self
+            .office
+            .management
+            .create_management_key(self.account, settings, Actor::System)
+            .await
+            .unwrap();
         let credential = secrecy_of(&made);
         Self { credential, ..Self::of(self) }
     }

@@ -6,6 +6,7 @@ use crate::management::{
     management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     testing::Office,
 };
+use domain::event::Actor;
 use domain::member::{LinkMaker, Role};
 
 #[tokio::test]
@@ -14,19 +15,20 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     let management = &office.management;
     let account = office.account("acme").await.0;
     for n in 0..MAX_MEMBERS {
-        management.invite(account, &format!("member {n}"), Role::Viewer, LinkMaker::Operator).await.unwrap();
+        management.invite(account, &format!("member {n}"), Role::Viewer, Actor::System).await.unwrap();
     }
-    let refused =
-        management.invite(account, "one more", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
+    let refused = management.invite(account, "one more", Role::Viewer, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::TooMany)), "{refused}");
     for n in 1..MAX_MANAGEMENT_KEYS {
         management
-            .create_management_key(account, ManagementKeySettings::full(&format!("key {n}")))
+            .create_management_key(account, ManagementKeySettings::full(&format!("key {n}")), Actor::System)
             .await
             .unwrap();
     }
-    let refused =
-        management.create_management_key(account, ManagementKeySettings::full("one more")).await.unwrap_err();
+    let refused = management
+        .create_management_key(account, ManagementKeySettings::full("one more"), Actor::System)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Refused(ManagementKeyRefused::TooMany)), "{refused}");
 }
 
@@ -35,8 +37,7 @@ async fn a_member_that_signs_in_again_and_again_keeps_its_latest_sessions() {
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (member, mut link) =
-        management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+    let (member, mut link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     let mut tokens = Vec::new();
     for _ in 0..MAX_SESSIONS + 3 {
         tokens.push(management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap().token);
@@ -53,14 +54,16 @@ async fn a_store_that_is_nearly_full_takes_no_members_links_or_management_keys()
     let office = Office::open();
     let management = &office.management;
     let account = office.account("acme").await.0;
-    let (ann, link) = management.invite(account, "ann", Role::Owner, LinkMaker::Operator).await.unwrap();
+    let (ann, link) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
     office.store.set_nearly_full(true);
-    let refused = management.invite(account, "bob", Role::Viewer, LinkMaker::Operator).await.unwrap_err();
+    let refused = management.invite(account, "bob", Role::Viewer, Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
     let refused = management.sign_in_link(account, &ann, LinkMaker::Operator).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(MemberRefused::StoreFull)), "{refused}");
-    let refused =
-        management.create_management_key(account, ManagementKeySettings::full("more")).await.unwrap_err();
+    let refused = management
+        .create_management_key(account, ManagementKeySettings::full("more"), Actor::System)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Refused(ManagementKeyRefused::StoreFull)), "{refused}");
     // Members with a link can still sign in.
     management.sign_in_with_link(&link, "Firefox", &[]).await.unwrap();
