@@ -54,7 +54,7 @@ pub(super) async fn show(
     let chosen = PARTS.into_iter().find(|(part, _)| part.as_str() == query.get("by"));
     let (by, title) = chosen.unwrap_or(PARTS[0]);
     let days = today.plus(1 - DAYS)..=today;
-    let search = UsageSearch { days, key: None, group: None, by: [by].into() };
+    let search = UsageSearch { days, key: None, group: None, within: None, by: [by].into() };
     let mut sums = desk.management.sums_of_usage(account, &search).await?;
     let total = sums.iter().fold(Counts::default(), |total, (_, counts)| total.plus(*counts));
     sums.sort_by_key(|(_, counts)| Reverse(counts.charged));

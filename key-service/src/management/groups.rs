@@ -1,7 +1,5 @@
 //! Use-cases of groups: made once for each external id, changed, archived; all keys revoked at once.
 
-use std::collections::{HashMap, HashSet};
-
 use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
@@ -136,16 +134,6 @@ impl Management {
                 return Ok(revoked);
             }
         }
-    }
-
-    /// Finds groups of the account by id.
-    pub async fn groups_by_id(
-        &self,
-        account: AccountId,
-        ids: HashSet<GroupId>,
-    ) -> Result<HashMap<GroupId, Group>, StoreError> {
-        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
-        Ok(found.into_iter().flatten().map(|group| (group.id, group)).collect())
     }
 
     /// The newest groups of the account, archived ones excepted.
