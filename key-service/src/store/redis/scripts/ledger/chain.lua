@@ -92,18 +92,6 @@ local function turned(window)
   return window.start, window.used
 end
 
--- What the limit and the windows of a budget leave, computed once: all shrink alike with each bill of the batch, which
--- reaches the windows when the budget is written. Below zero where a bound was lowered.
-local function left_of(budget)
-  local left = budget.limit - budget.used
-  for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
-    local _, billed = turned(window)
-    left = min(left, window.amount - billed)
-  end
-  budget.left = left
-  return left
-end
-
 -- Bills the windows of a budget what was billed to the budget since.
 local function bill_windows(budget)
   if budget.billed then
@@ -113,6 +101,19 @@ local function bill_windows(budget)
     end
     budget.billed = false
   end
+end
+
+-- What the limit and the windows of a budget leave, computed once: all shrink alike with each bill of the batch, which
+-- reaches the windows when the budget is written. Below zero where a bound was lowered.
+local function left_of(budget)
+  bill_windows(budget)
+  local left = budget.limit - budget.used
+  for _, window in ipairs(budget.bounds and budget.bounds.windows or NONE) do
+    local _, billed = turned(window)
+    left = min(left, window.amount - billed)
+  end
+  budget.left = left
+  return left
 end
 
 -- What the bounds of all levels still allow, beyond the holds and with them: computed once between two movements of
