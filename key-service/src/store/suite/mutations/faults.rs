@@ -188,6 +188,11 @@ pub(super) const FAULTS: [(&str, &str, &str); 98] = [
         "if start > window.start then return",
         "if start ~= window.start then return",
     ),
+    (
+        "a window misses the bills of its batch",
+        "bill_windows(budget)\n  local left = budget.limit",
+        "local left = budget.limit",
+    ),
     ("a window counts nothing", "start, billed + budget.billed", "start, billed"),
     (
         "what a late capture gives back is taken off a later window",
@@ -251,7 +256,6 @@ pub(super) const FAULTS: [(&str, &str, &str); 98] = [
         "local refused = 'limit_reached 1'",
     ),
     ("bounds of which nothing is left stay", "budget.bounds, chains = false, {}", ""),
-    ("chains keep bounds that were dropped", "budget.bounds, chains = false, {}", "budget.bounds = false"),
     (
         "costs to the operator are not counted",
         "    count_parts(held_for, bill_of(total), charged, NOTHING_USED, '') -- chain",
