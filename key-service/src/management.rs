@@ -11,7 +11,7 @@ use std::{
 use shared::{
     admission::{Owner, Permit, Quota},
     clock::{Clock, random_bytes},
-    ids::{AccountId, GroupId, KeyId, ManagementKeyId},
+    ids::{AccountId, GroupId, KeyId},
     key::{self, Class},
     refusal::Refusal,
     rpc::Principal,
@@ -23,10 +23,11 @@ use tokio::time::Instant;
 
 use crate::{
     credentials::Credentials,
-    store::{self, Idempotency, Store, StoreError, Updated},
+    store::{self, Idempotency, ManagementKey, Store, StoreError, Updated},
 };
 use domain::{
     digest::Digest,
+    event::{Act, Actor},
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
 };
@@ -47,7 +48,7 @@ pub mod usage;
 /// idempotency keys.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// Longest wait for an account's turn to read: a page reads for some 20 ms, so that a hundred pages get through.
+/// Timeout of an account for its permit to read: a page reads for some 20 ms, so that a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
@@ -135,10 +136,10 @@ impl Management {
         Self { store, clock, credentials, max_keys, passwords, reads, owners, last_id }
     }
 
-    /// Waits for the account's turn to read, which lasts until the permit is dropped.
-    async fn reading_turn(&self, account: AccountId) -> Result<Permit, StoreError> {
-        let turn = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
-        turn.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    /// Waits for the permit to read a page or listing of an account.
+    async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
+        let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
+        permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
     /// Sets the bound of API keys per account.
@@ -148,16 +149,22 @@ impl Management {
     }
 
     /// The account that a presented management key governs, and the key.
-    pub async fn authenticate(
-        &self,
-        presented: &str,
-    ) -> Result<(AccountId, ManagementKeyId), Error<Refusal>> {
+    pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
         let owner = self.credentials.find(presented).await?;
+        if let Some(Principal::ManagementKey(account, id)) = owner {
+            let key = self.store.management_key(account, id).await?;
+            let live = key.filter(|key| key.revoked_at.is_none());
+            return live.map(|key| (account, key)).ok_or(Error::Refused(Refusal::InvalidManagementKey));
+        }
         match self.credentials.identify(owner, Class::Management).await? {
-            Ok(Principal::ManagementKey(account, key)) => Ok((account, key)),
-            Ok(Principal::ApiKey(..)) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
+            Ok(_) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Err(refusal) => Err(Error::Refused(refusal)),
         }
+    }
+
+    /// An act of this actor, now.
+    fn act(&self, actor: Actor) -> Act {
+        Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
     }
 
     /// The presented API key, which may have no money left.
@@ -193,11 +200,13 @@ impl Management {
         account: AccountId,
         settings: KeyPatch,
         idempotency_key: Option<String>,
+        actor: Actor,
     ) -> Result<Created, Error<KeyRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let defaults = match settings.group.flatten() {
             Some(id) => self.key_defaults(account, id, now).await?,
             None => KeyPatch::default(),
@@ -212,8 +221,8 @@ impl Management {
             expires_at: now.plus(IDEMPOTENCY_TTL),
         });
         let key = blank.with(&defaults, now).with(&settings, now);
-        match self.store.create_key(NewKey { account, key, digest, most: self.max_keys }, idempotency).await?
-        {
+        let new = NewKey { account, key, digest, most: self.max_keys };
+        match self.store.create_key(new, idempotency, &act).await? {
             store::Created::New(key) => Ok(Created::New { key, plaintext }),
             store::Created::Replayed(key) => Ok(Created::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),
@@ -253,6 +262,7 @@ impl Management {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
+        actor: Actor,
     ) -> Result<ApiKey, Error<KeyRefused>> {
         // A longer label takes memory. Bounds and expiries protect money, and change in a full store too.
         let has_texts =
@@ -260,7 +270,7 @@ impl Management {
         if has_texts && self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        match self.store.update_key(account, id, patch, self.clock.now()).await? {
+        match self.store.update_key(account, id, patch, &self.act(actor)).await? {
             Updated::Key(key) => Ok(key),
             Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(KeyRefused::Revoked)),
             Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
@@ -272,9 +282,14 @@ impl Management {
     }
 
     /// Revokes a key permanently; repeating it changes nothing.
-    pub async fn revoke(&self, account: AccountId, id: KeyId) -> Result<ApiKey, Error<KeyRefused>> {
-        let now = self.clock.now().to_whole_seconds();
-        self.store.revoke_key(account, id, now).await?.ok_or(Error::Refused(KeyRefused::NotFound))
+    pub async fn revoke(
+        &self,
+        account: AccountId,
+        id: KeyId,
+        actor: Actor,
+    ) -> Result<ApiKey, Error<KeyRefused>> {
+        let revoked = self.store.revoke_key(account, id, &self.act(actor)).await?;
+        revoked.ok_or(Error::Refused(KeyRefused::NotFound))
     }
 }
 
@@ -304,10 +319,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {
         let management = testing::Office::open().management;
-        let first = management.reading_turn(account(1)).await.unwrap();
-        assert!(management.reading_turn(account(1)).await.is_err());
-        drop(management.reading_turn(account(2)).await.unwrap());
+        let first = management.read_permit(account(1)).await.unwrap();
+        assert!(management.read_permit(account(1)).await.is_err());
+        drop(management.read_permit(account(2)).await.unwrap());
         drop(first);
-        drop(management.reading_turn(account(1)).await.unwrap());
+        drop(management.read_permit(account(1)).await.unwrap());
     }
 }

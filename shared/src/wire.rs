@@ -2,12 +2,14 @@
 
 use crate::money::NanoUsd;
 
+mod event;
 mod field;
 mod kind;
 mod reading;
 mod schema;
 mod value;
 
+pub use event::{ActorObject, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
 pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
 pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
@@ -50,6 +52,9 @@ pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for
+/// itself and for its keys, takes some 180 KiB.
+pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.

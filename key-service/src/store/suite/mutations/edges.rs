@@ -10,6 +10,7 @@ use shared::{
 };
 
 use domain::{
+    event::Actor,
     group::GroupPatch,
     key::KeyPatch,
     ledger::{
@@ -80,7 +81,7 @@ fn paid(amount: i64) -> Step {
 }
 
 fn deposit(n: u8, amount: NanoUsd) -> Command {
-    Command::Deposit { id: histories::deposit(n), amount }
+    Command::Deposit { id: histories::deposit(n), amount, actor: Actor::System }
 }
 
 fn hold(n: u8, amount: NanoUsd) -> Command {

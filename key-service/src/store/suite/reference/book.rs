@@ -20,6 +20,7 @@ use crate::store::{
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
+    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -50,14 +51,16 @@ pub(super) struct AccountBook {
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, Payer), Counts>,
-    pub(super) idempotency: HashMap<Digest, Promise>,
+    pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    /// The events, of which the first has number one.
+    pub(super) events: Vec<Event>,
 }
 
 /// The request of an idempotency key, and the key that it made.
 #[derive(Debug)]
-pub(super) struct Promise {
+pub(super) struct IdempotencyRecord {
     pub(super) request: Digest,
     pub(super) key: KeyId,
     pub(super) expires_at: Timestamp,
@@ -84,6 +87,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            events: Vec::new(),
         }
     }
 
@@ -99,6 +103,7 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
+        self.events.extend(ledger::events(command, &before, &after, now));
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -116,6 +121,11 @@ impl AccountBook {
             }
         }
         Ok(outcome)
+    }
+
+    /// Writes an event.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
@@ -152,12 +162,12 @@ impl AccountBook {
     }
 
     /// Answer of a live idempotency key to the creation of this key.
-    pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        if promise.request != attempt.request {
+    pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
+        let record = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
+        if record.request != attempt.request {
             return Some(Created::Reused);
         }
-        let made = self.keys.get(&promise.key)?.clone();
+        let made = self.keys.get(&record.key)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
     }
 
