@@ -20,7 +20,7 @@ use shared::{
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
-    wire::{CREDITS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
+    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
 };
 use tracing::Instrument;
 
@@ -114,6 +114,7 @@ fn routes() -> Vec<(String, MethodRouter<Api>)> {
         (USAGE.into(), get(reading::usage)),
         (GENERATIONS.into(), get(reading::generations)),
         (of(GENERATIONS, ""), get(reading::generation)),
+        (EVENTS.into(), get(reading::events)),
         (OWN_KEY.into(), get(reading::own_key)),
     ]
 }

@@ -58,7 +58,7 @@ pub enum Effect {
 /// Object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The account as a whole: its money, its groups with their bounds, its webhooks.
+    /// The account as a whole: its money, its groups with their bounds, its events and webhooks.
     Account,
     /// API keys and their bills, of which the request concerns none out of reach.
     Keys,

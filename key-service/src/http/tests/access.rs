@@ -22,7 +22,7 @@ enum Concern {
 use Concern::{Account, Keys, OwnKey};
 
 /// The routes, each with its part of the account. A route that is not here is one that nobody has judged.
-const ROUTES: [(Method, &str, Concern); 17] = [
+const ROUTES: [(Method, &str, Concern); 18] = [
     (Method::GET, "/v1/management/keys", Keys),
     (Method::POST, "/v1/management/keys", Keys),
     (Method::GET, "/v1/management/keys/{id}", Keys),
@@ -39,6 +39,7 @@ const ROUTES: [(Method, &str, Concern); 17] = [
     (Method::GET, "/v1/management/usage", Keys),
     (Method::GET, "/v1/management/generations", Keys),
     (Method::GET, "/v1/management/generations/{id}", Keys),
+    (Method::GET, "/v1/management/events", Account),
     (Method::GET, "/v1/key", OwnKey),
 ];
 
