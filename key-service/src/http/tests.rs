@@ -78,6 +78,7 @@ impl Desk {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let hold = Command::Hold {
             key,
+            credential: 0,
             generation,
             model: "Model Flash".into(),
             least: cost,

@@ -355,6 +355,7 @@ pub(crate) fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_tick
     let model = "Model Flash".into();
     Command::Hold {
         key,
+        credential: 0,
         generation,
         model,
         least: amount,

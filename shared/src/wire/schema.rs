@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
+    MAX_GRACE_SECONDS,
     field::{Field, Fields, GroupField, KeyField, Kind},
     kind::{described, properties},
     reading::{BillObject, OwnGroup},
@@ -22,7 +23,7 @@ pub trait Object {
     const NAME: &'static str;
     /// Value of `object`.
     const OBJECT: &'static str;
-    /// A member that only the answer to the creation has, with its description.
+    /// A member that only answers with a new plaintext have, with its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
@@ -34,7 +35,8 @@ impl Object for KeyObject {
     type Id = KeyId;
     const NAME: &'static str = "ApiKey";
     const OBJECT: &'static str = "api_key";
-    const ONCE: Option<(&'static str, &'static str)> = Some(("key", "The plaintext, where the key is made."));
+    const ONCE: Option<(&'static str, &'static str)> =
+        Some(("key", "The plaintext, where the key is made or rotated."));
 }
 
 /// A group of API keys that share bounds.
@@ -138,6 +140,19 @@ impl<O: Listable> JsonSchema for List<O> {
             "required": ["object", "data", "first_id", "last_id", "has_more"],
         })
     }
+}
+
+/// A body that rotates a key.
+#[derive(JsonSchema)]
+#[schemars(rename = "ApiKeyRotation", deny_unknown_fields)]
+#[expect(dead_code, reason = "the body is read by hand; only the schema is made from this type")]
+pub struct Rotation {
+    /// Seconds for which the plaintext before works too.
+    #[schemars(default, range(max = MAX_GRACE_SECONDS))]
+    grace_seconds: u64,
+    /// Rotate even while the plaintext before the last rotation works, which ends then.
+    #[schemars(default)]
+    force: bool,
 }
 
 /// A body that makes an object (`NEW`) or changes one.

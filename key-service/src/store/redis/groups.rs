@@ -20,7 +20,7 @@ use crate::store::{GroupCreated, GroupPage, GroupUpdated, Groups, Page, StoreErr
 use domain::{
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     key::ApiKey,
-    ledger,
+    ledger::{self, Rotation},
 };
 
 /// Attempts at a change before the call is given up. Owners change the same group a few times a second at most.
@@ -171,7 +171,7 @@ impl Groups for Redis {
             if let Some((Some(parent), _)) = moved {
                 texts.extend(["past_parents".to_owned(), revision.past_with(parent)]);
             }
-            let rest = records::write_rest(*parent, budget.bounds.as_deref());
+            let rest = records::write_rest(*parent, Rotation::default(), budget.bounds.as_deref());
             let arguments = self
                 .group_arguments(account, id, moved)
                 .with(now.millis().to_string())

@@ -17,11 +17,11 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
-use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
+use crate::store::{Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated};
 use domain::{
     digest::Digest,
     group::BadGroup,
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
     ledger,
 };
 
@@ -51,7 +51,8 @@ impl Keys for Redis {
                 ["new", id] => {
                     let created = created(id).await?;
                     self.confirm_account(account).await?;
-                    self.put_credential(&digest, Principal::ApiKey(account, key.id)).await?;
+                    let owner = Principal::ApiKey(account, key.id);
+                    self.put_credential(&digest, Credential::first(owner)).await?;
                     Created::New(created)
                 }
                 ["replayed", id] => Created::Replayed(created(id).await?),
@@ -148,7 +149,7 @@ impl Keys for Redis {
             if let Err(bad) = judged.of {
                 return Ok(Updated::BadGroup(bad));
             }
-            let ledger::Key { budget, group, expires_at, .. } = &key.spend;
+            let ledger::Key { budget, group, rotation, expires_at, .. } = &key.spend;
             let mut change = KeyChange {
                 moved: (before != *group).then_some((before, *group)),
                 revisions: [
@@ -159,7 +160,7 @@ impl Keys for Redis {
                     ("limit", budget.limit.map(amount)),
                     ("expires_at", expires_at.map(Timestamp::millis)),
                 ],
-                rest: Some(records::write_rest(*group, budget.bounds.as_deref())),
+                rest: Some(records::write_rest(*group, *rotation, budget.bounds.as_deref())),
                 texts: vec!["label".into(), key.label.clone(), "metadata".into()],
             };
             change.texts.push(records::write_metadata(&key.metadata).unwrap_or_default());
@@ -174,6 +175,15 @@ impl Keys for Redis {
             }
         }
         Err(OVERTAKEN)
+    }
+
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        now: Timestamp,
+    ) -> Result<Rotated, StoreError> {
+        self.rotate(new, idempotency, now).await
     }
 
     async fn revoke_key(
@@ -197,7 +207,7 @@ struct KeyChange {
     revisions: [String; 2],
     /// Numbers of the record.
     settings: Vec<(&'static str, Option<i64>)>,
-    /// Group and bounds.
+    /// Group, rotation and bounds.
     rest: Option<Vec<u8>>,
     /// Names and values of texts.
     texts: Vec<String>,
@@ -278,7 +288,7 @@ impl Redis {
     }
 
     /// Reads a key with its revision.
-    async fn key_with_revision(
+    pub(super) async fn key_with_revision(
         &self,
         account: AccountId,
         id: KeyId,
@@ -357,7 +367,7 @@ impl Redis {
 
 /// The request, the time, and the end of the idempotency key: by the caller's clock, and as a lifetime for Redis. Empty
 /// without an idempotency key.
-fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
+pub(super) fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
     let Some(Idempotency { key: _, request, now, expires_at }) = attempt else { return Default::default() };
     let life = expires_at.millis().saturating_sub(now.millis()).max(1);
     let request = hex::encode(request.as_bytes());

@@ -309,6 +309,10 @@ pub(super) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
                 world.archive(account, group, now);
                 store.archive_group(account, group, now).await.unwrap();
             }
+            Step::Rotate(new) => {
+                world.rotate(&new, now);
+                store.rotate_key(new, None, now).await.unwrap();
+            }
             Step::Revoke(account, key) => {
                 world.revoke(account, key, now);
                 store.revoke_key(account, key, now).await.unwrap();

@@ -25,11 +25,12 @@ impl Book {
 
     /// Credentials that may spend, of the first five.
     fn accepted(&mut self) -> Vec<u64> {
-        let allowed = |credential: &u64| match self.run(&Command::Check { key: key(0), credential: *credential }) {
-            Ok(Outcome::Allowed { .. }) => true,
-            Err(Refused::UnknownKey) => false,
-            other => panic!("{other:?}"),
-        };
+        let allowed =
+            |credential: &u64| match self.run(&Command::Check { key: key(0), credential: *credential }) {
+                Ok(Outcome::Allowed { .. }) => true,
+                Err(Refused::UnknownKey) => false,
+                other => panic!("{other:?}"),
+            };
         (0..5).filter(allowed).collect()
     }
 }

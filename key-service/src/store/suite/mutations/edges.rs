@@ -67,6 +67,7 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
     let deposit = |n, amount| Command::Deposit { id: deposit(n), amount };
     let hold = |n, amount| Command::Hold {
         key,
+        credential: 0,
         generation: generation(n),
         model: "Model Flash".into(),
         least: amount,
@@ -119,7 +120,11 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
         vec![
             at_once(vec![deposit(1, nanos(100))]),
             bounded(limited(10)),
-            at_once(vec![hold(1, nanos(10)), capture(1, 1, nanos(10)), Command::Check { key }]),
+            at_once(vec![
+                hold(1, nanos(10)),
+                capture(1, 1, nanos(10)),
+                Command::Check { key, credential: 0 },
+            ]),
         ],
         // A hold that asks for more after its key was revoked.
         vec![
