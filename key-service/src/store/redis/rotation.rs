@@ -67,7 +67,7 @@ impl Redis {
         let arguments = Arguments::keys([
             self.key_space.account(new.account),
             self.key_space.key(new.account, new.key),
-            self.key_space.promise(new.account, &name),
+            self.key_space.idempotency(new.account, &name),
         ]);
         let arguments = arguments.with(*new.key.as_bytes()).with(new.key.to_string());
         let arguments = arguments.with_all(idempotency_record(attempt).into()).with(revision);

@@ -155,13 +155,13 @@ impl Keys for Reference {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
         if let Some(attempt) = idempotency {
-            if let Some(created) = book.promised(&new.key, &attempt) {
+            if let Some(created) = book.repeated(&new.key, &attempt) {
                 return Ok(created);
             }
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.keep_promise(attempt, new.key.id);
+            book.keep_idempotency_record(attempt, new.key.id);
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);
@@ -239,7 +239,7 @@ impl Keys for Reference {
         if is_repeated {
             return Ok(Rotated::New(key));
         }
-        match idempotency.as_ref().and_then(|attempt| book.promise(attempt)) {
+        match idempotency.as_ref().and_then(|attempt| book.idempotent(attempt)) {
             Some(Err(())) => return Ok(Rotated::Reused),
             Some(Ok(_)) => return Ok(Rotated::Replayed(key)),
             None => {}
@@ -249,7 +249,7 @@ impl Keys for Reference {
             Err(reason) => return Ok(Rotated::NotRotated(reason)),
         };
         if let Some(attempt) = idempotency {
-            book.keep_promise(attempt, new.key);
+            book.keep_idempotency_record(attempt, new.key);
         }
         book.keys.insert(new.key, rotated.clone());
         let number = rotated.spend.rotation.current;

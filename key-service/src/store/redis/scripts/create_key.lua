@@ -11,7 +11,7 @@ local id, record, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local request, now = ARGV[5], tonumber(ARGV[6])
 if call('EXISTS', account) == 0 then return false end
 
-local created = promised(idempotency, request, now)
+local created = idempotent(idempotency, request, now)
 if created == 'reused' then return { 'reused' } end
 if created then return { created == id and 'new' or 'replayed', created } end
 
@@ -20,7 +20,7 @@ if is_new and tonumber(call('HGET', account, 'keys') or '0') >= most then return
 if group and (call('HGET', account, 'groups') or '0') ~= ARGV[9] then return { 'stale' } end
 if group and ARGV[10] == '1' then return { 'bad_group' } end
 
-keep_promise(idempotency, request, ARGV[7], ARGV[8], id)
+keep_idempotency_record(idempotency, request, ARGV[7], ARGV[8], id)
 
 if is_new then
   call('HSET', account, ARGV[1], record)

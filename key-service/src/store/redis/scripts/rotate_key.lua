@@ -17,7 +17,7 @@ local number = key.rotation and read('>d', key.rotation) or 0
 if digest == current then return { 'rotated', number, '' } end
 if digest == previous then return { 'rotated', number - 1, '' } end
 
-local earlier = promised(idempotency, request, tonumber(ARGV[4]))
+local earlier = idempotent(idempotency, request, tonumber(ARGV[4]))
 if earlier then return { earlier == 'reused' and 'reused' or 'replayed', 0, '' } end
 if (call('HGET', texts, 'revision') or '0') ~= ARGV[7] then return { 'stale', 0, '' } end
 if ARGV[8] == '' then return { 'refused', 0, '' } end
@@ -27,5 +27,5 @@ key.rotation = ARGV[8]
 call('HSET', account, ARGV[1], write_key(key) .. write_rest(key))
 call('HINCRBY', texts, 'revision', '1')
 call('HSET', texts, 'hint', ARGV[10], 'credential', digest, 'previous_credential', current or '')
-keep_promise(idempotency, request, ARGV[5], ARGV[6], ARGV[2])
+keep_idempotency_record(idempotency, request, ARGV[5], ARGV[6], ARGV[2])
 return { 'rotated', number + 1, previous or '' }

@@ -135,8 +135,8 @@ fn create(
     counted: &KeyCounts,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
-        prune_promises(connection, attempt.now)?;
-        if let Some((request, made)) = promise(connection, new.account, attempt)? {
+        prune_idempotency_records(connection, attempt.now)?;
+        if let Some((request, made)) = idempotency_record(connection, new.account, attempt)? {
             if request != attempt.request {
                 return Ok(Created::Reused);
             }
@@ -156,7 +156,7 @@ fn create(
     let owner = Principal::ApiKey(new.account, new.key.id);
     accounts::put_credential(connection, &new.digest, Credential::first(owner))?;
     if let Some(attempt) = attempt {
-        put_promise(connection, new.account, attempt, new.key.id)?;
+        put_idempotency_record(connection, new.account, attempt, new.key.id)?;
     }
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
@@ -174,8 +174,8 @@ fn rotate(
         return Ok(Rotated::New(key));
     }
     if let Some(attempt) = attempt {
-        prune_promises(connection, attempt.now)?;
-        if let Some((request, _)) = promise(connection, new.account, attempt)? {
+        prune_idempotency_records(connection, attempt.now)?;
+        if let Some((request, _)) = idempotency_record(connection, new.account, attempt)? {
             return Ok(if request == attempt.request { Rotated::Replayed(key) } else { Rotated::Reused });
         }
     }
@@ -185,7 +185,7 @@ fn rotate(
     };
     put_rotation(connection, new, &key)?;
     if let Some(attempt) = attempt {
-        put_promise(connection, new.account, attempt, new.key)?;
+        put_idempotency_record(connection, new.account, attempt, new.key)?;
     }
     Ok(Rotated::New(key))
 }
@@ -310,7 +310,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
 }
 
 /// Finds the request of a live idempotency key, with the key that the request created.
-fn promise(
+fn idempotency_record(
     connection: &Connection,
     account: AccountId,
     attempt: &Idempotency,
@@ -323,7 +323,7 @@ fn promise(
     connection.prepare_cached(sql)?.query_row(params, promise).optional()
 }
 
-fn put_promise(
+fn put_idempotency_record(
     connection: &Connection,
     account: AccountId,
     attempt: &Idempotency,
@@ -348,7 +348,7 @@ fn written(attempt: &Idempotency) -> String {
     hex::encode(attempt.key.as_bytes())
 }
 
-fn prune_promises(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+fn prune_idempotency_records(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let sql = "DELETE FROM idempotency WHERE (account, key) IN
                    (SELECT account, key FROM idempotency WHERE expires_at <= ?1
                     ORDER BY expires_at LIMIT ?2)";

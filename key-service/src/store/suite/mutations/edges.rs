@@ -9,7 +9,8 @@ use shared::{
 };
 
 use domain::{
-    key::KeyPatch,
+    digest::Digest,
+    key::{KeyPatch, NewCredential},
     ledger::{
         BoundsPatch, Command, Progress,
         histories::{ACCOUNTS, Clock, KEYS, START, Step, account, deposit, generation, key},
@@ -100,6 +101,12 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
     let bounded = |bounds| Step::Update(mine, key, KeyPatch { bounds, ..KeyPatch::default() });
     let a_day = BoundsPatch { windows: Some(vec![(Per::Day, nanos(100))]), ..BoundsPatch::default() };
     let limited = |amount| BoundsPatch { limit: Some(Some(nanos(amount))), ..BoundsPatch::default() };
+    let check = |credential| Command::Check { key, credential };
+    let rotate = |seconds: u8| {
+        let (digest, grace) = (Digest::of(&[seconds]), Duration::from_secs(seconds.into()));
+        let hint = "fg_api_…".to_owned();
+        Step::Rotate(NewCredential { account: mine, key, digest, hint, grace, is_forced: false })
+    };
     let short_lived =
         KeyPatch { expires_at: Some(Some(START.plus(Duration::from_secs(9)))), ..KeyPatch::default() };
     vec![
@@ -120,11 +127,17 @@ pub(super) fn edges() -> Vec<Vec<Step>> {
         vec![
             at_once(vec![deposit(1, nanos(100))]),
             bounded(limited(10)),
-            at_once(vec![
-                hold(1, nanos(10)),
-                capture(1, 1, nanos(10)),
-                Command::Check { key, credential: 0 },
-            ]),
+            at_once(vec![hold(1, nanos(10)), capture(1, 1, nanos(10)), check(0)]),
+        ],
+        // The previous credential at the very end of its grace.
+        vec![
+            at_once(vec![deposit(1, nanos(100))]),
+            rotate(9),
+            at_once(vec![check(0), check(1), check(2)]),
+            Step::Clock(Clock::Wait(Duration::from_secs(9))),
+            at_once(vec![check(0), check(1)]),
+            rotate(0),
+            at_once(vec![check(0), check(1), check(2), check(3)]),
         ],
         // A hold that asks for more after its key was revoked.
         vec![

@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 95] = [
+pub(super) const FAULTS: [(&str, &str, &str); 105] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -260,5 +260,43 @@ pub(super) const FAULTS: [(&str, &str, &str); 95] = [
         "a report that was overtaken leaves its further parts",
         "parts = cost < cost_before and parts or parts_of[reported] or '' -- chain",
         "parts = parts_of[reported] or '' -- chain",
+    ),
+    (
+        "a credential that a rotation ended may spend",
+        "if credential ~= current and not is_previous then return 'unknown_key' end",
+        "",
+    ),
+    ("a grace does not end", " and now < previous_until", ""),
+    ("a grace ends late", "now < previous_until and", "now <= previous_until and"),
+    ("every rotation has a grace", " and previous_until < NEVER", ""),
+    (
+        "a grace ends at once",
+        "local is_previous = credential + 1 == current and",
+        "local is_previous = false and",
+    ),
+    (
+        "credentials before the previous one have a grace too",
+        "credential + 1 == current and",
+        "credential + 1 <= current and",
+    ),
+    (
+        "a key that was never rotated has a later credential",
+        "if credential > 0 and not key.rotation then return 'unknown_key' end",
+        "",
+    ),
+    (
+        "every credential is the first",
+        "if credential > 0 then credential = read('>d', ARGV[#ARGV], 8 * credential - 7) end",
+        "credential = 0",
+    ),
+    (
+        "a rotation is lost with the next bill",
+        "if key.rotation then changed[#changed] = changed[#changed] .. '\\4' .. key.rotation end -- plain",
+        "",
+    ),
+    (
+        "a rotation of a chain's key is lost with the next bill",
+        "local group, rotation, bounds = budget.group, budget.rotation, budget.bounds",
+        "local group, rotation, bounds = budget.group, false, budget.bounds",
     ),
 ];

@@ -49,14 +49,14 @@ pub(super) struct AccountBook {
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, Payer), Counts>,
-    pub(super) idempotency: HashMap<Digest, Promise>,
+    pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
 }
 
 /// The request of an idempotency key, and the key that it made.
 #[derive(Debug)]
-pub(super) struct Promise {
+pub(super) struct IdempotencyRecord {
     pub(super) request: Digest,
     pub(super) key: KeyId,
     pub(super) expires_at: Timestamp,
@@ -151,23 +151,23 @@ impl AccountBook {
     }
 
     /// Key of a live idempotency key, unless of another request.
-    pub(super) fn promise(&self, attempt: &Idempotency) -> Option<Result<KeyId, ()>> {
-        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        Some(if promise.request == attempt.request { Ok(promise.key) } else { Err(()) })
+    pub(super) fn idempotent(&self, attempt: &Idempotency) -> Option<Result<KeyId, ()>> {
+        let record = self.idempotency.get(&attempt.key).filter(|record| record.expires_at > attempt.now)?;
+        Some(if record.request == attempt.request { Ok(record.key) } else { Err(()) })
     }
 
     /// Answer of a live idempotency key to the creation of this key.
-    pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let Ok(id) = self.promise(attempt)? else { return Some(Created::Reused) };
+    pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
+        let Ok(id) = self.idempotent(attempt)? else { return Some(Created::Reused) };
         let made = self.keys.get(&id)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
     }
 
     /// Keeps an idempotency key until it expires, in place of those that have.
-    pub(super) fn keep_promise(&mut self, attempt: Idempotency, id: KeyId) {
-        self.idempotency.retain(|_, promise| promise.expires_at > attempt.now);
+    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+        self.idempotency.retain(|_, record| record.expires_at > attempt.now);
         let Idempotency { key, request, expires_at, .. } = attempt;
-        self.idempotency.insert(key, Promise { request, key: id, expires_at });
+        self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {

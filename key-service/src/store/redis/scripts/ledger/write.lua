@@ -45,6 +45,7 @@ for n = 1, named do
   local key = keys[n]
   if key and key.changed then
     changed[#changed + 1], changed[#changed + 2] = key.id, write_key(key)
+    if key.rotation then changed[#changed] = changed[#changed] .. '\4' .. key.rotation end -- plain
     bill_windows(key) -- chain
     changed[#changed] = changed[#changed] .. write_rest(key) -- chain
     if key.used ~= key.used_before then spenders[#spenders + 1], spenders[#spenders + 2] = key.used, key.id end
