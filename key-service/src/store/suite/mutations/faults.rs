@@ -1,7 +1,7 @@
 //! Faults for the ledger's script.
 
 /// A fault: name, correct text, and replacement.
-pub(super) const FAULTS: [(&str, &str, &str); 105] = [
+pub(super) const FAULTS: [(&str, &str, &str); 106] = [
     ("a key at its limit may spend", "key.used >= key.limit", "key.used > key.limit"),
     ("the last of a limit cannot be spent", "left_of_limit < least", "left_of_limit <= least"),
     ("the last of the credit cannot be spent", "account.credit < least", "account.credit <= least"),
@@ -160,7 +160,11 @@ pub(super) const FAULTS: [(&str, &str, &str); 105] = [
         "  recount(tokens_of",
     ),
     ("tokens are counted without a bound", "return min(prompt, COUNTED_PER_REQUEST)", "return prompt"),
-    ("earlier counts are forgotten", "if before[n] then requests, prompt", "if false then requests, prompt"),
+    (
+        "earlier counts are forgotten",
+        "if counters_before[n] then requests, prompt",
+        "if false then requests, prompt",
+    ),
     (
         "a batch counts its last settlement alone",
         "local sums = counts[payer]\n  if not sums then",
@@ -298,5 +302,10 @@ pub(super) const FAULTS: [(&str, &str, &str); 105] = [
         "a rotation of a chain's key is lost with the next bill",
         "local group, rotation, bounds = budget.group, budget.rotation, budget.bounds",
         "local group, rotation, bounds = budget.group, false, budget.bounds",
+    ),
+    (
+        "a counter loses its further part to the script without chains",
+        "if counters_before[n] and #counters_before[n] > COUNTS_SIZE then error(NEEDS_CHAINS) end -- plain",
+        "",
     ),
 ];

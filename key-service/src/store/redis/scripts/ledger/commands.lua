@@ -27,7 +27,7 @@ commands[HOLD] = present[HOLD] and function(key, n, payer, credential, least, en
   local left_of_limit = left_after(key.limit, key.used)
   if left_of_limit < least then return 'limit_reached' end
   if account.credit < least then return 'credit_empty' end
-  if chain then _, left_of_limit = free_of_chain() end -- chain
+  if chain then free_of_chain() left_of_limit = chain.left end -- chain
   local left, free = min(left_of_limit, account.credit), available(key)
   if enough < least then enough = least end
   if free < min(enough, left) then return 'reserved' end
