@@ -110,7 +110,7 @@ pub(crate) fn router(
 
 async fn list(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let query = query::read::<ApiKey>(request.uri().query())?;
@@ -119,13 +119,13 @@ async fn list(
 
 async fn create(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers())?;
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
-    let issued = api.management.create(account, draft, idempotency_key).await?;
+    let issued = api.management.create(account, draft, idempotency_key, actor).await?;
     let (Issued::New { key, .. } | Issued::Replayed(key)) = &issued;
     let location = [(header::LOCATION, format!("{KEYS}/{}", key.id))];
     Ok((StatusCode::CREATED, location, shown_once(&issued, api.clock.now())).into_response())
@@ -133,14 +133,14 @@ async fn create(
 
 async fn rotate(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers())?;
     let terms = body::read_rotation(request).await?;
     let id = path.or(KeyRefused::NotFound)?;
-    let issued = api.management.rotate(account, id, terms, idempotency_key).await?;
+    let issued = api.management.rotate((account, id), terms, idempotency_key, actor).await?;
     Ok(shown_once(&issued, api.clock.now()))
 }
 
@@ -154,7 +154,7 @@ fn shown_once(issued: &Issued, now: Timestamp) -> Response {
 
 async fn fetch(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, .. }: Caller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
     let key = api.management.get(account, path.or(KeyRefused::NotFound)?).await?;
@@ -163,22 +163,22 @@ async fn fetch(
 
 async fn update(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<KeyId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut change: KeyPatch = body::read_patch(request).await?;
     api.name_models_by_id(&mut change.bounds);
-    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change).await?;
+    let key = api.management.update(account, path.or(KeyRefused::NotFound)?, change, actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 
 async fn revoke(
     State(api): State<Api>,
-    Caller(account): Caller,
+    Caller { account, actor }: Caller,
     path: PathId<KeyId>,
 ) -> Result<Response, ApiError> {
-    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?).await?;
+    let key = api.management.revoke(account, path.or(KeyRefused::NotFound)?, actor).await?;
     Ok(ok(&key.shown(api.clock.now())))
 }
 

@@ -10,6 +10,7 @@ use shared::{
 
 use crate::{
     digest::Digest,
+    event::EventKind,
     ledger::{self, Rotation},
     settings::{Metadata, MetadataPatch, fields},
 };
@@ -148,6 +149,18 @@ impl ApiKey {
         }
     }
 
+    /// Event of the key's creation.
+    pub fn creation(&self, now: Timestamp) -> EventKind {
+        let blank = Self::new(self.id, String::new(), self.created_at);
+        EventKind::KeyCreated { changes: self.changes_since(&blank, now) }
+    }
+
+    /// Event of a change from an earlier state; `None` where no setting differs.
+    pub fn change(&self, before: &Self, now: Timestamp) -> Option<EventKind> {
+        let changes = self.changes_since(before, now);
+        (!changes.is_empty()).then_some(EventKind::KeyUpdated { changes })
+    }
+
     /// The key with the patch applied.
     pub fn updated(self, patch: &KeyPatch, now: Timestamp) -> Result<Self, KeyNotChanged> {
         if self.spend.revoked_at.is_some() {
@@ -162,6 +175,11 @@ impl ApiKey {
     /// The instant from which the credential before the last rotation is refused, while it is accepted.
     pub fn previous_expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())
+    }
+
+    /// Event of the key's last rotation.
+    pub fn rotation_event(&self, now: Timestamp) -> EventKind {
+        EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
     /// The key with a new credential. The credential before is accepted until the grace is over, and every older one
@@ -186,7 +204,7 @@ impl ApiKey {
     /// The key, revoked at this time unless revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
-        self.spend.revoked_at.get_or_insert(now);
+        self.spend.revoked_at.get_or_insert(now.to_whole_seconds());
         self
     }
 }

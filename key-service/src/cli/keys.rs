@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{error::ApiError, ids::KeyId, secret::ExposeSecret, wire::MAX_GRACE_SECONDS};
 
-use super::{operator_error, store_error};
+use super::{operator, operator_error, store_error};
 use crate::management::{Error, Issued, Management, rotation::RotationTerms};
 
 /// Commands on API keys.
@@ -37,7 +37,7 @@ pub(super) async fn run(
     let KeyCommand::Rotate { account, id, grace_seconds, force } = command;
     let account = management.account(&account).await.map_err(operator_error)?;
     let terms = RotationTerms { grace: Duration::from_secs(grace_seconds), is_forced: force };
-    match management.rotate(account, id, terms, None).await {
+    match management.rotate((account, id), terms, None, operator()).await {
         Ok(Issued::New { plaintext, .. }) => writeln!(out, "{}", plaintext.expose_secret())?,
         Ok(Issued::Replayed(_)) => return Err(anyhow!("the key was rotated before")),
         Err(Error::Refused(refused)) => return Err(anyhow!("{}", ApiError::from(refused).message)),

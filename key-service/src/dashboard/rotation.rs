@@ -64,7 +64,8 @@ pub(super) async fn rotate(
     let terms =
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
-    match desk.management.rotate(viewer.signed_in.account, key.id, terms, attempt).await? {
+    let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
+    match desk.management.rotate(of, terms, attempt, actor).await? {
         Issued::Replayed(key) => Ok(Redirect::to(&format!("{PATH}/{}", key.id)).into_response()),
         Issued::New { key, plaintext } => {
             let content = html! {

@@ -13,6 +13,7 @@ use super::{Error, Issued, KeyRefused, Management};
 use crate::store::Rotated;
 use domain::{
     digest::Digest,
+    event::Actor,
     key::{KeyNotRotated, NewCredential},
 };
 
@@ -29,22 +30,22 @@ impl Management {
     /// Gives a key a new plaintext, only once per idempotency key.
     pub async fn rotate(
         &self,
-        account: AccountId,
-        key: KeyId,
+        (account, key): (AccountId, KeyId),
         RotationTerms { grace, is_forced }: RotationTerms,
         idempotency_key: Option<String>,
+        actor: Actor,
     ) -> Result<Issued, Error<KeyRefused>> {
         // Of a rotation only the record of its idempotency key takes memory: older credentials are forgotten.
         if idempotency_key.is_some() && self.store.is_nearly_full().await? {
             return Err(Error::Refused(KeyRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let hint = key::hint(plaintext.expose_secret());
         let request = format!("rotate\n{key}\n{}\n{is_forced}", grace.as_secs());
-        let attempt = Self::attempt(idempotency_key, Digest::of(request.as_bytes()), now);
+        let attempt = Self::attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
         let new = NewCredential { account, key, digest, hint, grace, is_forced };
-        match self.store.rotate_key(new, attempt, now).await? {
+        match self.store.rotate_key(new, attempt, &act).await? {
             Rotated::New(key) => Ok(Issued::New { key, plaintext }),
             Rotated::Replayed(key) => Ok(Issued::Replayed(key)),
             Rotated::Reused => Err(Error::Refused(KeyRefused::IdempotencyKeyReused)),

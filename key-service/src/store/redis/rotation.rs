@@ -1,6 +1,6 @@
 //! Rotation of keys.
 
-use shared::{rpc::Principal, time::Timestamp};
+use shared::rpc::Principal;
 
 use super::{
     Redis,
@@ -12,6 +12,7 @@ use super::{
 use crate::store::{Credential, Idempotency, Keys as _, Rotated, StoreError};
 use domain::{
     digest::Digest,
+    event::Act,
     key::{KeyNotRotated, NewCredential},
     ledger::Rotation,
 };
@@ -26,13 +27,13 @@ impl Redis {
         &self,
         new: NewCredential,
         attempt: Option<Idempotency>,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Rotated, StoreError> {
         for _ in 0..ATTEMPTS {
             let Some((key, revision)) = self.key_with_revision(new.account, new.key).await? else {
                 return Ok(Rotated::NotFound);
             };
-            let judged = key.clone().rotated(&new, now).map(|key| key.spend.rotation);
+            let judged = key.clone().rotated(&new, act.at).map(|key| key.spend.rotation);
             let arguments = self.rotation(&new, attempt.as_ref(), (revision.number, judged));
             let answer: Option<Answer> = self.client.run(&self.scripts.rotate_key, &arguments).await?;
             let Some((result, number, outdated)) = answer else { return Ok(Rotated::NotFound) };

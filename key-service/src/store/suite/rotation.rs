@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use shared::{ids::KeyId, rpc::Principal, time::Timestamp};
 
 use super::{
-    Subject, after, capture, digest, hold, keys::attempt, make_key, nanos, new_group, new_key, open_account,
-    open_account_with, spend,
+    Subject, act, after, capture, digest, hold, keys::attempt, make_key, nanos, new_group, new_key,
+    open_account, open_account_with, spend,
 };
 use crate::store::{Created, Credential, Rotated, Store, Updated};
 use domain::{
@@ -33,7 +33,7 @@ fn credential(name: &str, grace: u64) -> NewCredential {
 }
 
 async fn rotate(store: &dyn Store, new: NewCredential, now: Timestamp) -> ApiKey {
-    match store.rotate_key(new, None, now).await.unwrap() {
+    match store.rotate_key(new, None, &act(now)).await.unwrap() {
         Rotated::New(key) => key,
         other => panic!("not rotated: {other:?}"),
     }
@@ -57,10 +57,10 @@ async fn open(subject: &mut impl Subject, is_grouped: bool) {
     open_account_with(store, 1, 1_000).await;
     let mut new = new_key(account(1), 1);
     if is_grouped {
-        store.create_group(new_group(account(1), 1)).await.unwrap();
+        store.create_group(new_group(account(1), 1), &act(START)).await.unwrap();
         new.key.spend.group = Some(group(1));
     }
-    store.create_key(new, None).await.unwrap();
+    store.create_key(new, None, &act(START)).await.unwrap();
 }
 
 pub(super) async fn both_credentials_spend_until_the_grace_is_over(subject: &mut impl Subject) {
@@ -92,7 +92,10 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     let bill = vec![hold(key(1), generation(1), 50, 7), capture(key(1), generation(1), 20)];
     store.execute(account(1), bill, START).await.unwrap();
     let patch = KeyPatch { bounds: BoundsPatch::of_limit(Some(nanos(500))), ..KeyPatch::default() };
-    assert!(matches!(store.update_key(account(1), key(1), patch, START).await.unwrap(), Updated::Key(_)));
+    assert!(matches!(
+        store.update_key(account(1), key(1), patch, &act(START)).await.unwrap(),
+        Updated::Key(_)
+    ));
     assert_eq!(accepted(store, START).await, [0, 1]);
     let last = after(GRACE).minus(Duration::from_millis(1));
     assert_eq!(accepted(store, last).await, [0, 1]);
@@ -101,7 +104,7 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
     let rotated = rotate(store, credential("b", 0), after(GRACE)).await;
     assert_eq!((rotated.spend.budget.used, rotated.spend.budget.limit), (nanos(20), Some(nanos(500))));
     assert_eq!(accepted(store, after(GRACE)).await, [2]);
-    store.revoke_key(account(1), key(1), after(GRACE)).await.unwrap();
+    store.revoke_key(account(1), key(1), &act(after(GRACE))).await.unwrap();
     let checks = [1, 2].map(|credential| Command::Check { key: key(1), credential });
     let refused = [Err(Refused::UnknownKey), Err(Refused::Revoked)];
     assert_eq!(store.execute(account(1), checks.into(), after(GRACE)).await.unwrap(), refused);
@@ -110,11 +113,14 @@ async fn both_spend(subject: &mut impl Subject, is_grouped: bool) {
 pub(super) async fn a_rotated_key_that_moves_keeps_its_credentials(subject: &mut impl Subject) {
     open(subject, false).await;
     let store = &**subject.store();
-    store.create_group(new_group(account(1), 1)).await.unwrap();
+    store.create_group(new_group(account(1), 1), &act(START)).await.unwrap();
     rotate(store, credential("a", GRACE), START).await;
     for (to, credentials) in [(Some(group(1)), vec![0, 1]), (None, vec![1, 2])] {
         let patch = KeyPatch { group: Some(to), ..KeyPatch::default() };
-        assert!(matches!(store.update_key(account(1), key(1), patch, START).await.unwrap(), Updated::Key(_)));
+        assert!(matches!(
+            store.update_key(account(1), key(1), patch, &act(START)).await.unwrap(),
+            Updated::Key(_)
+        ));
         assert_eq!(accepted(store, START).await, credentials);
         let again = NewCredential { is_forced: true, ..credential("b", GRACE) };
         assert_eq!(rotate(store, again, START).await.spend.group, to);
@@ -143,7 +149,7 @@ pub(super) async fn what_cannot_be_rotated_stays_as_it_is(subject: &mut impl Sub
         let new = NewCredential { is_forced, ..credential(name, GRACE) };
         let before = store.key(account(1), key(1)).await.unwrap();
         let once = attempt(&format!("{name} {is_forced}"), "a", now);
-        let Rotated::NotRotated(reason) = store.rotate_key(new, Some(once), now).await.unwrap() else {
+        let Rotated::NotRotated(reason) = store.rotate_key(new, Some(once), &act(now)).await.unwrap() else {
             panic!("{name} was rotated")
         };
         assert_eq!(store.key(account(1), key(1)).await.unwrap(), before);
@@ -156,15 +162,15 @@ pub(super) async fn what_cannot_be_rotated_stays_as_it_is(subject: &mut impl Sub
     rotate(store, forced, after(GRACE - 1)).await;
     assert_eq!(accepted(store, after(GRACE - 1)).await, [1, 2]);
     let short_lived = KeyPatch { expires_at: Some(Some(after(99))), ..KeyPatch::default() };
-    store.update_key(account(1), key(1), short_lived, START).await.unwrap();
+    store.update_key(account(1), key(1), short_lived, &act(START)).await.unwrap();
     assert_eq!(refused("d", true, after(99)).await, KeyNotRotated::Expired);
-    store.revoke_key(account(1), key(1), after(50)).await.unwrap();
+    store.revoke_key(account(1), key(1), &act(after(50))).await.unwrap();
     assert_eq!(refused("e", true, after(51)).await, KeyNotRotated::Revoked);
     for stranger in [
         NewCredential { key: key(2), ..credential("f", 0) },
         NewCredential { account: account(2), ..credential("f", 0) },
     ] {
-        assert_eq!(store.rotate_key(stranger, None, START).await.unwrap(), Rotated::NotFound);
+        assert_eq!(store.rotate_key(stranger, None, &act(START)).await.unwrap(), Rotated::NotFound);
     }
 }
 
@@ -172,19 +178,21 @@ pub(super) async fn an_idempotency_key_rotates_once(subject: &mut impl Subject) 
     open(subject, false).await;
     make_key(&**subject.store(), account(1), 2, None).await;
     let once = |request, now| Some(attempt("once", request, now));
-    let made = subject.store().rotate_key(credential("a", GRACE), once("a", START), START).await.unwrap();
+    let made =
+        subject.store().rotate_key(credential("a", GRACE), once("a", START), &act(START)).await.unwrap();
     let Rotated::New(made) = made else { panic!("{made:?}") };
     subject.interrupt().await;
     let store = &**subject.store();
-    let again = store.rotate_key(credential("b", GRACE), once("a", after(1)), after(1)).await.unwrap();
+    let again = store.rotate_key(credential("b", GRACE), once("a", after(1)), &act(after(1))).await.unwrap();
     assert_eq!(again, Rotated::Replayed(made.clone()));
     assert_eq!(store.find_credential(digest("b")).await.unwrap(), None);
-    let other = store.rotate_key(credential("b", GRACE), once("b", after(1)), after(1)).await.unwrap();
+    let other = store.rotate_key(credential("b", GRACE), once("b", after(1)), &act(after(1))).await.unwrap();
     assert_eq!(other, Rotated::Reused);
-    let created = store.create_key(new_key(account(1), 3), once("b", after(1))).await.unwrap();
+    let created =
+        store.create_key(new_key(account(1), 3), once("b", after(1)), &act(after(1))).await.unwrap();
     assert_eq!(created, Created::Reused, "the idempotency keys of an account are for all of its requests");
     let late = after(86_400);
-    let anew = store.rotate_key(credential("b", 0), once("b", late), late).await.unwrap();
+    let anew = store.rotate_key(credential("b", 0), once("b", late), &act(late)).await.unwrap();
     assert!(matches!(anew, Rotated::New(key) if key.spend.rotation.current == 2));
 }
 
@@ -192,10 +200,10 @@ pub(super) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
     open(subject, false).await;
     for (name, idempotency) in [("a", None), ("b", Some(attempt("once", "a", START)))] {
         let new = credential(name, 0);
-        let first = subject.store().rotate_key(new.clone(), idempotency.clone(), START).await.unwrap();
+        let first = subject.store().rotate_key(new.clone(), idempotency.clone(), &act(START)).await.unwrap();
         subject.interrupt().await;
         // The same caller, which lost the answer and still has the plaintext.
-        let again = subject.store().rotate_key(new, idempotency, after(1)).await.unwrap();
+        let again = subject.store().rotate_key(new, idempotency, &act(after(1))).await.unwrap();
         assert_eq!(again, first);
         assert!(matches!(first, Rotated::New(_)));
     }
@@ -230,7 +238,7 @@ pub(super) async fn of_rotations_at_once_each_has_a_number_of_its_own(subject: &
     let racers = (0..RACERS).map(|n| {
         let store = Arc::clone(subject.store());
         let new = NewCredential { is_forced: true, ..credential(&format!("racer {n}"), GRACE) };
-        tokio::spawn(async move { store.rotate_key(new, None, START).await })
+        tokio::spawn(async move { store.rotate_key(new, None, &act(START)).await })
     });
     for racer in racers.collect::<Vec<_>>() {
         assert!(matches!(racer.await.unwrap().unwrap(), Rotated::New(_)));
@@ -255,7 +263,7 @@ pub(super) async fn of_rotations_at_once_one_begins_the_grace(subject: &mut impl
     let racers = (0..8).map(|n| {
         let store = Arc::clone(subject.store());
         let new = credential(&format!("racer {n}"), GRACE);
-        tokio::spawn(async move { store.rotate_key(new, None, START).await })
+        tokio::spawn(async move { store.rotate_key(new, None, &act(START)).await })
     });
     let mut rotated = 0;
     for racer in racers.collect::<Vec<_>>() {

@@ -1,10 +1,28 @@
--- Keys are rotated: their credentials have numbers, in the order of rotations.
+-- Events: who governed what, and which thresholds were passed.
 
-ALTER TABLE credentials ADD COLUMN number INTEGER NOT NULL DEFAULT 0 CHECK (number >= 0);
+-- `once` names a threshold, which is told once. `event` is JSON, as `domain::event` writes it; the columns beside it are for
+-- searches.
+CREATE TABLE events (
+    account  BLOB    NOT NULL REFERENCES accounts,
+    number   INTEGER NOT NULL CHECK (number > 0),
+    id       BLOB    NOT NULL CHECK (length(id) = 16),
+    at       INTEGER NOT NULL,
+    type     TEXT    NOT NULL,
+    key      BLOB    CHECK (length(key) = 16),
+    group_id BLOB    CHECK (length(group_id) = 16),
+    once     TEXT,
+    event    TEXT    NOT NULL,
+    PRIMARY KEY (account, number)
+) STRICT, WITHOUT ROWID;
 
--- Finds the credentials that a rotation made, so that the next but one forgets them.
-CREATE INDEX rotated_credentials ON credentials (account, id, number) WHERE number > 0;
+CREATE INDEX events_by_id ON events (account, id);
+CREATE INDEX events_by_type ON events (account, type, number);
+CREATE INDEX events_by_key ON events (account, key, number) WHERE key IS NOT NULL;
+CREATE INDEX events_by_group ON events (account, group_id, number) WHERE group_id IS NOT NULL;
+CREATE UNIQUE INDEX events_once ON events (account, once) WHERE once IS NOT NULL;
 
--- The current credential, and the time until which the one before is accepted too.
-ALTER TABLE api_keys ADD COLUMN credential     INTEGER NOT NULL DEFAULT 0 CHECK (credential >= 0);
-ALTER TABLE api_keys ADD COLUMN previous_until INTEGER;
+-- The number of the last event.
+ALTER TABLE accounts ADD COLUMN events INTEGER NOT NULL DEFAULT 0 CHECK (events >= 0);
+-- Credit just after the last deposit, of which thresholds are parts.
+ALTER TABLE accounts ADD COLUMN deposited INTEGER NOT NULL DEFAULT 0 CHECK (deposited >= 0);
+UPDATE accounts SET deposited = credit;

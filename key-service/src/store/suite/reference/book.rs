@@ -19,6 +19,7 @@ use crate::store::{
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
+    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -52,6 +53,8 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    /// The events, of which the first has number one.
+    pub(super) events: Vec<Event>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -83,6 +86,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            events: Vec::new(),
         }
     }
 
@@ -98,6 +102,7 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
+        self.events.extend(ledger::events(command, &before, &after, now));
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -115,6 +120,11 @@ impl AccountBook {
             }
         }
         Ok(outcome)
+    }
+
+    /// Writes an event.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
