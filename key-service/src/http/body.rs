@@ -10,15 +10,11 @@ use shared::{
     error::{ApiError, Code},
     json::parse_object,
     process::http::{read_body, require_json},
-    wire::{Fields, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
+    wire::{Fields, MAX_BODY_BYTES, MAX_GRACE_SECONDS, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
 
 use crate::management::rotation::RotationTerms;
 use domain::settings::Patch;
-
-/// Largest body in bytes. The largest sensible body, of a group with models and metadata for itself and for its keys, takes some
-/// 180 KiB.
-const MAX_BODY: usize = 256 << 10;
 
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -83,7 +79,7 @@ async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> R
 async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     require_json(&head.headers, also)?;
-    read_body(&head.headers, body, MAX_BODY).await
+    read_body(&head.headers, body, MAX_BODY_BYTES).await
 }
 
 /// Reads settings from JSON, of a new object or of a change.
