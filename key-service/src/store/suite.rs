@@ -3,6 +3,7 @@
 mod accounts;
 mod books;
 mod budgets;
+mod events;
 mod groups;
 pub(crate) mod in_redis;
 mod keys;
@@ -83,6 +84,13 @@ macro_rules! contract {
                     tokens_count_by_their_bound_until_they_are_known,
                     history_stays_with_the_groups_that_paid,
                 }
+                events::{
+                    each_act_leaves_one_event_and_a_repetition_none,
+                    an_act_that_changes_nothing_or_is_refused_leaves_no_event,
+                    events_are_found_by_type_key_and_group_page_by_page,
+                    events_are_dropped_when_they_are_too_old,
+                    acts_at_once_leave_an_event_each,
+                }
                 groups::{
                     a_group_is_made_once_and_found_by_both_of_its_ids,
                     a_race_for_an_external_id_makes_one_group,
@@ -139,6 +147,7 @@ macro_rules! contract {
                     what_cannot_be_rotated_stays_as_it_is,
                     an_idempotency_key_rotates_once,
                     a_rotation_sent_again_changes_nothing,
+                    a_rotation_leaves_one_event,
                     credentials_that_ended_are_forgotten,
                     of_rotations_at_once_each_has_a_number_of_its_own,
                     of_rotations_at_once_one_begins_the_grace,

@@ -13,7 +13,7 @@ use crate::store::{Credential, Idempotency, Keys as _, Rotated, StoreError};
 use domain::{
     digest::Digest,
     event::Act,
-    key::{KeyNotRotated, NewCredential},
+    key::{ApiKey, KeyNotRotated, NewCredential},
     ledger::Rotation,
 };
 
@@ -33,8 +33,13 @@ impl Redis {
             let Some((key, revision)) = self.key_with_revision(new.account, new.key).await? else {
                 return Ok(Rotated::NotFound);
             };
-            let judged = key.clone().rotated(&new, act.at).map(|key| key.spend.rotation);
+            let judged = key.rotated(&new, act.at);
+            let event =
+                |key: &ApiKey| act.event(0, Some(key.id), key.spend.group, key.rotation_event(act.at));
+            let event = judged.as_ref().ok().map(event);
+            let judged = judged.map(|key| key.spend.rotation);
             let arguments = self.rotation(&new, attempt.as_ref(), (revision.number, judged));
+            let arguments = self.with_event(arguments, new.account, event.as_ref());
             let answer: Option<Answer> = self.client.run(&self.scripts.rotate_key, &arguments).await?;
             let Some((result, number, outdated)) = answer else { return Ok(Rotated::NotFound) };
             let key = self.key(new.account, new.key).await?.ok_or_else(|| damaged("a rotated key"))?;

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use shared::{ids::KeyId, rpc::Principal, time::Timestamp};
 
 use super::{
-    Subject, act, after, capture, digest, hold, keys::attempt, make_key, nanos, new_group, new_key,
-    open_account, open_account_with, spend,
+    Subject, act, after, capture, digest, events::kept, hold, keys::attempt, make_key, nanos, new_group,
+    new_key, open_account, open_account_with, spend,
 };
 use crate::store::{Created, Credential, Rotated, Store, Updated};
 use domain::{
+    event::{Act, EventKind},
     key::{ApiKey, KeyNotRotated, KeyPatch, NewCredential},
     ledger::{
         BoundsPatch, Command, Outcome, Refused,
@@ -215,6 +216,27 @@ pub(super) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
     let found = store.find_credential(digest("b")).await.unwrap();
     assert_eq!(found.map(|credential| credential.number), Some(2));
     assert_eq!(accepted(store, START).await, [2, 3]);
+}
+
+pub(super) async fn a_rotation_leaves_one_event(subject: &mut impl Subject) {
+    open(subject, true).await;
+    let store = &**subject.store();
+    let once = || Some(attempt("once", "a", START));
+    let by = |n: u8| Act { chance: [n; 10], ..act(START) };
+    for n in 0..2 {
+        store.rotate_key(credential("a", GRACE), once(), &by(1)).await.unwrap();
+        store.rotate_key(credential("b", GRACE), once(), &by(2 + n)).await.unwrap();
+        store.rotate_key(credential("b", GRACE), None, &by(4 + n)).await.unwrap();
+    }
+    store.rotate_key(credential("c", 0), None, &Act { at: after(GRACE), ..by(6) }).await.unwrap();
+    let events = kept(store, account(1)).await.into_iter().map(|numbered| numbered.event);
+    let rotations: Vec<_> = events.filter(|event| event.kind.as_str() == "key.rotated").collect();
+    let rotated = |previous_key_expires_at| EventKind::KeyRotated { previous_key_expires_at };
+    let expected = [
+        by(1).event(0, Some(key(1)), Some(group(1)), rotated(Some(after(GRACE)))),
+        Act { at: after(GRACE), ..by(6) }.event(0, Some(key(1)), Some(group(1)), rotated(None)),
+    ];
+    assert_eq!(rotations, expected);
 }
 
 pub(super) async fn credentials_that_ended_are_forgotten(subject: &mut impl Subject) {

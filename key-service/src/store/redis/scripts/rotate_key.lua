@@ -28,4 +28,5 @@ call('HSET', account, ARGV[1], write_key(key) .. write_rest(key))
 call('HINCRBY', texts, 'revision', '1')
 call('HSET', texts, 'hint', ARGV[10], 'credential', digest, 'previous_credential', current or '')
 keep_idempotency_record(idempotency, request, ARGV[5], ARGV[6], ARGV[2])
+write_event()
 return { 'rotated', number + 1, previous or '' }
