@@ -41,7 +41,7 @@ const QUERY: [Code; 3] = [Code::InvalidValue, Code::IntegerBelowMinValue, Code::
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The routes, each with its operations.
-pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 11] {
+pub(super) fn paths(schemas: &mut SchemaGenerator) -> [(String, Value); 12] {
     let of = |path: &str, below: &str| format!("{path}/{{id}}{below}");
     [
         (KEYS.into(), json!({"get": list_keys(schemas), "post": create_key(schemas)})),
