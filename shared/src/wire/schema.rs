@@ -148,16 +148,23 @@ impl<O: Listable> JsonSchema for List<O> {
 }
 
 /// A body that rotates a key.
-#[derive(JsonSchema)]
-#[schemars(rename = "ApiKeyRotation", deny_unknown_fields)]
-#[expect(dead_code, reason = "the body is read by hand; only the schema is made from this type")]
-pub struct Rotation {
-    /// Seconds for which the plaintext before works too.
-    #[schemars(default, range(max = MAX_GRACE_SECONDS))]
-    grace_seconds: u64,
-    /// Rotate even while the plaintext before the last rotation works, which ends then.
-    #[schemars(default)]
-    force: bool,
+pub struct Rotation;
+
+impl JsonSchema for Rotation {
+    fn schema_name() -> Cow<'static, str> {
+        "ApiKeyRotation".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let grace = "Seconds for which the plaintext before works too.";
+        let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
+        json_schema!({"type": "object", "additionalProperties": false, "properties": {
+            "grace_seconds": {
+                "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
+            },
+            "force": {"type": "boolean", "default": false, "description": force},
+        }})
+    }
 }
 
 /// A body that makes an object (`NEW`) or changes one.
