@@ -25,6 +25,7 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod document;
 mod failure;
 mod first_steps;
 mod form;
@@ -40,6 +41,7 @@ mod overview;
 mod session;
 mod show;
 mod sign_in;
+mod theme;
 mod try_it;
 mod you;
 
@@ -47,6 +49,8 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the member's own page.
+const YOU: &str = "/dashboard/you";
 
 /// Sources of everything on a page: this server, and pictures that the page itself makes.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -120,7 +124,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
         .route("/dashboard/try-it", get(try_it::show))
-        .route("/dashboard/you", get(you::show))
+        .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
         .route("/dashboard/you/sessions/{id}/end", post(you::end_session))
         .route("/dashboard/{*rest}", any(failure::no_such_page))
