@@ -81,6 +81,12 @@ The key is shown this once. Paste:
     -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "What is an API key?"}}]}}'
 
+  # agents, under the same limit: Codex and Claude Code, if they are installed
+  codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \
+    -c 'model_providers.faregate={{name="Faregate",base_url="{public}/v1",env_key="API_KEY",wire_api="responses"}}' 'What is an API key?'
+  ANTHROPIC_BASE_URL={public} ANTHROPIC_API_KEY=$API_KEY ANTHROPIC_MODEL='{model}' \
+    ANTHROPIC_SMALL_FAST_MODEL='{model}' claude -p 'What is an API key?'
+
   # what it cost
   curl {public}/v1/management/keys -H "Authorization: Bearer $MANAGEMENT_KEY"
 "#
