@@ -50,6 +50,8 @@ mod you;
 const HOME: &str = "/dashboard";
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/dashboard/sign-in";
+/// Path of the page that compares charges with costs.
+const MARGIN: &str = "/dashboard/margin";
 /// Path of the member's own page.
 const YOU: &str = "/dashboard/you";
 
@@ -119,7 +121,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/activity", get(activity::show))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
-        .route(margin::PATH, get(margin::show))
+        .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))

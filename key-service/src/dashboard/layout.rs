@@ -9,10 +9,9 @@ use maud::{Markup, html};
 
 pub(super) use super::document::{bare, hinted, problem};
 use super::{
-    Desk, HOME, YOU,
+    Desk, HOME, MARGIN, YOU,
     document::{document, mark},
     failure::Failure,
-    margin,
     session::{Act, Viewer},
     show::usd,
     theme::Theme,
@@ -123,7 +122,7 @@ fn place(headers: &HeaderMap, base: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let Some(place) = referer.and_then(|address| address.strip_prefix(base)) else { return HOME.into() };
     let path = place.split(['?', '#']).next().unwrap_or_default();
-    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == margin::PATH;
+    let is_page = path.starts_with("/dashboard/keys/") || path == YOU || path == MARGIN;
     match Section::LISTED.iter().rev().find(|(_, _, listed)| path.starts_with(listed)) {
         Some((_, _, listed)) if is_page || path == *listed => place.to_owned(),
         Some((_, _, listed)) => (*listed).to_owned(),
