@@ -26,6 +26,7 @@ mod browser;
 mod chart;
 mod credit;
 mod document;
+mod events;
 mod failure;
 mod first_steps;
 mod form;
@@ -127,6 +128,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/events", get(events::show))
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))
