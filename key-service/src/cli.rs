@@ -22,6 +22,7 @@ mod books;
 mod catalogue;
 mod events;
 mod groups;
+mod keys;
 mod management_keys;
 mod members;
 mod spool;
@@ -31,6 +32,8 @@ pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
+/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -60,6 +63,9 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(management_keys::ManagementKeyCommand),
+    /// API keys, which make model calls; the management API and the dashboard make them
+    #[command(subcommand)]
+    Keys(keys::KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
@@ -132,6 +138,7 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys::run(command, management, out).await,
+        Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,

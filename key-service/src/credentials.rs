@@ -1,4 +1,4 @@
-//! Creates credentials, and finds the owner of a presented credential.
+//! Creates credentials, and finds the key of a presented credential.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::store::{ManagementKey, Store, StoreError};
+use crate::store::{Credential, ManagementKey, Store, StoreError};
 use domain::{
     digest::{Digest, Peppers},
     key::{ApiKey, Status},
 };
 
 /// Number of mappings kept in memory; some 100 bytes each.
-const CACHED_OWNERS: usize = 100_000;
+const CACHED_CREDENTIALS: usize = 100_000;
 
 /// Creates and recognises credentials. The only type that has the peppers.
 pub struct Credentials {
     store: Arc<dyn Store>,
     peppers: Peppers,
     prefix: Prefix,
-    /// Owners by digest. A mapping never changes, so an entry is never wrong. Unknown digests are not cached, and
-    /// revocation is never answered from the cache.
-    owners: Cache<Digest, Principal>,
+    /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not cached.
+    /// The cache never answers whether the key still accepts the credential.
+    known: Cache<Digest, Credential>,
 }
 
 /// Owner of a presented credential, as a route that needs a class of keys sees the owner.
 #[derive(Clone, Debug)]
-pub enum Identified {
+pub(crate) enum Identified {
     /// A live API key, on a route for API keys.
     ApiKey(AccountId, Box<ApiKey>),
     /// A live management key, on a route for management keys.
@@ -44,7 +44,7 @@ pub enum Identified {
 
 impl Identified {
     /// The owner, or the refusal.
-    pub fn principal(self) -> Result<Principal, Refusal> {
+    pub(crate) fn principal(self) -> Result<Principal, Refusal> {
         match self {
             Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
             Self::ManagementKey(account, key) => Ok(Principal::ManagementKey(account, key.id)),
@@ -56,21 +56,21 @@ impl Identified {
 impl Credentials {
     /// Credentials in this store, hashed with these peppers.
     pub fn new(store: Arc<dyn Store>, peppers: Peppers, prefix: Prefix) -> Self {
-        Self { store, peppers, prefix, owners: Cache::new(CACHED_OWNERS) }
+        Self { store, peppers, prefix, known: Cache::new(CACHED_CREDENTIALS) }
     }
 
-    /// The owner of the credential; `None` if the credential does not exist.
-    pub async fn find(&self, presented: &str) -> Result<Option<Principal>, StoreError> {
+    /// The credential, with its owner; `None` if the credential does not exist.
+    pub(crate) async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
         if self.prefix.classify(presented).is_none() {
             return Ok(None);
         }
         for digest in self.peppers.candidates(presented) {
-            if let Some(owner) = self.owners.get(&digest) {
-                return Ok(Some(owner));
+            if let Some(credential) = self.known.get(&digest) {
+                return Ok(Some(credential));
             }
-            if let Some(owner) = self.store.find_credential(digest).await? {
-                self.owners.insert(digest, owner);
-                return Ok(Some(owner));
+            if let Some(credential) = self.store.find_credential(digest).await? {
+                self.known.insert(digest, credential);
+                return Ok(Some(credential));
             }
         }
         Ok(None)
@@ -78,25 +78,27 @@ impl Credentials {
 
     /// Identifies the owner on a route that needs this class of keys.
     ///
-    /// A live key of the wrong class is refused with its class; a revoked key is refused like an unknown key. The
-    /// ledger decides whether an API key may spend, and when it has expired.
-    pub async fn identify(
+    /// A live key of the wrong class is refused with its class. A revoked key is refused like an unknown key, as is a
+    /// credential that a rotation has ended. The ledger decides whether an API key may spend.
+    pub(crate) async fn identify(
         &self,
-        owner: Option<Principal>,
+        credential: Option<Credential>,
         required: Class,
         now: Timestamp,
     ) -> Result<Identified, StoreError> {
-        let refusal = match owner {
+        let refusal = match credential {
             None => unknown(required),
-            Some(Principal::ApiKey(account, id)) => {
+            Some(Credential { owner: Principal::ApiKey(account, id), number }) => {
                 let key = self.store.key(account, id).await?;
-                match (key.filter(|key| key.spend.revoked_at.is_none()), required) {
+                let is_live =
+                    |key: &ApiKey| key.spend.revoked_at.is_none() && key.spend.rotation.accepts(number, now);
+                match (key.filter(is_live), required) {
                     (Some(key), Class::Api) => return Ok(Identified::ApiKey(account, Box::new(key))),
                     (Some(_), Class::Management) => Refusal::ManagementKeyRequired,
                     (None, required) => unknown(required),
                 }
             }
-            Some(Principal::ManagementKey(account, id)) => {
+            Some(Credential { owner: Principal::ManagementKey(account, id), number: _ }) => {
                 let key = self.store.management_key(account, id).await?;
                 match (key.filter(|key| key.revoked_at.is_none()), required) {
                     (Some(_), Class::Api) => Refusal::ManagementKeyNotAllowed,

@@ -20,11 +20,12 @@ use shared::{
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
+    time::Timestamp,
     wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
 };
 use tracing::Instrument;
 
-use crate::management::{Created, KeyRefused, Management};
+use crate::management::{Issued, KeyRefused, Management};
 use domain::{
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
@@ -47,7 +48,7 @@ use error::forbidden;
 use object::with_plaintext;
 use parts::{KeysCaller, PathId};
 
-/// Header of an answer about a key that an earlier request made.
+/// Header of an answer about a key that an earlier request made or rotated.
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The dependencies of every handler.
@@ -106,6 +107,7 @@ fn routes() -> Vec<(String, MethodRouter<Api>)> {
     vec![
         (KEYS.into(), get(list).post(create)),
         (of(KEYS, ""), get(fetch).patch(update).delete(revoke)),
+        (of(KEYS, "/rotate"), post(rotate)),
         (GROUPS.into(), get(groups::list).post(groups::create)),
         (of(GROUPS, ""), get(groups::fetch).patch(groups::update).delete(groups::archive)),
         (of(GROUPS, "/keys"), get(groups::keys)),
@@ -138,19 +140,36 @@ async fn create(
     let mut draft: KeyPatch = body::read_draft(request).await?;
     api.name_models_by_id(&mut draft.bounds);
     api.place_new(&caller, &mut draft).await?;
-    let created = api.management.create(caller.account, draft, idempotency_key, caller.actor.clone()).await?;
-    let now = api.clock.now();
-    let (key, response) = match &created {
-        Created::New { key, plaintext } => (key, ok(&with_plaintext(key, plaintext, now))),
-        Created::Replayed(key) => {
-            // The key may have been moved out of the caller's group since.
-            let judged = api.management.judge_key(&caller, key.id).await;
-            judged.map_err(|error| forbidden(error, KeyRefused::IdempotencyKeyReused))?;
-            (key, ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response())
-        }
-    };
-    let location = format!("{KEYS}/{}", key.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], response).into_response())
+    let issued = api.management.create(caller.account, draft, idempotency_key, caller.actor.clone()).await?;
+    if let Issued::Replayed(key) = &issued {
+        // The key may have been moved out of the caller's group since.
+        let judged = api.management.judge_key(&caller, key.id).await;
+        judged.map_err(|error| forbidden(error, KeyRefused::IdempotencyKeyReused))?;
+    }
+    let (Issued::New { key, .. } | Issued::Replayed(key)) = &issued;
+    let location = [(header::LOCATION, format!("{KEYS}/{}", key.id))];
+    Ok((StatusCode::CREATED, location, shown_once(&issued, api.clock.now())).into_response())
+}
+
+async fn rotate(
+    State(api): State<Api>,
+    KeysCaller(caller): KeysCaller,
+    path: PathId<KeyId>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let idempotency_key = body::idempotency_key(request.headers())?;
+    let terms = body::read_rotation(request).await?;
+    let id = api.key_in_reach(&caller, &path).await?;
+    let issued = api.management.rotate((caller.account, id), terms, idempotency_key, caller.actor).await?;
+    Ok(shown_once(&issued, api.clock.now()))
+}
+
+/// The key, with a plaintext that no repetition shows again.
+fn shown_once(issued: &Issued, now: Timestamp) -> Response {
+    match issued {
+        Issued::New { key, plaintext } => ok(&with_plaintext(key, plaintext, now)),
+        Issued::Replayed(key) => ([(IDEMPOTENT_REPLAYED, "true")], ok(&key.shown(now))).into_response(),
+    }
 }
 
 async fn fetch(

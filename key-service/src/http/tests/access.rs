@@ -22,12 +22,13 @@ enum Concern {
 use Concern::{Account, Keys, OwnKey};
 
 /// The routes, each with its part of the account. A route that is not here is one that nobody has judged.
-const ROUTES: [(Method, &str, Concern); 18] = [
+const ROUTES: [(Method, &str, Concern); 19] = [
     (Method::GET, "/v1/management/keys", Keys),
     (Method::POST, "/v1/management/keys", Keys),
     (Method::GET, "/v1/management/keys/{id}", Keys),
     (Method::PATCH, "/v1/management/keys/{id}", Keys),
     (Method::DELETE, "/v1/management/keys/{id}", Keys),
+    (Method::POST, "/v1/management/keys/{id}/rotate", Keys),
     (Method::GET, "/v1/management/groups", Account),
     (Method::POST, "/v1/management/groups", Account),
     (Method::GET, "/v1/management/groups/{id}", Account),

@@ -1,7 +1,10 @@
--- Management keys get a scope, a group, an expiry and a last use.
+-- Keys are rotated: their credentials have numbers, in the order of rotations.
 
--- A group is one of the account, which is never deleted.
-ALTER TABLE management_keys ADD COLUMN scope        TEXT NOT NULL DEFAULT 'full' CHECK (scope IN ('full', 'read'));
-ALTER TABLE management_keys ADD COLUMN group_id     BLOB CHECK (length(group_id) = 16);
-ALTER TABLE management_keys ADD COLUMN expires_at   INTEGER;
-ALTER TABLE management_keys ADD COLUMN last_used_at INTEGER;
+ALTER TABLE credentials ADD COLUMN number INTEGER NOT NULL DEFAULT 0 CHECK (number >= 0);
+
+-- Finds the credentials that a rotation made, so that the next but one forgets them.
+CREATE INDEX rotated_credentials ON credentials (account, id, number) WHERE number > 0;
+
+-- The current credential, and the time until which the one before is accepted too.
+ALTER TABLE api_keys ADD COLUMN credential     INTEGER NOT NULL DEFAULT 0 CHECK (credential >= 0);
+ALTER TABLE api_keys ADD COLUMN previous_until INTEGER;
