@@ -37,6 +37,8 @@ pub mod books;
 pub mod generations;
 pub mod groups;
 pub mod listing;
+#[cfg(test)]
+mod measure;
 pub mod members;
 pub mod reading;
 pub mod spend;

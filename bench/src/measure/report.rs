@@ -18,6 +18,8 @@ pub(super) const SERVICES: &str = "services, Redis";
 pub(super) const TWO: &str = "two of each";
 /// The services, with many keys drawn at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
+/// The services, with a key that has all bounds, as have its group and the group's parent.
+pub(super) const BOUNDED: &str = "bounded key";
 /// The services, with a journal that is full.
 pub(super) const FULL_JOURNAL: &str = "full journal";
 
@@ -89,21 +91,27 @@ impl Report {
     /// CPU as a multiple of the bare proxy's in the same round: at the same work, or at the same number of concurrent whole
     /// requests.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
-        self.compare(system, work, Measured::micros)
+        self.compare(system, BARE, work, Measured::micros)
     }
 
     /// CPU of one kind of process as a multiple of the bare proxy's.
     fn ratio_of(&self, system: &str, part: &str, work: Work) -> Option<Spread> {
         let parts = &self.cell(system, work)?.parts;
-        self.compare(system, work, |measured| measured.micros_of(part, parts))
+        self.compare(system, BARE, work, |measured| measured.micros_of(part, parts))
     }
 
-    fn compare(&self, system: &str, work: Work, micros: impl Fn(&Measured) -> f64) -> Option<Spread> {
+    fn compare(
+        &self,
+        system: &str,
+        with: &str,
+        work: Work,
+        micros: impl Fn(&Measured) -> f64,
+    ) -> Option<Spread> {
         let base = match work {
             Work::Shared { at_once, .. } => Work::Whole { at_once },
             Work::Whole { .. } | Work::Streamed { .. } => work,
         };
-        let (cell, base) = (self.cell(system, work)?, self.cell(BARE, base)?);
+        let (cell, base) = (self.cell(system, work)?, self.cell(with, base)?);
         let rounds = cell.rounds.iter().zip(&base.rounds);
         let ratio = |(measured, base): (&Measured, &Measured)| {
             (micros(measured) / base.micros(), measured.is_quiet() && base.is_quiet())
@@ -146,6 +154,8 @@ impl Report {
         for (system, target) in [(FAREGATE, 2.2), (FULL_JOURNAL, 2.5), (MANY_KEYS, 2.5)] {
             rows.push((format!("{system}, {MANY} at once (×)"), self.ratio(system, at_many), target));
         }
+        let bounded = self.compare(BOUNDED, SERVICES, at_many, Measured::micros);
+        rows.push((format!("{BOUNDED}, {MANY} at once (× of the services)"), bounded, 1.25));
         for connections in SHARED {
             let ratio = self.ratio(SERVICES, Work::Shared { at_once: MANY, connections });
             rows.push((format!("{SERVICES}, {MANY} over {connections} HTTP/2 (×)"), ratio, 2.5));
