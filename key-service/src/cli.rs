@@ -26,7 +26,9 @@ use domain::event::Actor;
 mod against;
 mod books;
 mod catalogue;
+mod events;
 mod groups;
+mod keys;
 mod members;
 mod spool;
 mod table;
@@ -35,6 +37,8 @@ pub use catalogue::{Catalogue, catalogue};
 pub(crate) use members::link;
 pub use spool::{Spool, spool};
 
+/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
+const EXPORTED_AT_ONCE: usize = 500;
 /// Largest number of characters of a name: a line of a listing has room for as many.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -64,6 +68,9 @@ pub enum Command {
     /// Management keys, which govern the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeys),
+    /// API keys, which make model calls; the management API and the dashboard make them
+    #[command(subcommand)]
+    Keys(keys::KeyCommand),
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
@@ -75,6 +82,9 @@ pub enum Command {
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
+    /// Who governed an account, and which thresholds were passed
+    #[command(subcommand)]
+    Events(events::EventCommand),
     /// List what was used, by day, key and model
     Usage(books::UsageQuery),
     /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
@@ -162,12 +172,14 @@ pub async fn run(
         Command::Accounts(command) => accounts(command, management, out).await,
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
+        Command::Keys(command) => keys::run(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }
+        Command::Events(command) => events::run(command, management, out).await.or_else(unless_read_enough),
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
     }

@@ -9,10 +9,10 @@ mod reading;
 mod schema;
 mod value;
 
-pub use event::{ActorObject, EventObject};
+pub use event::{ActorObject, EVENT_TYPES, EventObject};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
 pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
-pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, Rotation};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.
@@ -25,6 +25,8 @@ pub const CREDITS: &str = "/v1/management/credits";
 pub const USAGE: &str = "/v1/management/usage";
 /// Path of an account's bills.
 pub const GENERATIONS: &str = "/v1/management/generations";
+/// Path of an account's events.
+pub const EVENTS: &str = "/v1/management/events";
 /// Path of the API key that asks.
 pub const OWN_KEY: &str = "/v1/key";
 /// Longest label, and longest name of a group, in Unicode code points.
@@ -50,6 +52,8 @@ pub const MAX_METADATA_NAME_CHARS: usize = 64;
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
+/// Longest time for which the plaintext before a rotation works too: 30 days.
+pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Largest body of a management request in bytes. The largest sensible body, of a group with models and metadata for

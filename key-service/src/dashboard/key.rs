@@ -9,11 +9,13 @@ use shared::money::NanoUsd;
 
 use super::{
     Desk, activity, chart,
+    events::PATH as EVENTS,
     failure::Failure,
     form::Fields,
     keys::{PATH, named},
     keys_form,
     layout::{Section, hidden, page},
+    rotation,
     session::Viewer,
     show::{status, time, time_or, usd},
 };
@@ -67,6 +69,7 @@ pub(super) async fn whole(
                     }
                 }
             }
+            @if key.status(now) == Status::Active { (rotation::form(desk, viewer, key)) }
         } @else {
             p.quiet { "Expires: " (time_or(key.spend.expires_at, "never"))
                 @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
@@ -74,7 +77,8 @@ pub(super) async fn whole(
         h2 { "Last generations" }
         @if entries.found.is_empty() { p.empty { "This key was not billed lately." } }
         @else { (activity::table(&entries.found, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } }
+        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "All of its activity" } " · "
+            a href={ (EVENTS) "?key=" (key.id.to_string()) } { "Its events" } }
         p.quiet { "Id: " code { (key.id.to_string()) } }
     };
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };

@@ -9,7 +9,7 @@ use shared::{
 };
 
 use crate::management::{generations::Bill, listing::Listed};
-use domain::{group::Group, key::ApiKey};
+use domain::{event::Event, group::Group, key::ApiKey};
 
 /// An object as clients read it.
 pub(crate) trait Shown: Listed {
@@ -26,6 +26,12 @@ impl Shown for ApiKey {
 impl Shown for Group {
     fn shown(&self, now: Timestamp) -> impl Serialize + Send + '_ {
         ShownGroup { group: self, now }
+    }
+}
+
+impl Shown for Event {
+    fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {
+        self.object()
     }
 }
 
@@ -56,7 +62,7 @@ fn created_at(generation: GenerationId) -> Timestamp {
     generation.created_at().to_whole_seconds()
 }
 
-/// The key with the plaintext, shown only in the answer to the creation.
+/// The key with a new plaintext, shown only in the answer to the creation or the rotation.
 pub(super) fn with_plaintext<'a>(
     key: &'a ApiKey,
     plaintext: &'a SecretString,

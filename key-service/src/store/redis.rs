@@ -23,6 +23,7 @@ mod expiring;
 mod failover;
 mod groups;
 mod hold_index;
+mod journal;
 mod key_lists;
 mod key_space;
 mod keys;
@@ -30,6 +31,7 @@ mod ledger;
 mod members;
 mod outcomes;
 mod records;
+mod rotation;
 mod schema;
 mod script;
 mod settings;
@@ -78,6 +80,7 @@ pub(crate) struct Redis {
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     kept: Kept,
+    events_kept: Duration,
     chained: ChainedAccounts,
     marking: JoinHandle<()>,
 }
@@ -123,6 +126,7 @@ impl Redis {
             memory: MemoryWatch::default(),
             clock,
             kept: Kept { journal_entries: settings.journal_entries, usage_days: settings.usage_days },
+            events_kept: settings.events_kept,
             chained: ChainedAccounts::default(),
         })
     }

@@ -15,9 +15,13 @@ use super::{
     script::Arguments,
 };
 use crate::store::{
-    AccountSummary, Accounts, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey, StoreError,
+    AccountSummary, Accounts, Credential, Credentials, Funds, ManagementKey, NewAccount, NewManagementKey,
+    StoreError,
 };
-use domain::{digest::Digest, event::Act};
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+};
 
 /// Number of accounts read at once.
 const ASKED_AT_ONCE: usize = 64;
@@ -26,10 +30,10 @@ const HASHES_AT_ONCE: usize = 200;
 
 #[async_trait]
 impl Credentials for Redis {
-    async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
-        let owner: Option<String> =
+    async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
+        let text: Option<String> =
             self.client.ask(cmd("GET").arg(self.key_space.credential(&digest))).await?;
-        owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()
+        text.map(|text| parse_credential(&text).ok_or_else(|| damaged("a credential"))).transpose()
     }
 }
 
@@ -97,6 +101,8 @@ impl Accounts for Redis {
         ]);
         let arguments = arguments.with(key.id.to_string()).with(key.name.as_str()).with(most.to_string());
         let arguments = arguments.with_all(records::write_management_key(&key));
+        let created = EventKind::ManagementKeyCreated { management_key_id: key.id, name: key.name.clone() };
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, created)));
         match self.create_listed(account, &arguments).await? {
             Listing::Created => {}
             Listing::Taken => return Err(damaged("the answer to a creation")),
@@ -106,7 +112,8 @@ impl Accounts for Redis {
         put.arg(self.key_space.owner(key.id)).arg(account.to_string());
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await?;
-        self.put_credential(&digest, Principal::ManagementKey(account, key.id)).await?;
+        let owner = Principal::ManagementKey(account, key.id);
+        self.put_credential(&digest, Credential::first(owner)).await?;
         Ok(true)
     }
 
@@ -136,14 +143,12 @@ impl Accounts for Redis {
         let owner: Option<String> = self.client.ask(cmd("GET").arg(self.key_space.owner(id))).await?;
         let Some(owner) = owner else { return Ok(None) };
         let account = owner.parse().map_err(|_| damaged("the owner of a management key"))?;
-        let key = Arguments::keys([self.key_space.management_key(account, id)]);
-        let key: Fields = self
-            .client
-            .run(
-                &self.scripts.revoke_management_key,
-                &key.with(act.at.to_whole_seconds().millis().to_string()),
-            )
-            .await?;
+        let Some(key) = self.management_key(account, id).await? else { return Ok(None) };
+        let arguments = Arguments::keys([self.key_space.management_key(account, id)]);
+        let arguments = arguments.with(act.at.to_whole_seconds().millis().to_string());
+        let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name };
+        let arguments = self.with_event(arguments, account, Some(&act.event(0, None, None, revoked)));
+        let key: Fields = self.client.run(&self.scripts.revoke_management_key, &arguments).await?;
         self.confirm_account(account).await?;
         records::read_management_key(id, &key)
     }
@@ -183,15 +188,22 @@ impl Redis {
         ids.iter().map(|id| id.parse().map_err(|_| damaged(&list))).collect()
     }
 
-    /// Writes the mapping from a digest to an owner. The account's part is written before, so that every credential
-    /// found has a record.
-    pub(super) async fn put_credential(&self, digest: &Digest, owner: Principal) -> RedisResult<()> {
-        let owner = match owner {
+    /// Writes a credential under its digest. The account's part is written before, so that every credential found has a
+    /// record.
+    pub(super) async fn put_credential(
+        &self,
+        digest: &Digest,
+        Credential { owner, number }: Credential,
+    ) -> RedisResult<()> {
+        let mut text = match owner {
             Principal::ApiKey(account, key) => format!("{account} {key}"),
             Principal::ManagementKey(account, key) => format!("{account} {key}"),
         };
+        if number > 0 {
+            text.push_str(&format!(" {number}"));
+        }
         let mut put = cmd("SET");
-        put.arg(self.key_space.credential(digest)).arg(owner);
+        put.arg(self.key_space.credential(digest)).arg(text);
         self.client.ask::<()>(&put).await?;
         self.confirm(&put).await
     }
@@ -220,11 +232,14 @@ impl Redis {
     }
 }
 
-fn parse_owner(text: &str) -> Option<Principal> {
-    let (account, key) = text.split_once(' ')?;
-    let account = account.parse().ok()?;
+/// Reads a credential: the account, the key and, unless it is the key's first, its number.
+fn parse_credential(text: &str) -> Option<Credential> {
+    let mut parts = text.splitn(3, ' ');
+    let (account, key) = (parts.next()?.parse().ok()?, parts.next()?);
+    let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
     let api_key = || key.parse().ok().map(|key| Principal::ApiKey(account, key));
-    api_key().or_else(|| key.parse().ok().map(|key| Principal::ManagementKey(account, key)))
+    let owner = api_key().or_else(|| key.parse().ok().map(|key| Principal::ManagementKey(account, key)))?;
+    Some(Credential { owner, number })
 }
 
 /// Name, time, number of keys and funds.

@@ -17,12 +17,12 @@ use super::{
     records::{self, KEY_TEXTS, KeyTexts, Scanned, amount, damaged},
     script::Arguments,
 };
-use crate::store::{Created, Idempotency, Keys, Order, Page, StoreError, Updated};
+use crate::store::{Created, Credential, Idempotency, Keys, Order, Page, Rotated, StoreError, Updated};
 use domain::{
     digest::Digest,
-    event::Act,
+    event::{Act, Event, EventKind},
     group::BadGroup,
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
+    key::{ApiKey, KeyNotChanged, KeyPatch, NewCredential, NewKey},
     ledger,
 };
 
@@ -40,9 +40,11 @@ impl Keys for Redis {
         idempotency: Option<Idempotency>,
         act: &Act,
     ) -> Result<Created, StoreError> {
+        let event = act.event(0, Some(key.id), key.spend.group, key.creation(act.at));
         for _ in 0..ATTEMPTS {
             let judged = self.takes_keys(account, key.spend.group).await?;
             let arguments = self.creation(account, &key, most, idempotency.as_ref(), (digest, &judged));
+            let arguments = self.with_event(arguments, account, Some(&event));
             let answer: Option<Vec<String>> = self.client.run(&self.scripts.create_key, &arguments).await?;
             let Some(answer) = answer else { return Err(StoreError::no_account(account)) };
             let created = async |id: &str| {
@@ -53,7 +55,8 @@ impl Keys for Redis {
                 ["new", id] => {
                     let created = created(id).await?;
                     self.confirm_account(account).await?;
-                    self.put_credential(&digest, Principal::ApiKey(account, key.id)).await?;
+                    let owner = Principal::ApiKey(account, key.id);
+                    self.put_credential(&digest, Credential::first(owner)).await?;
                     Created::New(created)
                 }
                 ["replayed", id] => Created::Replayed(created(id).await?),
@@ -141,6 +144,7 @@ impl Keys for Redis {
             let Some((key, revision)) = self.key_with_revision(account, id).await? else {
                 return Ok(Updated::NotFound);
             };
+            let old = key.clone();
             let before = key.spend.group;
             let key = match key.updated(&patch, act.at) {
                 Ok(key) => key,
@@ -150,7 +154,7 @@ impl Keys for Redis {
             if let Err(bad) = judged.of {
                 return Ok(Updated::BadGroup(bad));
             }
-            let ledger::Key { budget, group, expires_at, .. } = &key.spend;
+            let ledger::Key { budget, group, rotation, expires_at, .. } = &key.spend;
             let mut change = KeyChange {
                 moved: (before != *group).then_some((before, *group)),
                 revisions: [
@@ -161,8 +165,9 @@ impl Keys for Redis {
                     ("limit", budget.limit.map(amount)),
                     ("expires_at", expires_at.map(Timestamp::millis)),
                 ],
-                rest: Some(records::write_rest(*group, budget.bounds.as_deref())),
+                rest: Some(records::write_rest(*group, *rotation, budget.bounds.as_deref())),
                 texts: vec!["label".into(), key.label.clone(), "metadata".into()],
+                event: key.change(&old, act.at).map(|kind| act.event(0, Some(id), *group, kind)),
             };
             change.texts.push(records::write_metadata(&key.metadata).unwrap_or_default());
             if let Some((Some(group), _)) = change.moved {
@@ -178,15 +183,36 @@ impl Keys for Redis {
         Err(OVERTAKEN)
     }
 
+    async fn rotate_key(
+        &self,
+        new: NewCredential,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Rotated, StoreError> {
+        self.rotate(new, idempotency, act).await
+    }
+
     async fn revoke_key(
         &self,
         account: AccountId,
         id: KeyId,
         act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let settings = vec![("revoked_at", Some(act.at.to_whole_seconds().millis()))];
-        let change = KeyChange { settings, ..KeyChange::default() };
-        Ok(self.change_key(account, id, change, act.at).await?.map(|(_, key)| key))
+        for _ in 0..ATTEMPTS {
+            let Some((key, revision)) = self.key_with_revision(account, id).await? else { return Ok(None) };
+            let change = KeyChange {
+                revisions: [revision.number, String::new()],
+                settings: vec![("revoked_at", Some(act.at.to_whole_seconds().millis()))],
+                event: Some(act.event(0, Some(id), key.spend.group, EventKind::KeyRevoked {})),
+                ..KeyChange::default()
+            };
+            match self.change_key(account, id, change, act.at).await? {
+                None => return Ok(None),
+                Some((Changed::Now | Changed::Revoked, key)) => return Ok(Some(key)),
+                Some((Changed::Stale, _)) => {}
+            }
+        }
+        Err(OVERTAKEN)
     }
 }
 
@@ -199,10 +225,12 @@ struct KeyChange {
     revisions: [String; 2],
     /// Numbers of the record.
     settings: Vec<(&'static str, Option<i64>)>,
-    /// Group and bounds.
+    /// Group, rotation and bounds.
     rest: Option<Vec<u8>>,
     /// Names and values of texts.
     texts: Vec<String>,
+    /// Event of the change.
+    event: Option<Event>,
 }
 
 /// Result of `scripts/update_key.lua`.
@@ -247,7 +275,7 @@ impl Redis {
         change: KeyChange,
         now: Timestamp,
     ) -> Result<Option<(Changed, ApiKey)>, StoreError> {
-        let KeyChange { moved, revisions, settings, rest, texts } = change;
+        let KeyChange { moved, revisions, settings, rest, texts, event } = change;
         let mut arguments = self.key_arguments(account);
         arguments.key(self.key_space.key(account, id));
         if let Some((before, after)) = moved {
@@ -266,7 +294,7 @@ impl Redis {
             // Nothing follows the numbers of most keys; a script sees that as no flags.
             arguments.value(if rest.is_empty() { vec![0] } else { rest });
         }
-        let arguments = arguments.with_all(texts);
+        let arguments = self.with_event(arguments.with_all(texts), account, event.as_ref());
         let found: Option<(String, Vec<u8>, KeyTexts)> =
             self.client.run(&self.scripts.update_key, &arguments).await?;
         let Some((result, spend, texts)) = found else { return Ok(None) };
@@ -280,7 +308,7 @@ impl Redis {
     }
 
     /// Reads a key with its revision.
-    async fn key_with_revision(
+    pub(super) async fn key_with_revision(
         &self,
         account: AccountId,
         id: KeyId,
@@ -359,7 +387,7 @@ impl Redis {
 
 /// The request, the time, and the end of the idempotency key: by the caller's clock, and as a lifetime for Redis. Empty
 /// without an idempotency key.
-fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
+pub(super) fn idempotency_record(attempt: Option<&Idempotency>) -> [String; 4] {
     let Some(Idempotency { key: _, request, now, expires_at }) = attempt else { return Default::default() };
     let life = expires_at.millis().saturating_sub(now.millis()).max(1);
     let request = hex::encode(request.as_bytes());

@@ -9,18 +9,16 @@ use std::{
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
     money::NanoUsd,
-    rpc::Principal,
     time::Timestamp,
 };
 
 use crate::store::{
-    Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
-    SpendLine, StoreError, UsageLine, suite::Fault,
+    Created, Credential, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount,
+    NumberedEvent, RecordKind, SpendLine, StoreError, UsageLine, suite::Fault,
 };
 use domain::{
     audit::{Audit, AuditedEntry, Auditor},
     digest::Digest,
-    event::Event,
     group::{self, BadGroup, Group},
     key::{ApiKey, NewKey},
     ledger::{self, Command, Entry, Outcome, Payer, Record, RecordId, Refused, State},
@@ -31,7 +29,7 @@ use domain::{
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) accounts: BTreeMap<AccountId, AccountBook>,
-    pub(super) credentials: HashMap<Digest, Principal>,
+    pub(super) credentials: HashMap<Digest, Credential>,
     /// Attempts under a name, and when they are forgotten.
     pub(super) attempts: HashMap<Digest, (u64, Timestamp)>,
     /// Set by tests: memory has no bound of its own.
@@ -54,8 +52,9 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
-    /// The events, of which the first has number one.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<NumberedEvent>,
+    /// Number of the last event.
+    pub(super) told: u64,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -88,6 +87,7 @@ impl AccountBook {
             members: BTreeMap::new(),
             expiring: HashMap::new(),
             events: Vec::new(),
+            told: 0,
         }
     }
 
@@ -103,7 +103,9 @@ impl AccountBook {
         {
             self.append(generation, &before, entry);
         }
-        self.events.extend(ledger::events(command, &before, &after, now));
+        for event in ledger::events(command, &before, &after, now) {
+            self.tell(event);
+        }
         self.money = after.account;
         if let (Some(key), Some(spend)) = (command.key().and_then(|id| self.keys.get_mut(&id)), after.key) {
             key.spend = spend;
@@ -121,11 +123,6 @@ impl AccountBook {
             }
         }
         Ok(outcome)
-    }
-
-    /// Writes an event.
-    pub(super) fn tell(&mut self, event: Event) {
-        self.events.push(event);
     }
 
     fn append(&mut self, generation: GenerationId, before: &Record, entry: Entry) {
@@ -161,14 +158,24 @@ impl AccountBook {
         self.keys.len() as u64 >= new.most && !self.keys.contains_key(&new.key.id)
     }
 
+    /// Key of a live idempotency key, unless of another request.
+    pub(super) fn idempotent(&self, attempt: &Idempotency) -> Option<Result<KeyId, ()>> {
+        let record = self.idempotency.get(&attempt.key).filter(|record| record.expires_at > attempt.now)?;
+        Some(if record.request == attempt.request { Ok(record.key) } else { Err(()) })
+    }
+
     /// Answer of a live idempotency key to the creation of this key.
     pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let record = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        if record.request != attempt.request {
-            return Some(Created::Reused);
-        }
-        let made = self.keys.get(&record.key)?.clone();
+        let Ok(id) = self.idempotent(attempt)? else { return Some(Created::Reused) };
+        let made = self.keys.get(&id)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
+    }
+
+    /// Keeps an idempotency key until it expires, in place of those that have.
+    pub(super) fn keep_idempotency_record(&mut self, attempt: Idempotency, id: KeyId) {
+        self.idempotency.retain(|_, record| record.expires_at > attempt.now);
+        let Idempotency { key, request, expires_at, .. } = attempt;
+        self.idempotency.insert(key, IdempotencyRecord { request, key: id, expires_at });
     }
 
     pub(super) fn entries_behind(&self, after: u64, limit: usize) -> Vec<JournalEntry> {
