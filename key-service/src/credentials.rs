@@ -1,17 +1,18 @@
 //! Creates credentials, and finds the owner of a presented credential.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use quick_cache::sync::Cache;
+use ring::digest::{SHA256, digest as hash};
 use shared::{
-    key::{Class, Prefix},
+    key::{Class, Prefix, Presented},
     refusal::Refusal,
     rpc::Principal,
     secret::SecretString,
 };
 
 use crate::store::{Store, StoreError};
-use domain::digest::{Digest, Peppers};
+use domain::digest::{Digest, ForeignKey, Peppers};
 
 /// Number of mappings kept in memory; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;
@@ -34,10 +35,12 @@ impl Credentials {
 
     /// The owner of the credential; `None` if the credential does not exist.
     pub async fn find(&self, presented: &str) -> Result<Option<Principal>, StoreError> {
-        if self.prefix.classify(presented).is_none() {
-            return Ok(None);
-        }
-        for digest in self.peppers.candidates(presented) {
+        let text = match self.prefix.recognise(presented) {
+            Presented::Own(_) => Cow::Borrowed(presented),
+            Presented::Foreign => Cow::Owned(foreign(presented).text()),
+            Presented::Malformed => return Ok(None),
+        };
+        for digest in self.peppers.candidates(&text) {
             if let Some(owner) = self.owners.get(&digest) {
                 return Ok(Some(owner));
             }
@@ -89,4 +92,11 @@ impl Credentials {
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }
+}
+
+/// The key of another gateway with this plaintext.
+fn foreign(plaintext: &str) -> ForeignKey {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());
+    ForeignKey::new(sha256)
 }
