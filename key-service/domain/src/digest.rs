@@ -71,6 +71,11 @@ impl ForeignKey {
         Some(Self(bytes))
     }
 
+    /// The SHA-256's 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Text that is digested in place of the plaintext. The text has a NUL, which no plaintext has.
     pub fn text(&self) -> String {
         format!("sha256\0{}", hex::encode(self.0))
