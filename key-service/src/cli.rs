@@ -25,6 +25,7 @@ mod against;
 mod books;
 mod catalogue;
 mod groups;
+mod import;
 mod members;
 mod spool;
 mod table;
@@ -65,6 +66,9 @@ pub enum Command {
     /// Groups of API keys, which share bounds: teams, courses, customers
     #[command(subcommand)]
     Groups(groups::GroupCommand),
+    /// Move keys in from another gateway, with what they spent: callers keep the keys they have
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
     Members(members::MemberCommand),
@@ -161,6 +165,7 @@ pub async fn run(
         Command::Credits(command) => credits(command, management, out).await,
         Command::ManagementKeys(command) => management_keys(command, management, out).await,
         Command::Groups(command) => groups::run(command, management, out).await,
+        Command::Import(command) => import::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Journal(command) => {

@@ -88,6 +88,18 @@ impl Credentials {
         (plaintext, digest)
     }
 
+    /// The digest to store for a key of another gateway, or the digest under which the key is stored.
+    pub(crate) async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
+        let text = key.text();
+        let current = self.peppers.digest(&text.clone().into());
+        for digest in self.peppers.candidates(&text).filter(|digest| *digest != current) {
+            if self.store.find_credential(digest).await?.is_some() {
+                return Ok(digest);
+            }
+        }
+        Ok(current)
+    }
+
     /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.
     pub(crate) fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())

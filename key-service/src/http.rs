@@ -39,7 +39,7 @@ mod parts;
 mod query;
 mod reading;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use object::with_plaintext;

@@ -37,6 +37,7 @@ pub mod generations;
 pub mod groups;
 pub mod listing;
 pub mod members;
+pub mod moving;
 pub mod reading;
 pub mod spend;
 #[cfg(test)]

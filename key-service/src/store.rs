@@ -30,6 +30,7 @@ use domain::{
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Outcome, Refused},
     member::{Member, MemberChange},
+    moving::{Import, ImportRefused, Plan},
     search::EntrySearch,
     usage::Day,
 };
@@ -92,6 +93,18 @@ pub trait Keys: Send + Sync + 'static {
     /// takes no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys. That bound is exact, except in the SQLite store: keys that another process
     /// created since the last count may exceed it.
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError>;
+
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
+    /// only returns the plan. A repetition changes nothing.
+    ///
+    /// Over Redis nothing is written unless all of it may be. Then groups and keys are written in parts, which others see
+    /// one by one; the same import completes what a call left undone that ended early. Keys and groups that others create
+    /// meanwhile may exceed the bounds.
+    async fn import_keys(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError>;
 
     /// Finds an API key of the account.
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError>;

@@ -214,7 +214,7 @@ impl Redis {
     }
 }
 
-fn parse_owner(text: &str) -> Option<Principal> {
+pub(super) fn parse_owner(text: &str) -> Option<Principal> {
     let (account, key) = text.split_once(' ')?;
     let account = account.parse().ok()?;
     let api_key = || key.parse().ok().map(|key| Principal::ApiKey(account, key));

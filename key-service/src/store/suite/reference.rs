@@ -3,6 +3,7 @@
 mod book;
 mod groups;
 mod members;
+mod moving;
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -27,6 +28,7 @@ use domain::{
     digest::Digest,
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Record, RecordId, Refused},
+    moving::{Import, ImportRefused, Plan},
     usage::Day,
 };
 
@@ -171,6 +173,14 @@ impl Keys for Reference {
         let key = book.keys.entry(id).or_insert(new.key).clone();
         books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
         Ok(Created::New(key))
+    }
+
+    async fn import_keys(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        self.books()?.import(&import, is_dry_run)
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {

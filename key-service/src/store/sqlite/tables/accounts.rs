@@ -117,22 +117,24 @@ impl Accounts for Sqlite {
 #[async_trait]
 impl Credentials for Sqlite {
     async fn find_credential(&self, digest: Digest) -> Result<Option<Principal>, StoreError> {
-        let owner = |row: &Row<'_>| {
-            let account = column_id(row, 1, AccountId::from_slice)?;
-            match row.get_ref(0)?.as_str()? {
-                API => Ok(Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?)),
-                MANAGEMENT => {
-                    Ok(Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?))
-                }
-                _ => Err(damaged(0, Type::Text, "a credential's class is not known")),
-            }
-        };
-        let work = move |connection: &Connection| {
-            let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
-            connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
-        };
-        self.read(work).await
+        self.read(move |connection| owner(connection, &digest)).await
     }
+}
+
+/// Finds the owner of a credential.
+pub(crate) fn owner(connection: &Connection, digest: &Digest) -> rusqlite::Result<Option<Principal>> {
+    let owner = |row: &Row<'_>| {
+        let account = column_id(row, 1, AccountId::from_slice)?;
+        match row.get_ref(0)?.as_str()? {
+            API => Ok(Principal::ApiKey(account, column_id(row, 2, KeyId::from_slice)?)),
+            MANAGEMENT => {
+                Ok(Principal::ManagementKey(account, column_id(row, 2, ManagementKeyId::from_slice)?))
+            }
+            _ => Err(damaged(0, Type::Text, "a credential's class is not known")),
+        }
+    };
+    let sql = "SELECT class, account, id FROM credentials WHERE digest = ?1";
+    connection.prepare_cached(sql)?.query_row([digest.as_bytes()], owner).optional()
 }
 
 /// Makes a management key unless the account has as many as it may. Returns whether there is one.

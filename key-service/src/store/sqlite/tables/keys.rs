@@ -9,7 +9,9 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{accounts, bounds, budgets, damaged, id as column_id, metadata, metadata_column, rows, time};
+use super::{
+    accounts, bounds, budgets, damaged, id as column_id, metadata, metadata_column, moving, rows, time,
+};
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
     sqlite::{Sqlite, key_counts::KeyCounts},
@@ -19,6 +21,7 @@ use domain::{
     group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
+    moving::{Import, ImportRefused, Plan},
 };
 
 /// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
@@ -38,6 +41,16 @@ impl Keys for Sqlite {
     async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
         let counted = self.counted.clone();
         let work = move |connection: &Connection| create(connection, &key, idempotency.as_ref(), &counted);
+        self.writer.write(work).await
+    }
+
+    async fn import_keys(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        let counted = self.counted.clone();
+        let work = move |connection: &Connection| moving::import(connection, &import, is_dry_run, &counted);
         self.writer.write(work).await
     }
 
@@ -150,13 +163,14 @@ fn create(
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
 
-/// Writes a key unless its id exists; returns the number of written keys.
-fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
+/// Writes a key unless its id exists; returns the number of written keys. Money that the key has spent is an opening
+/// balance.
+pub(crate) fn insert(connection: &Connection, account: AccountId, key: &ApiKey) -> rusqlite::Result<u64> {
     let ApiKey { id, label, hint, created_at, metadata, spend } = key;
     let ledger::Key { budget, group, expires_at, revoked_at, last_used_at } = spend;
     let sql = "INSERT INTO api_keys (account, id, label, hint, created_at, metadata, spend_limit, used, held, bounds,
-                                     group_id, expires_at, revoked_at, last_used_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                                     group_id, expires_at, revoked_at, last_used_at, opening)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?8)
                ON CONFLICT (account, id) DO NOTHING";
     let written = connection.prepare_cached(sql)?.execute(params![
         account.as_bytes(),
@@ -223,7 +237,7 @@ pub(crate) fn list(
 }
 
 /// Judges whether a key may be in this group, if any.
-fn takes_key(
+pub(crate) fn takes_key(
     connection: &Connection,
     account: AccountId,
     group: Option<GroupId>,

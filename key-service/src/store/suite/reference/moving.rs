@@ -1,0 +1,44 @@
+//! Imports into the reference store.
+
+use shared::rpc::Principal;
+
+use super::book::Shelf;
+use crate::store::StoreError;
+use domain::moving::{Import, ImportRefused, Owner, Plan, Present};
+
+impl Shelf {
+    /// Plans an import and, unless it is a dry run, makes all of it.
+    pub(super) fn import(
+        &mut self,
+        import: &Import,
+        is_dry_run: bool,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        let owner = |digest| match self.credentials.get(digest) {
+            None => Owner::None,
+            Some(Principal::ApiKey(account, _)) if *account == import.account => Owner::Key,
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) => Owner::Other,
+        };
+        let owners = import.keys.iter().map(|imported| owner(&imported.digest)).collect();
+        let book = self.account(import.account)?;
+        let named = book.groups.values().filter_map(|group| {
+            Some((group.external_id.clone()?, (group.id, book.takes_key(Some(group.id)))))
+        });
+        let (keys, groups) = (book.keys.len() as u64, book.groups.len() as u64);
+        let plan = match import.plan(&Present { keys, groups, owners, named: named.collect() }) {
+            Ok(plan) if !is_dry_run => plan,
+            decided => return Ok(decided),
+        };
+        for group in &plan.groups {
+            book.openings.1.insert(group.id, group.spend.budget.used);
+            book.groups.insert(group.id, group.clone());
+        }
+        for (key, _) in &plan.keys {
+            book.openings.0.insert(key.id, key.spend.budget.used);
+            book.keys.insert(key.id, key.clone());
+        }
+        let owned =
+            plan.keys.iter().map(|(key, digest)| (*digest, Principal::ApiKey(import.account, key.id)));
+        self.credentials.extend(owned);
+        Ok(Ok(plan))
+    }
+}
