@@ -143,6 +143,11 @@ id!(
     "dep_"
 );
 id!(
+    /// An event: an act that governed an account, or a threshold that was passed.
+    EventId,
+    "evt_"
+);
+id!(
     /// An HTTP request, in `x-request-id`.
     RequestId,
     "req_"

@@ -18,6 +18,7 @@ pub use self::{
 };
 use crate::{
     digest::{Digest, ForeignKey},
+    event::EventKind,
     group::{BadGroup, Group, GroupPatch},
     key::{ApiKey, KeyPatch},
 };
@@ -238,6 +239,22 @@ impl Import {
     pub fn group_names(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.groups.iter().filter_map(|group| group.external_id.as_deref());
         of_groups.chain(self.keys.iter().filter_map(|key| key.group.as_deref()))
+    }
+}
+
+impl Plan {
+    /// The events of what is made: the key, the group, and the kind of each.
+    pub fn events(
+        &self,
+        at: Timestamp,
+    ) -> impl Iterator<Item = ((Option<KeyId>, Option<GroupId>), EventKind)> {
+        let groups = self.groups.iter().map(move |group| ((None, Some(group.id)), group.creation(at)));
+        let keys = self.keys.iter().flat_map(move |(key, _)| {
+            let subject = (Some(key.id), key.spend.group);
+            let revoked = key.spend.revoked_at.map(|_| (subject, EventKind::KeyRevoked {}));
+            [(subject, key.creation(at))].into_iter().chain(revoked)
+        });
+        groups.chain(keys)
     }
 }
 

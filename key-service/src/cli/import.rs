@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 
-use super::{operator_error, store_error, table};
+use super::{operator, operator_error, store_error, table};
 use crate::management::{Error, Management};
 use domain::{
     group::BadGroup,
@@ -72,8 +72,10 @@ pub(super) async fn run(
         }
     };
     let account = management.account(&into.account).await.map_err(operator_error)?;
-    let plan =
-        management.import(account, &draft, into.dry_run).await.map_err(|error| refused(error, &draft))?;
+    let plan = management
+        .import(account, &draft, into.dry_run, operator())
+        .await
+        .map_err(|error| refused(error, &draft))?;
     write_summary(out, &plan, &draft, into.dry_run)
 }
 

@@ -6,7 +6,10 @@ use shared::{
 };
 
 use super::{Error, Management};
-use domain::moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
+use domain::{
+    event::Actor,
+    moving::{Draft, Import, ImportRefused, ImportedKey, Plan},
+};
 
 impl Management {
     /// Imports keys and groups, all or nothing, or only says what an import would make. What exists stays as it is.
@@ -15,11 +18,13 @@ impl Management {
         account: AccountId,
         draft: &Draft,
         is_dry_run: bool,
+        actor: Actor,
     ) -> Result<Plan, Error<ImportRefused>> {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(ImportRefused::StoreFull));
         }
-        let now = self.clock.now();
+        let act = self.act(actor);
+        let now = act.at;
         let at = self.later_than_the_last(now);
         let groups =
             draft.groups.iter().zip(0..).map(|(group, n)| {
@@ -33,7 +38,7 @@ impl Management {
         }
         let (most_keys, most_groups) = (self.max_keys, self.max_keys);
         let import = Import { account, groups: groups.collect(), keys, most_keys, most_groups };
-        self.store.import_keys(import, is_dry_run).await?.map_err(Error::Refused)
+        self.store.import_keys(import, is_dry_run, &act).await?.map_err(Error::Refused)
     }
 }
 

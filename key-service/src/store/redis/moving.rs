@@ -22,6 +22,7 @@ use super::{
 use crate::store::{Credentials, GroupCreated, Groups, StoreError};
 use domain::{
     digest::Digest,
+    event::Act,
     group::NewGroup,
     key::ApiKey,
     moving::{Import, ImportRefused, Owner, Plan, Present},
@@ -42,6 +43,7 @@ impl Redis {
         &self,
         import: Import,
         is_dry_run: bool,
+        act: &Act,
     ) -> Result<Result<Plan, ImportRefused>, StoreError> {
         let account = import.account;
         let present = self.present(&import).await?;
@@ -62,7 +64,7 @@ impl Redis {
                 .arg(used);
             self.client.ask::<()>(&put).await?;
             let new = NewGroup { account, group: group.clone(), most: u64::MAX >> 11 };
-            match self.create_group(new).await? {
+            match self.create_group(new, act).await? {
                 GroupCreated::New(_) => {}
                 // Another caller made the group since the import was planned.
                 GroupCreated::Existing(existing) => drop(moved.insert(group.id, existing.id)),

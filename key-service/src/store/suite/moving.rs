@@ -5,7 +5,8 @@ use std::sync::Arc;
 use shared::{calendar::Per, ids::AccountId, rpc::Principal};
 
 use super::{
-    Subject, after, capture, digest, hold, nanos, new_group, new_key, open_account, open_account_with, spend,
+    Subject, act, after, capture, digest, hold, nanos, new_group, new_key, open_account, open_account_with,
+    spend,
 };
 use crate::store::{Order, Page, Store};
 use domain::{
@@ -53,7 +54,7 @@ fn small(account: AccountId) -> Import {
 }
 
 async fn make(store: &dyn Store, import: Import) -> Plan {
-    store.import_keys(import, false).await.unwrap().unwrap()
+    store.import_keys(import, false, &act(START)).await.unwrap().unwrap()
 }
 
 async fn assert_sound(store: &dyn Store, account: AccountId) {
@@ -125,7 +126,7 @@ pub(super) async fn a_repeated_import_changes_nothing(subject: &mut impl Subject
     let store = &**subject.store();
     let commands = vec![hold(key(1), generation(1), 5, 9), capture(key(1), generation(1), 5)];
     store.execute(account, commands, START).await.unwrap();
-    store.revoke_key(account, key(2), after(20)).await.unwrap();
+    store.revoke_key(account, key(2), &act(after(20))).await.unwrap();
     let before = listed(store, account, None).await;
     // A second run makes ids of its own.
     let mut again = small(account);
@@ -147,11 +148,11 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
     let store = &**subject.store();
     let (account, other) = (open_account(store, 1).await, open_account(store, 2).await);
     make(store, import(other, Vec::new(), vec![imported(other, 3, 0, None)])).await;
-    store.create_group(new_group(account, 5)).await.unwrap();
+    store.create_group(new_group(account, 5), &act(START)).await.unwrap();
     let mut archived = new_group(account, 4);
     archived.group.external_id = Some("team 4".into());
-    store.create_group(archived).await.unwrap();
-    store.archive_group(account, group(4), START).await.unwrap();
+    store.create_group(archived, &act(START)).await.unwrap();
+    store.archive_group(account, group(4), &act(START)).await.unwrap();
     let in_team =
         |n| Import { groups: Vec::new(), keys: vec![imported(account, 8, 0, Some(n))], ..small(account) };
     let cases = [
@@ -165,7 +166,7 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
         (Import { keys: Vec::new(), most_groups: 2, ..small(account) }, ImportRefused::TooManyGroups),
     ];
     for (import, refused) in cases {
-        assert_eq!(store.import_keys(import, false).await.unwrap().unwrap_err(), refused);
+        assert_eq!(store.import_keys(import, false, &act(START)).await.unwrap().unwrap_err(), refused);
     }
     assert_eq!(listed(store, account, None).await, []);
     assert_eq!(store.group_with_external_id(account, "team 1").await.unwrap(), None);
@@ -176,7 +177,7 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
 pub(super) async fn a_dry_run_says_what_would_be_made_and_makes_nothing(subject: &mut impl Subject) {
     let store = &**subject.store();
     let account = open_account(store, 1).await;
-    let plan = store.import_keys(small(account), true).await.unwrap().unwrap();
+    let plan = store.import_keys(small(account), true, &act(START)).await.unwrap().unwrap();
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));
     assert_eq!(listed(store, account, None).await, []);
     assert_eq!(store.group(account, group(1)).await.unwrap(), None);
@@ -194,7 +195,7 @@ pub(super) async fn imports_at_once_make_each_key_once(subject: &mut impl Subjec
                 imported.key.id = key(10 * (caller + 1) + n);
             }
             let store = Arc::clone(&store);
-            tokio::spawn(async move { store.import_keys(import, false).await })
+            tokio::spawn(async move { store.import_keys(import, false, &act(START)).await })
         })
         .collect();
     for import in imports {

@@ -1,3 +1,28 @@
--- Amounts that imported keys and groups had spent elsewhere, from which audits begin.
-ALTER TABLE api_keys ADD COLUMN opening INTEGER NOT NULL DEFAULT 0 CHECK (opening >= 0);
-ALTER TABLE groups   ADD COLUMN opening INTEGER NOT NULL DEFAULT 0 CHECK (opening >= 0);
+-- Events: who governed what, and which thresholds were passed.
+
+-- `once` names a threshold, which is told once. `event` is JSON, as `domain::event` writes it; the columns beside it are for
+-- searches.
+CREATE TABLE events (
+    account  BLOB    NOT NULL REFERENCES accounts,
+    number   INTEGER NOT NULL CHECK (number > 0),
+    id       BLOB    NOT NULL CHECK (length(id) = 16),
+    at       INTEGER NOT NULL,
+    type     TEXT    NOT NULL,
+    key      BLOB    CHECK (length(key) = 16),
+    group_id BLOB    CHECK (length(group_id) = 16),
+    once     TEXT,
+    event    TEXT    NOT NULL,
+    PRIMARY KEY (account, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX events_by_id ON events (account, id);
+CREATE INDEX events_by_type ON events (account, type, number);
+CREATE INDEX events_by_key ON events (account, key, number) WHERE key IS NOT NULL;
+CREATE INDEX events_by_group ON events (account, group_id, number) WHERE group_id IS NOT NULL;
+CREATE UNIQUE INDEX events_once ON events (account, once) WHERE once IS NOT NULL;
+
+-- The number of the last event.
+ALTER TABLE accounts ADD COLUMN events INTEGER NOT NULL DEFAULT 0 CHECK (events >= 0);
+-- Credit just after the last deposit, of which thresholds are parts.
+ALTER TABLE accounts ADD COLUMN deposited INTEGER NOT NULL DEFAULT 0 CHECK (deposited >= 0);
+UPDATE accounts SET deposited = credit;

@@ -10,7 +10,8 @@ use shared::{
 };
 
 use super::{
-    accounts, bounds, budgets, damaged, id as column_id, metadata, metadata_column, moving, rows, time,
+    accounts, bounds, budgets, damaged, events::ActLog, id as column_id, metadata, metadata_column, moving,
+    rows, time,
 };
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
@@ -18,6 +19,7 @@ use crate::store::{
 };
 use domain::{
     digest::Digest,
+    event::{Act, EventKind},
     group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
@@ -38,20 +40,30 @@ pub(crate) const BEHIND_ALL_IDS: &[u8] = &[0xff; 17];
 
 #[async_trait]
 impl Keys for Sqlite {
-    async fn create_key(&self, key: NewKey, idempotency: Option<Idempotency>) -> Result<Created, StoreError> {
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Created, StoreError> {
         let counted = self.counted.clone();
-        let work = move |connection: &Connection| create(connection, &key, idempotency.as_ref(), &counted);
-        self.writer.write(work).await
+        let work = move |connection: &Connection, log: &ActLog| {
+            create(connection, &key, idempotency.as_ref(), &counted, log)
+        };
+        self.govern(act, work).await
     }
 
     async fn import_keys(
         &self,
         import: Import,
         is_dry_run: bool,
+        act: &Act,
     ) -> Result<Result<Plan, ImportRefused>, StoreError> {
         let counted = self.counted.clone();
-        let work = move |connection: &Connection| moving::import(connection, &import, is_dry_run, &counted);
-        self.writer.write(work).await
+        let work = move |connection: &Connection, log: &ActLog| {
+            moving::import(connection, &import, is_dry_run, &counted, log)
+        };
+        self.govern(act, work).await
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
@@ -97,11 +109,11 @@ impl Keys for Sqlite {
         account: AccountId,
         id: KeyId,
         patch: KeyPatch,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Updated, StoreError> {
-        let work = move |connection: &Connection| {
-            let Some(key) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
-            let key = match key.updated(&patch, now) {
+        let work = move |connection: &Connection, log: &ActLog| {
+            let Some(before) = get(connection, account, id)? else { return Ok(Updated::NotFound) };
+            let key = match before.clone().updated(&patch, log.act.at) {
                 Ok(key) => key,
                 Err(reason) => return Ok(Updated::NotChanged(reason)),
             };
@@ -109,24 +121,31 @@ impl Keys for Sqlite {
                 return Ok(Updated::BadGroup(bad));
             }
             put_terms(connection, account, &key)?;
+            if let Some(updated) = key.change(&before, log.act.at) {
+                log.write(connection, account, (Some(id), key.spend.group), updated)?;
+            }
             Ok(Updated::Key(key))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 
     async fn revoke_key(
         &self,
         account: AccountId,
         id: KeyId,
-        now: Timestamp,
+        act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &Connection, log: &ActLog| {
             let Some(key) = get(connection, account, id)? else { return Ok(None) };
-            let revoked = key.revoked(now);
+            if key.spend.revoked_at.is_some() {
+                return Ok(Some(key));
+            }
+            let revoked = key.revoked(log.act.at);
             put_terms(connection, account, &revoked)?;
+            log.write(connection, account, (Some(id), revoked.spend.group), EventKind::KeyRevoked {})?;
             Ok(Some(revoked))
         };
-        self.writer.write(work).await
+        self.govern(act, work).await
     }
 }
 
@@ -136,6 +155,7 @@ fn create(
     new: &NewKey,
     attempt: Option<&Idempotency>,
     counted: &KeyCounts,
+    log: &ActLog,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
         prune_idempotency_records(connection, attempt.now)?;
@@ -156,6 +176,10 @@ fn create(
     }
     let made = insert(connection, new.account, &new.key)?;
     counted.add(new.account, keys, made);
+    if made > 0 {
+        let created = new.key.creation(log.act.at);
+        log.write(connection, new.account, (Some(new.key.id), new.key.spend.group), created)?;
+    }
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
         put_idempotency_record(connection, new.account, attempt, new.key.id)?;

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use shared::rpc::Principal;
 
-use super::{accounts, groups, keys};
+use super::{accounts, events::ActLog, groups, keys};
 use crate::store::sqlite::key_counts::{self, KeyCounts};
 use domain::moving::{Import, ImportRefused, Owner, Plan, Present};
 
@@ -13,6 +13,7 @@ pub(super) fn import(
     import: &Import,
     is_dry_run: bool,
     counted: &KeyCounts,
+    log: &ActLog,
 ) -> rusqlite::Result<Result<Plan, ImportRefused>> {
     let present = present(connection, import)?;
     let plan = match import.plan(&present) {
@@ -28,6 +29,9 @@ pub(super) fn import(
     for (key, digest) in &plan.keys {
         keys::insert(connection, import.account, key)?;
         accounts::put_owner(connection, digest, Principal::ApiKey(import.account, key.id))?;
+    }
+    for (n, event) in (0..).zip(plan.events(log.act.at)) {
+        log.write_nth(connection, import.account, n, event)?;
     }
     counted.add(import.account, present.keys, plan.keys.len() as u64);
     Ok(Ok(plan))

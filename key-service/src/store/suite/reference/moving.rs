@@ -4,7 +4,10 @@ use shared::rpc::Principal;
 
 use super::book::Shelf;
 use crate::store::StoreError;
-use domain::moving::{Import, ImportRefused, Owner, Plan, Present};
+use domain::{
+    event::Act,
+    moving::{Import, ImportRefused, Owner, Plan, Present},
+};
 
 impl Shelf {
     /// Plans an import and, unless it is a dry run, makes all of it.
@@ -12,6 +15,7 @@ impl Shelf {
         &mut self,
         import: &Import,
         is_dry_run: bool,
+        act: &Act,
     ) -> Result<Result<Plan, ImportRefused>, StoreError> {
         let owner = |digest| match self.credentials.get(digest) {
             None => Owner::None,
@@ -35,6 +39,9 @@ impl Shelf {
         for (key, _) in &plan.keys {
             book.openings.0.insert(key.id, key.spend.budget.used);
             book.keys.insert(key.id, key.clone());
+        }
+        for (n, ((key, group), kind)) in (0..).zip(plan.events(act.at)) {
+            book.tell(act.event(n, key, group, kind));
         }
         let owned =
             plan.keys.iter().map(|(key, digest)| (*digest, Principal::ApiKey(import.account, key.id)));
