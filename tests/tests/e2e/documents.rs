@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
@@ -12,6 +12,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/clients.md",
     "docs/governing.md",
     "docs/measurements.md",
+    "docs/moving.md",
     "docs/operating.md",
     "tests/README.md",
 ];
