@@ -38,7 +38,7 @@ impl Management {
         }
         let (most_keys, most_groups) = (self.max_keys, self.max_keys);
         let import = Import { account, groups: groups.collect(), keys, most_keys, most_groups };
-        self.store.import_keys(import, is_dry_run, &act).await?.map_err(Error::Refused)
+        self.store.import(import, is_dry_run, &act).await?.map_err(Error::Refused)
     }
 }
 

@@ -24,7 +24,6 @@ use domain::{
     group::BadGroup,
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey},
     ledger,
-    moving::{Import, ImportRefused, Plan},
 };
 
 /// A key in Redis: the ledger's part, then texts.
@@ -66,15 +65,6 @@ impl Keys for Redis {
             });
         }
         Err(OVERTAKEN)
-    }
-
-    async fn import_keys(
-        &self,
-        import: Import,
-        is_dry_run: bool,
-        act: &Act,
-    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        self.import(import, is_dry_run, act).await
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {

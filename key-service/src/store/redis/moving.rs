@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use redis::{Cmd, cmd, pipe};
 use shared::{
@@ -19,7 +20,7 @@ use super::{
     accounts::parse_owner,
     records::{self, damaged},
 };
-use crate::store::{Credentials, GroupCreated, Groups, StoreError};
+use crate::store::{Credentials, GroupCreated, Groups, Imports, StoreError};
 use domain::{
     digest::Digest,
     event::Act,
@@ -37,9 +38,9 @@ const FOUND_AT_ONCE: usize = 500;
 /// Keys written by a script: a millisecond of Redis.
 const WRITTEN_AT_ONCE: usize = 50;
 
-impl Redis {
-    /// Plans an import and, unless it is a dry run, makes all of it.
-    pub(super) async fn import(
+#[async_trait]
+impl Imports for Redis {
+    async fn import(
         &self,
         import: Import,
         is_dry_run: bool,
@@ -80,7 +81,9 @@ impl Redis {
         self.confirm_account(account).await?;
         Ok(Ok(plan))
     }
+}
 
+impl Redis {
     async fn present(&self, import: &Import) -> Result<Present, StoreError> {
         let account = import.account;
         let mut counts = pipe();

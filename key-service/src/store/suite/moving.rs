@@ -54,7 +54,7 @@ fn small(account: AccountId) -> Import {
 }
 
 async fn make(store: &dyn Store, import: Import) -> Plan {
-    store.import_keys(import, false, &act(START)).await.unwrap().unwrap()
+    store.import(import, false, &act(START)).await.unwrap().unwrap()
 }
 
 async fn assert_sound(store: &dyn Store, account: AccountId) {
@@ -166,7 +166,7 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
         (Import { keys: Vec::new(), most_groups: 2, ..small(account) }, ImportRefused::TooManyGroups),
     ];
     for (import, refused) in cases {
-        assert_eq!(store.import_keys(import, false, &act(START)).await.unwrap().unwrap_err(), refused);
+        assert_eq!(store.import(import, false, &act(START)).await.unwrap().unwrap_err(), refused);
     }
     assert_eq!(listed(store, account, None).await, []);
     assert_eq!(store.group_with_external_id(account, "team 1").await.unwrap(), None);
@@ -177,7 +177,7 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
 pub(super) async fn a_dry_run_says_what_would_be_made_and_makes_nothing(subject: &mut impl Subject) {
     let store = &**subject.store();
     let account = open_account(store, 1).await;
-    let plan = store.import_keys(small(account), true, &act(START)).await.unwrap().unwrap();
+    let plan = store.import(small(account), true, &act(START)).await.unwrap().unwrap();
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));
     assert_eq!(listed(store, account, None).await, []);
     assert_eq!(store.group(account, group(1)).await.unwrap(), None);
@@ -195,7 +195,7 @@ pub(super) async fn imports_at_once_make_each_key_once(subject: &mut impl Subjec
                 imported.key.id = key(10 * (caller + 1) + n);
             }
             let store = Arc::clone(&store);
-            tokio::spawn(async move { store.import_keys(import, false, &act(START)).await })
+            tokio::spawn(async move { store.import(import, false, &act(START)).await })
         })
         .collect();
     for import in imports {

@@ -30,7 +30,6 @@ use domain::{
     event::{Act, EventKind},
     key::{ApiKey, KeyPatch, NewKey},
     ledger::{Command, Record, RecordId, Refused},
-    moving::{Import, ImportRefused, Plan},
     usage::Day,
 };
 
@@ -184,15 +183,6 @@ impl Keys for Reference {
         let key = book.keys.entry(id).or_insert(new.key).clone();
         books.credentials.insert(new.digest, Principal::ApiKey(new.account, id));
         Ok(Created::New(key))
-    }
-
-    async fn import_keys(
-        &self,
-        import: Import,
-        is_dry_run: bool,
-        act: &Act,
-    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        self.books()?.import(&import, is_dry_run, act)
     }
 
     async fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {

@@ -10,8 +10,8 @@ use shared::{
 };
 
 use super::{
-    accounts, bounds, budgets, damaged, events::ActLog, id as column_id, metadata, metadata_column, moving,
-    rows, time,
+    accounts, bounds, budgets, damaged, events::ActLog, id as column_id, metadata, metadata_column, rows,
+    time,
 };
 use crate::store::{
     Created, Idempotency, Keys, Order, Page, StoreError, Updated,
@@ -23,7 +23,6 @@ use domain::{
     group::{self, BadGroup},
     key::{ApiKey, KeyPatch, NewKey, Status},
     ledger,
-    moving::{Import, ImportRefused, Plan},
 };
 
 /// Number of expired idempotency keys that a call may remove: more than a call can add, so that none accumulate, and
@@ -49,19 +48,6 @@ impl Keys for Sqlite {
         let counted = self.counted.clone();
         let work = move |connection: &Connection, log: &ActLog| {
             create(connection, &key, idempotency.as_ref(), &counted, log)
-        };
-        self.govern(act, work).await
-    }
-
-    async fn import_keys(
-        &self,
-        import: Import,
-        is_dry_run: bool,
-        act: &Act,
-    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        let counted = self.counted.clone();
-        let work = move |connection: &Connection, log: &ActLog| {
-            moving::import(connection, &import, is_dry_run, &counted, log)
         };
         self.govern(act, work).await
     }

@@ -1,14 +1,39 @@
 //! Imports of keys and groups, each in one transaction.
 
+use async_trait::async_trait;
 use rusqlite::Connection;
 use shared::rpc::Principal;
 
 use super::{accounts, events::ActLog, groups, keys};
-use crate::store::sqlite::key_counts::{self, KeyCounts};
-use domain::moving::{Import, ImportRefused, Owner, Plan, Present};
+use crate::store::{
+    Imports, StoreError,
+    sqlite::{
+        Sqlite,
+        key_counts::{self, KeyCounts},
+    },
+};
+use domain::{
+    event::Act,
+    moving::{Import, ImportRefused, Owner, Plan, Present},
+};
+
+#[async_trait]
+impl Imports for Sqlite {
+    async fn import(
+        &self,
+        new: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        let counted = self.counted.clone();
+        let work =
+            move |connection: &Connection, log: &ActLog| import(connection, &new, is_dry_run, &counted, log);
+        self.govern(act, work).await
+    }
+}
 
 /// Plans an import and, unless it is a dry run, writes all of it.
-pub(super) fn import(
+fn import(
     connection: &Connection,
     import: &Import,
     is_dry_run: bool,

@@ -1,17 +1,30 @@
 //! Imports into the reference store.
 
+use async_trait::async_trait;
 use shared::rpc::Principal;
 
-use super::book::Shelf;
-use crate::store::StoreError;
+use super::{Reference, book::Shelf};
+use crate::store::{Imports, StoreError};
 use domain::{
     event::Act,
     moving::{Import, ImportRefused, Owner, Plan, Present},
 };
 
+#[async_trait]
+impl Imports for Reference {
+    async fn import(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        self.books()?.import(&import, is_dry_run, act)
+    }
+}
+
 impl Shelf {
     /// Plans an import and, unless it is a dry run, makes all of it.
-    pub(super) fn import(
+    fn import(
         &mut self,
         import: &Import,
         is_dry_run: bool,
