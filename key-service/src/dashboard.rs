@@ -25,6 +25,7 @@ mod assets;
 mod browser;
 mod chart;
 mod credit;
+mod events;
 mod failure;
 mod first_steps;
 mod form;
@@ -121,6 +122,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}/role", post(members::change_role))
         .route("/dashboard/members/{id}/remove", get(members::confirm).post(members::remove))
+        .route("/dashboard/events", get(events::show))
         .route("/dashboard/try-it", get(try_it::show))
         .route("/dashboard/you", get(you::show))
         .route("/dashboard/you/password", post(you::set_password))

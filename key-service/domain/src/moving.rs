@@ -249,13 +249,18 @@ impl Plan {
         at: Timestamp,
     ) -> impl Iterator<Item = ((Option<KeyId>, Option<GroupId>), EventKind)> {
         let groups = self.groups.iter().map(move |group| ((None, Some(group.id)), group.creation(at)));
-        let keys = self.keys.iter().flat_map(move |(key, _)| {
-            let subject = (Some(key.id), key.spend.group);
-            let revoked = key.spend.revoked_at.map(|_| (subject, EventKind::KeyRevoked {}));
-            [(subject, key.creation(at))].into_iter().chain(revoked)
-        });
-        groups.chain(keys)
+        groups.chain(self.keys.iter().flat_map(move |(key, _)| events_of(key, at)))
     }
+}
+
+/// The events of a key that is made, and revoked with it if it did not work any more.
+pub fn events_of(
+    key: &ApiKey,
+    at: Timestamp,
+) -> impl Iterator<Item = ((Option<KeyId>, Option<GroupId>), EventKind)> {
+    let subject = (Some(key.id), key.spend.group);
+    let revoked = key.spend.revoked_at.map(|_| (subject, EventKind::KeyRevoked {}));
+    [(subject, key.creation(at))].into_iter().chain(revoked)
 }
 
 #[cfg(test)]

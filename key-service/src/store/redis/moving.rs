@@ -5,7 +5,10 @@
 //! of it may be repeated. A digest that is reserved for a key that does not exist is refused like an unknown one, and the
 //! same import makes the key under that very id.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::RangeFrom,
+};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
@@ -23,10 +26,10 @@ use super::{
 use crate::store::{Credentials, GroupCreated, Groups, Imports, StoreError};
 use domain::{
     digest::Digest,
-    event::Act,
+    event::{Act, Event},
     group::NewGroup,
     key::ApiKey,
-    moving::{Import, ImportRefused, Owner, Plan, Present},
+    moving::{Import, ImportRefused, Owner, Plan, Present, events_of},
 };
 
 /// Digests looked up or reserved at once.
@@ -57,7 +60,7 @@ impl Imports for Redis {
             return Err(StoreError::Busy("another account imports the same key"));
         }
         let mut moved = HashMap::new();
-        for group in &plan.groups {
+        for (n, group) in (0..).zip(&plan.groups) {
             let used = group.spend.budget.used.nanos().to_string();
             let mut put = cmd("HSET");
             put.arg(self.key_space.account(account))
@@ -65,7 +68,7 @@ impl Imports for Redis {
                 .arg(used);
             self.client.ask::<()>(&put).await?;
             let new = NewGroup { account, group: group.clone(), most: u64::MAX >> 11 };
-            match self.create_group(new, act).await? {
+            match self.create_group(new, &act.clone().nth(n)).await? {
                 GroupCreated::New(_) => {}
                 // Another caller made the group since the import was planned.
                 GroupCreated::Existing(existing) => drop(moved.insert(group.id, existing.id)),
@@ -75,8 +78,9 @@ impl Imports for Redis {
         for (key, _) in &mut plan.keys {
             key.spend.group = key.spend.group.map(|group| *moved.get(&group).unwrap_or(&group));
         }
+        let mut numbers = u32::try_from(plan.groups.len()).unwrap_or(u32::MAX)..;
         for some in plan.keys.chunks(WRITTEN_AT_ONCE) {
-            self.write_keys(account, some).await?;
+            self.write_keys(account, some, act, &mut numbers).await?;
         }
         self.confirm_account(account).await?;
         Ok(Ok(plan))
@@ -163,7 +167,14 @@ impl Redis {
         Ok(true)
     }
 
-    async fn write_keys(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<(), StoreError> {
+    /// Writes keys with their events, whose numbers among those of the act come from `numbers`.
+    async fn write_keys(
+        &self,
+        account: AccountId,
+        keys: &[(ApiKey, Digest)],
+        act: &Act,
+        numbers: &mut RangeFrom<u32>,
+    ) -> Result<(), StoreError> {
         let mut arguments = self.key_arguments(account);
         arguments.key(self.key_space.keys(account));
         arguments.key(self.key_space.spenders(account));
@@ -175,10 +186,17 @@ impl Redis {
             arguments.value(key.id.to_string());
             arguments.value(records::write_spend(&key.spend));
             arguments.value(records::opening_field(key.id.as_bytes()));
+            let events = events_of(key, act.at).zip(&mut *numbers);
+            let events: Vec<Event> =
+                events.map(|(((key, group), kind), n)| act.event(n, key, group, kind)).collect();
             let texts = records::write_key(key);
-            arguments.value(texts.len().to_string());
+            arguments = arguments.with((2 * events.len()).to_string()).with(texts.len().to_string());
+            for event in events {
+                arguments = arguments.with(*event.id.as_bytes()).with(event.to_json());
+            }
             arguments = arguments.with_all(texts);
         }
+        let arguments = self.with_act(arguments, account, act);
         let answer: Option<String> = self.client.run(&self.scripts.import_keys, &arguments).await?;
         answer.map(drop).ok_or_else(|| StoreError::no_account(account))
     }

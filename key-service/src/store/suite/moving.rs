@@ -5,10 +5,10 @@ use std::sync::Arc;
 use shared::{calendar::Per, ids::AccountId, rpc::Principal};
 
 use super::{
-    Subject, act, after, capture, digest, hold, nanos, new_group, new_key, open_account, open_account_with,
-    spend,
+    Subject, act, after, capture, digest, events::kept, hold, nanos, new_group, new_key, open_account,
+    open_account_with, spend,
 };
-use crate::store::{Order, Page, Store};
+use crate::store::{NumberedEvent, Order, Page, Store};
 use domain::{
     group::{BadGroup, Group},
     key::{ApiKey, Status},
@@ -75,6 +75,11 @@ pub(super) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));
     subject.interrupt().await;
     let store = &**subject.store();
+    let told = (1..).zip((0..).zip(plan.events(START))).map(|(number, (n, ((key, group), kind)))| {
+        let event = act(START).event(n, key, group, kind);
+        NumberedEvent { number, event }
+    });
+    assert_eq!(kept(store, account).await, told.collect::<Vec<_>>());
     for (made, digest) in &plan.keys {
         assert_eq!(store.key(account, made.id).await.unwrap().as_ref(), Some(made));
         let owner = store.find_credential(*digest).await.unwrap();
@@ -127,7 +132,7 @@ pub(super) async fn a_repeated_import_changes_nothing(subject: &mut impl Subject
     let commands = vec![hold(key(1), generation(1), 5, 9), capture(key(1), generation(1), 5)];
     store.execute(account, commands, START).await.unwrap();
     store.revoke_key(account, key(2), &act(after(20))).await.unwrap();
-    let before = listed(store, account, None).await;
+    let (before, events) = (listed(store, account, None).await, kept(store, account).await);
     // A second run makes ids of its own.
     let mut again = small(account);
     again.groups[0].id = group(9);
@@ -137,6 +142,7 @@ pub(super) async fn a_repeated_import_changes_nothing(subject: &mut impl Subject
     subject.interrupt().await;
     let store = &**subject.store();
     let plan = make(store, again).await;
+    assert_eq!(kept(store, account).await, events);
     assert_eq!((plan.existing_keys, plan.existing_groups), (vec![0, 1, 2], vec![0]));
     assert_eq!((plan.keys.len(), plan.groups.len()), (0, 0));
     assert_eq!(listed(store, account, None).await, before);
@@ -171,6 +177,8 @@ pub(super) async fn an_import_is_made_whole_or_not_at_all(subject: &mut impl Sub
     assert_eq!(listed(store, account, None).await, []);
     assert_eq!(store.group_with_external_id(account, "team 1").await.unwrap(), None);
     assert_eq!(store.find_credential(digest("imported 1")).await.unwrap(), None);
+    let told = kept(store, account).await;
+    assert_eq!(told.len(), 3, "of the groups that were made before: {told:?}");
     assert_sound(store, account).await;
 }
 
