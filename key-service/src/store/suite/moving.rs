@@ -71,12 +71,13 @@ pub(super) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     subject: &mut impl Subject,
 ) {
     let account = open_account(&**subject.store(), 1).await;
-    let plan = make(&**subject.store(), small(account)).await;
+    let act = act(START);
+    let plan = subject.store().import(small(account), false, &act).await.unwrap().unwrap();
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));
     subject.interrupt().await;
     let store = &**subject.store();
     let told = (1..).zip((0..).zip(plan.events(START))).map(|(number, (n, ((key, group), kind)))| {
-        let event = act(START).event(n, key, group, kind);
+        let event = act.event(n, key, group, kind);
         NumberedEvent { number, event }
     });
     assert_eq!(kept(store, account).await, told.collect::<Vec<_>>());
