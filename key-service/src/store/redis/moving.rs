@@ -20,10 +20,10 @@ use shared::{
 
 use super::{
     Redis,
-    accounts::parse_owner,
+    accounts::parse_credential,
     records::{self, damaged},
 };
-use crate::store::{Credentials, GroupCreated, Groups, Imports, StoreError};
+use crate::store::{Credential, Credentials, GroupCreated, Groups, Imports, StoreError};
 use domain::{
     digest::Digest,
     event::{Act, Event},
@@ -105,7 +105,9 @@ impl Redis {
         }
         let digests: Vec<Digest> = import.keys.iter().map(|imported| imported.digest).collect();
         let owners = stream::iter(digests).map(|digest| self.find_credential(digest));
-        let owners: Vec<Option<Principal>> = owners.buffered(ASKED_AT_ONCE).try_collect().await?;
+        let owners: Vec<Option<Credential>> = owners.buffered(ASKED_AT_ONCE).try_collect().await?;
+        let owners: Vec<Option<Principal>> =
+            owners.iter().map(|found| found.map(|found| found.owner)).collect();
         let own = |owner: &Option<Principal>| match owner {
             Some(Principal::ApiKey(of, key)) if *of == account => Some(*key),
             Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => None,
@@ -153,7 +155,11 @@ impl Redis {
         let reserved = stream::iter(reservations.clone()).map(ask);
         let reserved: Vec<Option<String>> = reserved.buffered(ASKED_AT_ONCE).try_collect().await?;
         for ((key, _), owner) in keys.iter_mut().zip(reserved) {
-            match owner.map(|owner| parse_owner(&owner).ok_or_else(|| damaged("a credential"))).transpose()? {
+            match owner
+                .map(|owner| parse_credential(&owner).ok_or_else(|| damaged("a credential")))
+                .transpose()?
+                .map(|found| found.owner)
+            {
                 None => {}
                 Some(Principal::ApiKey(of, id)) if of == account => key.id = id,
                 Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) => return Ok(false),

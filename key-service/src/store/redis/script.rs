@@ -112,6 +112,7 @@ pub(super) struct Scripts {
     pub(super) create_key: Lua,
     pub(super) import_keys: Lua,
     pub(super) update_key: Lua,
+    pub(super) rotate_key: Lua,
     pub(super) expire_keys: Lua,
     pub(super) list_keys: Lua,
     pub(super) create_group: Lua,
@@ -219,7 +220,7 @@ impl Scripts {
             ledger: LedgerScripts::new(LEDGER),
             create_account: Lua::new(parts!("create_account")),
             list_account: Lua::new(parts!("list_account")),
-            create_key: keys(parts!("constants", "events", "key", "key_lists", "create_key")),
+            create_key: keys(parts!("constants", "events", "key", "idempotency", "key_lists", "create_key")),
             import_keys: keys(parts!("constants", "events", "key", "key_lists", "import_keys")),
             update_key: keys(parts!(
                 "constants",
@@ -230,6 +231,7 @@ impl Scripts {
                 "key_lists",
                 "update_key"
             )),
+            rotate_key: keys(parts!("constants", "events", "key", "budgets", "idempotency", "rotate_key")),
             expire_keys: Lua::new(parts!("expire_keys")),
             list_keys: keys(parts!("constants", "key", "key_lists", "list_keys")),
             create_group: keys(parts!("constants", "events", "key", "create_group")),

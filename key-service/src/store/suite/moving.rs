@@ -8,7 +8,7 @@ use super::{
     Subject, act, after, capture, digest, events::kept, hold, nanos, new_group, new_key, open_account,
     open_account_with, spend,
 };
-use crate::store::{NumberedEvent, Order, Page, Store};
+use crate::store::{Credential, NumberedEvent, Order, Page, Store};
 use domain::{
     group::{BadGroup, Group},
     key::{ApiKey, Status},
@@ -84,7 +84,7 @@ pub(super) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     for (made, digest) in &plan.keys {
         assert_eq!(store.key(account, made.id).await.unwrap().as_ref(), Some(made));
         let owner = store.find_credential(*digest).await.unwrap();
-        assert_eq!(owner, Some(Principal::ApiKey(account, made.id)));
+        assert_eq!(owner, Some(Credential::first(Principal::ApiKey(account, made.id))));
     }
     let made: Vec<ApiKey> = plan.keys.iter().map(|(key, _)| key.clone()).collect();
     assert_eq!(listed(store, account, None).await, made);
@@ -216,7 +216,7 @@ pub(super) async fn imports_at_once_make_each_key_once(subject: &mut impl Subjec
     assert_eq!(team.keys, 1);
     for n in 1..4 {
         let owner = store.find_credential(digest(&format!("imported {n}"))).await.unwrap();
-        let Some(Principal::ApiKey(_, id)) = owner else { panic!("{owner:?}") };
+        let Some(Credential { owner: Principal::ApiKey(_, id), .. }) = owner else { panic!("{owner:?}") };
         assert!(store.key(account, id).await.unwrap().is_some());
     }
     assert_sound(&*store, account).await;

@@ -6,7 +6,7 @@ use shared::rpc::Principal;
 
 use super::{accounts, events::ActLog, groups, keys};
 use crate::store::{
-    Imports, StoreError,
+    Credential, Imports, StoreError,
     sqlite::{
         Sqlite,
         key_counts::{self, KeyCounts},
@@ -53,7 +53,8 @@ fn import(
     }
     for (key, digest) in &plan.keys {
         keys::insert(connection, import.account, key)?;
-        accounts::put_owner(connection, digest, Principal::ApiKey(import.account, key.id))?;
+        let owner = Principal::ApiKey(import.account, key.id);
+        accounts::put_credential(connection, digest, Credential::first(owner))?;
     }
     for (n, event) in (0..).zip(plan.events(log.act.at)) {
         log.write_nth(connection, import.account, n, event)?;
@@ -70,11 +71,13 @@ fn present(connection: &Connection, import: &Import) -> rusqlite::Result<Present
         ..Present::default()
     };
     for imported in &import.keys {
-        present.owners.push(match accounts::owner(connection, &imported.digest)? {
-            None => Owner::None,
-            Some(Principal::ApiKey(of, _)) if of == account => Owner::Key,
-            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) => Owner::Other,
-        });
+        present.owners.push(
+            match accounts::credential(connection, &imported.digest)?.map(|found| found.owner) {
+                None => Owner::None,
+                Some(Principal::ApiKey(of, _)) if of == account => Owner::Key,
+                Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) => Owner::Other,
+            },
+        );
     }
     for name in import.group_names() {
         if present.named.contains_key(name) {

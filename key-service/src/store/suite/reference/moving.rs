@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use shared::rpc::Principal;
 
 use super::{Reference, book::Shelf};
-use crate::store::{Imports, StoreError};
+use crate::store::{Credential, Imports, StoreError};
 use domain::{
     event::Act,
     moving::{Import, ImportRefused, Owner, Plan, Present},
@@ -30,9 +30,9 @@ impl Shelf {
         is_dry_run: bool,
         act: &Act,
     ) -> Result<Result<Plan, ImportRefused>, StoreError> {
-        let owner = |digest| match self.credentials.get(digest) {
+        let owner = |digest| match self.credentials.get(digest).map(|found| found.owner) {
             None => Owner::None,
-            Some(Principal::ApiKey(account, _)) if *account == import.account => Owner::Key,
+            Some(Principal::ApiKey(account, _)) if account == import.account => Owner::Key,
             Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) => Owner::Other,
         };
         let owners = import.keys.iter().map(|imported| owner(&imported.digest)).collect();
@@ -56,8 +56,10 @@ impl Shelf {
         for (n, ((key, group), kind)) in (0..).zip(plan.events(act.at)) {
             book.tell(act.event(n, key, group, kind));
         }
-        let owned =
-            plan.keys.iter().map(|(key, digest)| (*digest, Principal::ApiKey(import.account, key.id)));
+        let owned = plan
+            .keys
+            .iter()
+            .map(|(key, digest)| (*digest, Credential::first(Principal::ApiKey(import.account, key.id))));
         self.credentials.extend(owned);
         Ok(Ok(plan))
     }
