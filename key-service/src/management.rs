@@ -41,6 +41,7 @@ pub mod listing;
 #[cfg(test)]
 mod measure;
 pub mod members;
+pub mod moving;
 pub mod reading;
 pub mod rotation;
 pub mod spend;
