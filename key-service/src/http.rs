@@ -41,7 +41,7 @@ mod query;
 mod reach;
 mod reading;
 
-pub(crate) use body::settings;
+pub(crate) use body::{settings, settings_among, value};
 pub(crate) use object::Shown;
 
 use error::forbidden;

@@ -42,7 +42,10 @@ pub mod groups;
 mod last_use;
 pub mod listing;
 pub mod management_keys;
+#[cfg(test)]
+mod measure;
 pub mod members;
+pub mod moving;
 pub mod reading;
 pub mod rotation;
 pub mod spend;
