@@ -7,7 +7,6 @@ pub mod config;
 mod generation;
 mod hold;
 mod http;
-mod http_client;
 mod keys;
 pub mod server;
 pub mod sizes;

@@ -143,6 +143,16 @@ id!(
     "dep_"
 );
 id!(
+    /// An event: an act of governing, or a threshold that was passed.
+    EventId,
+    "evt_"
+);
+id!(
+    /// A webhook: the address that an account's events are sent to.
+    WebhookId,
+    "wh_"
+);
+id!(
     /// An HTTP request, in `x-request-id`.
     RequestId,
     "req_"

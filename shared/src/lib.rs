@@ -14,6 +14,7 @@ pub mod ids;
 pub mod json;
 pub mod key;
 pub mod money;
+pub mod network;
 pub mod private_files;
 #[cfg(feature = "process")]
 pub mod process;

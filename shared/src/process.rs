@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod http;
+pub mod http_client;
 mod idle_memory;
 mod limits;
 pub mod probe;

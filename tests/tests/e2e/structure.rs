@@ -24,13 +24,15 @@ const CIRCLES: [(&str, &str, &str); 3] = [
     ("key-service", "store/redis", "the audit reads the books, and the books audit"),
 ];
 /// Libraries that a domain may name: of data, hashes, errors and tests.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
+    "base64",
     "blake3",
     "bytes",
     "hex",
     "itoa",
     "memchr",
     "proptest",
+    "ring",
     "schemars",
     "serde",
     "serde_json",

@@ -8,6 +8,7 @@ pub(super) mod journal;
 pub(super) mod keys;
 pub(super) mod spend;
 pub(super) mod usage;
+mod webhooks;
 
 use rusqlite::{Row, types::Type};
 use shared::{

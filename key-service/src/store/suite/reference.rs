@@ -3,6 +3,7 @@
 mod book;
 mod groups;
 mod members;
+mod webhooks;
 
 use std::ops::{Bound, RangeInclusive};
 

@@ -7,12 +7,13 @@ use std::{
 };
 
 use shared::{
-    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     rpc::Principal,
     time::Timestamp,
 };
 
+use super::webhooks::WebhookBook;
 use crate::store::{
     Created, Deposit, ExpiringRecord, Idempotency, JournalEntry, ManagementKey, NewAccount, RecordKind,
     SpendLine, StoreError, UsageLine, suite::Fault,
@@ -53,6 +54,7 @@ pub(super) struct AccountBook {
     pub(super) idempotency: HashMap<Digest, Promise>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
+    pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
 }
 
 /// The request of an idempotency key, and the key that it made.
@@ -84,6 +86,7 @@ impl AccountBook {
             idempotency: HashMap::new(),
             members: BTreeMap::new(),
             expiring: HashMap::new(),
+            webhooks: BTreeMap::new(),
         }
     }
 
