@@ -18,7 +18,7 @@ pub mod pages;
 mod paying;
 mod ports;
 pub mod silent;
-pub mod strangers;
+pub mod unauthenticated;
 pub mod unread;
 
 use bodies::Body;
@@ -46,10 +46,10 @@ pub enum Part {
     /// Silent sockets by the thousand beside a paying caller.
     Flood,
     /// Callers without a credential that are busy, beside a paying one.
-    Strangers,
+    Unauthenticated,
     /// Bodies that stall, and large heads.
     Bodies,
-    /// Pages of the dashboard that a stranger leaves unread.
+    /// Pages of the dashboard that an unauthenticated client leaves unread.
     Pages,
     /// Requests while no scraper reads the metrics.
     Unscraped,
@@ -118,8 +118,8 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rows.push(bodies::row(&stack.key_services[0], "key-http", plan.bodies, Body::Management).await);
             rows
         }
-        Part::Flood => vec![strangers::flood_row(&stack().await, plan.sockets, plan.processes).await],
-        Part::Strangers => strangers::rows(&stack().await).await,
+        Part::Flood => vec![unauthenticated::flood_row(&stack().await, plan.sockets, plan.processes).await],
+        Part::Unauthenticated => unauthenticated::rows(&stack().await).await,
         Part::Bodies => {
             let mut rows = Vec::new();
             for body in Body::ALL {

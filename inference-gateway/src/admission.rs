@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::sizes::Sizes;
 
-/// Timeout of an unauthenticated caller for its turn: the work takes milliseconds.
-const TURN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of an unauthenticated caller for a permit: the work takes milliseconds.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Divisor for the part of all slots that requests on unauthenticated connections have, until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
@@ -60,7 +60,7 @@ impl Caller {
     }
 }
 
-/// Room of a chat request: a slot, the bytes of its prompt, and the connection that its account will be trusted on.
+/// Permits of a chat request: a slot, the bytes of its prompt, and the connection that its account will be trusted on.
 pub(crate) struct Admitted {
     quotas: Arc<Quotas>,
     slot: Slot,
@@ -85,12 +85,12 @@ impl Admission {
         }))
     }
 
-    /// A turn at having a credential checked. Only unauthenticated callers take turns, so that others do not wait behind
+    /// A permit to have a credential checked. Only unauthenticated callers need one, so that others do not wait behind
     /// any number of them.
     pub(crate) async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
         let late = || overloaded("Too many requests wait for authentication; try again shortly.");
         match caller.unauthenticated() {
-            Some(owner) => take_turn(&self.0.checks, owner).await.ok_or_else(late).map(Some),
+            Some(owner) => wait_for_permit(&self.0.checks, owner).await.ok_or_else(late).map(Some),
             None => Ok(None),
         }
     }
@@ -115,11 +115,11 @@ impl Admission {
         &self.0.answers
     }
 
-    /// Admits a chat request, if a slot is free; an unauthenticated caller waits for its turn.
+    /// Admits a chat request, if a slot is free; an unauthenticated caller waits for a permit.
     pub(crate) async fn admit(&self, caller: Caller, prompt: Permit) -> Result<Admitted, ApiError> {
         let full = || overloaded("Too many requests are in flight; try again shortly.");
         let unauthorized = match caller.unauthenticated() {
-            Some(owner) => Some(take_turn(&self.0.unauthorized, owner).await.ok_or_else(full)?),
+            Some(owner) => Some(wait_for_permit(&self.0.unauthorized, owner).await.ok_or_else(full)?),
             None => None,
         };
         let slot = Arc::new(self.0.slots.try_take(Owner::Service, 1).ok_or_else(full)?);
@@ -143,7 +143,7 @@ impl Admitted {
         }
         if self.prompt.owner() != owner {
             let bytes = self.prompt.amount();
-            self.prompt = self.quotas.prompts.try_take(owner, bytes).ok_or_else(no_room)?;
+            self.prompt = self.quotas.prompts.try_take(owner, bytes).ok_or_else(no_memory)?;
         }
         Ok(())
     }
@@ -164,17 +164,17 @@ impl Admitted {
     }
 }
 
-/// Takes bytes of a body or prompt; without room for them, the client is to try again later.
+/// Takes bytes of a body or prompt; where too few are left, the client is to try again later.
 pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
-    if permit.try_grow(bytes) { Ok(()) } else { Err(no_room()) }
+    if permit.try_grow(bytes) { Ok(()) } else { Err(no_memory()) }
 }
 
-/// Waits for the turn of an owner.
-pub(crate) async fn take_turn(quota: &Quota, owner: Owner) -> Option<Permit> {
-    quota.wait(owner, 1, Instant::now() + TURN_TIMEOUT).await
+/// Waits for a permit of an owner, which takes turns with the others.
+pub(crate) async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
+    quota.wait(owner, 1, Instant::now() + PERMIT_TIMEOUT).await
 }
 
-fn no_room() -> ApiError {
+fn no_memory() -> ApiError {
     metrics::counter!("gateway_prompts_without_room_total").increment(1);
     overloaded("There is no room for a prompt of this size at the moment; try again shortly.")
 }

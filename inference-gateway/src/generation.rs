@@ -281,7 +281,7 @@ impl Generator {
 /// Returns when the hold's key is found to be revoked, or its group archived.
 async fn revoked(hold: &OpenHold) -> Refusal {
     loop {
-        if let HoldStatus::Revoked(refusal) = hold.standing() {
+        if let HoldStatus::Revoked(refusal) = hold.status() {
             return refusal;
         }
         hold.changed().await;

@@ -63,7 +63,7 @@ struct Lease {
     /// Time at which the last successful renewal was sent.
     renewed: Instant,
     renewing: bool,
-    standing: HoldStatus,
+    status: HoldStatus,
     /// The last report, and the tokens of prompt and output that the hold covers.
     usage: Usage,
     prompt_tokens: u64,
@@ -103,7 +103,7 @@ impl Holds {
             length: lease,
             renewed: asked_at,
             renewing: false,
-            standing: HoldStatus::Open,
+            status: HoldStatus::Open,
             usage: Usage::default(),
             prompt_tokens,
             output_tokens,
@@ -179,14 +179,14 @@ impl OpenHold {
     }
 
     /// Status at the key-service, by the last answer.
-    pub(crate) fn standing(&self) -> HoldStatus {
-        self.state.lease().standing
+    pub(crate) fn status(&self) -> HoldStatus {
+        self.state.lease().status
     }
 
     /// Returns whether the lease may have run out, so that no output is delivered before a renewal.
     pub(crate) fn is_lapsed(&self, now: Instant) -> bool {
         let lease = self.state.lease();
-        lease.standing == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
+        lease.status == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
     }
 
     /// Returns when the status may have changed, or a lapsed lease was renewed.
@@ -279,7 +279,7 @@ impl HoldState {
     fn extended(&self, extended: Extended, prompt_tokens: u64, asked_at: Instant) {
         let mut lease = self.lease();
         let lapsed = asked_at.saturating_duration_since(lease.renewed) >= lease.length;
-        let standing = match extended {
+        let status = match extended {
             Extended::Open(Extension { output_tokens, lease: length, revoked_by }) => {
                 lease.renewed = lease.renewed.max(asked_at);
                 lease.length = length;
@@ -291,8 +291,8 @@ impl HoldState {
             }
             Extended::Gone => HoldStatus::Gone,
         };
-        let changed = lapsed || standing != lease.standing;
-        lease.standing = standing;
+        let changed = lapsed || status != lease.status;
+        lease.status = status;
         drop(lease);
         if changed {
             self.changed.notify_one();

@@ -53,14 +53,16 @@ impl Sizes {
         // Each request in flight has a connection to an upstream.
         let connections =
             limits.connections(ports, in_flight.saturating_add(MANAGEMENT_IN_FLIGHT + other_files))?;
-        let share = || in_flight - in_flight / LEFT_TO_OTHERS;
+        let all_but_a_quarter = || in_flight - in_flight / LEFT_TO_OTHERS;
         let (least, most) = UNAUTHENTICATED_BYTES;
         let prompts_bytes = prompts_bytes(options, limits.memory)?;
         let answers_bytes = answers_bytes(options, limits.memory)?;
         let sizes = Self {
             bounds: Bounds { requests: in_flight, ..limits.connections.bounds(connections) },
             in_flight,
-            in_flight_per_account: options.max_in_flight_per_account.map_or_else(share, |most| most as usize),
+            in_flight_per_account: options
+                .max_in_flight_per_account
+                .map_or_else(all_but_a_quarter, |most| most as usize),
             prompts_bytes,
             prompts_bytes_per_account: (prompts_bytes / 2).max(2 * options.max_body_bytes()),
             answers_bytes,

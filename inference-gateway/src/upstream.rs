@@ -32,12 +32,12 @@ pub(crate) use pool::{Pool, Pools, Running};
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longest time for an exact count, including the wait for a turn: counting delays a request that would otherwise be
+/// Longest time for an exact count, including the wait for a permit: counting delays a request that would otherwise be
 /// refused.
 const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Number of prompts that an upstream counts at once. Counting is unpaid work, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Number of an account's prompts counted at once: half, so that slow counts of an account leave turns to the others.
+/// Number of an account's prompts counted at once: half, so that slow counts of an account leave permits to the others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 /// Idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 1024;
@@ -80,7 +80,7 @@ pub(crate) struct Upstream {
     /// Value of the header `Host`, written once.
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    /// Turns of accounts at counting prompts.
+    /// Permits of accounts to have prompts counted.
     counting: Quota,
     /// Every generated token is visible in a stream.
     streams_every_token: bool,
@@ -191,7 +191,7 @@ impl Upstream {
         let counter =
             self.counter.as_ref().filter(|_| self.counts(forward)).ok_or(NotCounted::Unsupported)?;
         let deadline = Instant::now() + COUNT_DEADLINE;
-        let _turn = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::InTime)?;
+        let _permit = self.counting.wait(owner, 1, deadline).await.ok_or(NotCounted::InTime)?;
         let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward)).await;
         let tokens = answer.map_err(|_| NotCounted::InTime)??;
         Ok(Counted { tokens, with_images: self.dialect.counter.counts_images() })

@@ -47,7 +47,7 @@ pub mod usage;
 /// idempotency keys.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// Longest wait for an account's turn to read: a page reads for some 20 ms, so that a hundred pages get through.
+/// Timeout of an account for its permit to read: a page reads for some 20 ms, so that a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
@@ -135,10 +135,10 @@ impl Management {
         Self { store, clock, credentials, max_keys, passwords, reads, owners, last_id }
     }
 
-    /// Waits for the account's turn to read, which lasts until the permit is dropped.
-    async fn reading_turn(&self, account: AccountId) -> Result<Permit, StoreError> {
-        let turn = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
-        turn.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    /// Waits for the permit to read a page or listing of an account.
+    async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
+        let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
+        permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
     /// Sets the bound of API keys per account.
@@ -304,10 +304,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {
         let management = testing::Office::open().management;
-        let first = management.reading_turn(account(1)).await.unwrap();
-        assert!(management.reading_turn(account(1)).await.is_err());
-        drop(management.reading_turn(account(2)).await.unwrap());
+        let first = management.read_permit(account(1)).await.unwrap();
+        assert!(management.read_permit(account(1)).await.is_err());
+        drop(management.read_permit(account(2)).await.unwrap());
         drop(first);
-        drop(management.reading_turn(account(1)).await.unwrap());
+        drop(management.read_permit(account(1)).await.unwrap());
     }
 }

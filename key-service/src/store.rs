@@ -1,4 +1,4 @@
-//! Promises of a store, independent of its implementation: one trait per noun.
+//! Contract of a store, independent of its implementation: one trait per noun.
 
 mod data;
 mod records;

@@ -14,7 +14,7 @@ use tokio::{task::JoinHandle, time::sleep};
 use super::{
     Row,
     silent::address,
-    strangers::{connect_from, invented_key, stranger},
+    unauthenticated::{client_address, connect_from, invented_key},
 };
 use crate::measure::process::memory;
 use tests::harness::Server;
@@ -115,7 +115,7 @@ impl StalledBodies {
     pub async fn open(address: SocketAddr, connections: usize, each: usize, body: Body) -> Self {
         let mut tasks = Vec::new();
         for number in 0..connections {
-            let stream = connect_from(stranger(1), address).await.unwrap();
+            let stream = connect_from(client_address(1), address).await.unwrap();
             let mut client = http2::Builder::new(TokioExecutor::new());
             let connecting = client.max_header_list_size(1 << 20).handshake(TokioIo::new(stream));
             let Ok((sender, connection)) = connecting.await else { continue };

@@ -1,4 +1,4 @@
-//! What one owner may fill and read, and what strangers make the store read, beside another customer.
+//! What one owner may fill and read, and what unauthenticated clients make the store read, beside another customer.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const KEY_BYTES: u64 = 2_048;
 const OF_EACH: usize = 100;
 /// Time that one owner may add to another customer's chat.
 const DELAY: Duration = Duration::from_secs(1);
-/// Accounts beside the one that strangers guess at, and their guesses.
+/// Accounts beside the one that unauthenticated clients guess at, and their guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
 /// Commands that a guess may cost the store, however many accounts there are.
@@ -198,7 +198,7 @@ pub fn empty(stack: &Stack) {
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
 }
 
-/// Strangers that guess at accounts, beside many that they do not know.
+/// Unauthenticated clients that guess at accounts, beside many that they do not know.
 pub(super) async fn guesses() -> Row {
     let stack = services().await;
     let operator = stack.key_services[0].settings().clone();
@@ -218,7 +218,7 @@ pub(super) async fn guesses() -> Row {
     let commands = redis_info(&stack, "stats", "total_commands_processed") - before;
     let each = commands / GUESSES as u64;
     Row {
-        name: format!("guesses of strangers at one of {ACCOUNTS} accounts"),
+        name: format!("guesses of unauthenticated clients at one of {ACCOUNTS} accounts"),
         expected: format!("{COMMANDS} commands of Redis each"),
         seen: format!("{each} commands each"),
         held: each <= COMMANDS,

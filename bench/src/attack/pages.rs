@@ -1,4 +1,4 @@
-//! Pages of the dashboard that a stranger leaves unread, beside people who want to sign in.
+//! Pages of the dashboard that an unauthenticated client leaves unread, beside people who want to sign in.
 
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,28 @@ use tokio::time::timeout;
 use super::{
     Row, plain,
     silent::address,
-    strangers::{connect_from, stranger},
+    unauthenticated::{client_address, connect_from},
     unread::{UnreadStreams, leave_answers_of},
 };
 use tests::harness::Stack;
 
 /// The page that anyone may ask for.
 const PAGE: &str = "/dashboard/sign-in";
-/// Connections of the stranger, and pages left unread on each: more than there are turns.
+/// Connections of the client, and pages left unread on each: more than there are turns.
 const LEFT: (usize, usize) = (10, 64);
 /// Looks of others at the page.
 const LOOKS: usize = 20;
 /// Time that others may wait for it.
 const DELAY: Duration = Duration::from_millis(500);
-/// Memory that the pages may take: the bound on strangers' requests allows for fewer than are asked for.
+/// Memory that the pages may take: the bound on requests of unauthenticated clients allows for fewer than are asked for.
 const MEMORY: u64 = 32 << 20;
 
-/// Pages that one stranger leaves unread.
+/// Pages that one unauthenticated client leaves unread.
 pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// The longest of some looks at the page, from the stranger's own network or from another one; `None` where one was refused.
+/// The longest of some looks at the page, from the client's own network or from another one; `None` where one was refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {
@@ -46,7 +46,7 @@ pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
 }
 
 async fn look(stack: &Stack, from: u8) -> StatusCode {
-    let stream = connect_from(stranger(from), address(stack.server().public())).await.unwrap();
+    let stream = connect_from(client_address(from), address(stack.server().public())).await.unwrap();
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     let carrying = tokio::spawn(connection);
@@ -55,7 +55,7 @@ async fn look(stack: &Stack, from: u8) -> StatusCode {
     status
 }
 
-/// Pages that a stranger leaves unread, beside others.
+/// Pages that an unauthenticated client leaves unread, beside others.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let before = stack.server().peak_memory();
     let left = leave_pages(stack).await;

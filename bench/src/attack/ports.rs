@@ -18,7 +18,7 @@ use tests::harness::Server;
 /// Time within which every silent socket has to be closed.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
 /// Time that an attacker waits beyond it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of a head beyond its bound.
 const OVERSIZED: usize = 200 << 10;
 
@@ -31,8 +31,7 @@ pub(super) async fn rows(of: &str, server: &Server, ports: &[&'static str]) -> V
 
 /// The rows of one port: all silences at once, then a head.
 pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
-    let tried =
-        Silence::ALL.map(|silence| (silence, tokio::spawn(time_to_close(address, silence, PATIENCE))));
+    let tried = Silence::ALL.map(|silence| (silence, tokio::spawn(time_to_close(address, silence, TIMEOUT))));
     let mut rows = Vec::new();
     for (silence, closed) in tried {
         let closed = closed.await.unwrap();
@@ -61,6 +60,6 @@ async fn oversized_head(address: SocketAddr) -> Option<String> {
     // The rest may find the connection closed.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.ok().map(drop)?;
+    timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.ok().map(drop)?;
     Some(String::from_utf8_lossy(&answer).into_owned())
 }

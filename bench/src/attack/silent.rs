@@ -102,7 +102,7 @@ pub fn address(base: &str) -> SocketAddr {
 }
 
 /// Time until the server closes such a socket, from its last action; `None` if it does not.
-pub async fn time_to_close(address: SocketAddr, silence: Silence, patience: Duration) -> Option<Duration> {
+pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duration) -> Option<Duration> {
     let mut began = Instant::now();
     let closed = async {
         match silence {
@@ -116,7 +116,7 @@ pub async fn time_to_close(address: SocketAddr, silence: Silence, patience: Dura
             }
         }
     };
-    timeout(patience, closed).await.ok().map(|()| began.elapsed())
+    timeout(limit, closed).await.ok().map(|()| began.elapsed())
 }
 
 /// Writes until the server closes the connection; `written` is when it last took something.

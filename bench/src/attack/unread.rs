@@ -1,4 +1,4 @@
-//! Streams of a paying client that reads nothing of them, and answers that strangers leave unread.
+//! Streams of a paying client that reads nothing of them, and answers that unauthenticated clients leave unread.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio::{net::TcpStream, task::JoinHandle};
 
 use super::{
     silent::address,
-    strangers::{connect_from, stranger},
+    unauthenticated::{client_address, connect_from},
 };
 use tests::{harness::FLASH, upstream::Script};
 
@@ -53,7 +53,7 @@ pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<U
     leave_answers_of("/openapi.json", address(base), connections, each).await
 }
 
-/// The same for the answer at this path, from one stranger's address.
+/// The same for the answer at this path, from one address.
 pub async fn leave_answers_of(
     path: &str,
     server: SocketAddr,
@@ -61,7 +61,7 @@ pub async fn leave_answers_of(
     each: usize,
 ) -> Vec<UnreadStreams> {
     let opened = (0..connections).map(async |_| {
-        let stream = connect_from(stranger(1), server).await.unwrap();
+        let stream = connect_from(client_address(1), server).await.unwrap();
         let mut client = http2::Builder::new(TokioExecutor::new());
         client.initial_stream_window_size(1);
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();

@@ -28,7 +28,7 @@ use tests::{harness::FLASH, upstream::Script};
 /// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;
 /// Longest time that an answer may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;
 /// Largest number of bytes per read.
@@ -234,7 +234,7 @@ impl Connection {
 
     async fn read(&mut self) {
         self.answer.reserve(READ);
-        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.answer))
+        let read = timeout(ANSWER_TIMEOUT, self.stream.read_buf(&mut self.answer))
             .await
             .expect("the answer comes in time");
         assert!(read.is_ok_and(|bytes| bytes > 0), "the server keeps connections open");

@@ -135,7 +135,7 @@ impl Generator {
         if !running.upstream().counts(&job.forward) {
             return Err(denial.into());
         }
-        // A count takes seconds, during which the request must not occupy the turn of an unauthorized request.
+        // A count takes seconds, during which the request must not occupy the permit of an unauthorized request.
         job.admitted.charge_to(self.keys.authenticate(&job.credential, Class::Api).await??.account())?;
         let exact = self.count(&running, job).await.filter(|exact| *exact < request.prompt_tokens);
         let Some(exact) = exact else { return Err(denial.into()) };

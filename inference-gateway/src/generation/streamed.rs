@@ -201,7 +201,7 @@ impl Stream {
     /// from now.
     async fn count_rest(&mut self, upstream: &mut Incoming, since: Option<Instant>) {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
-        let lost = self.hold.standing() == HoldStatus::Gone;
+        let lost = self.hold.status() == HoldStatus::Gone;
         let bound = if lost { CATCH_UP_BOUND_OF_LOST } else { CATCH_UP_BOUND };
         let mut more = self.meter.count_received();
         while more

@@ -35,7 +35,7 @@ use crate::{
 use domain::request::{Forward, Request};
 
 /// Largest body that is read before its sender is authenticated: no more work than the authentication. Larger bodies,
-/// bodies of unknown size, and bodies without room in the budget of unauthenticated callers, are read of authenticated
+/// bodies of unknown size, and bodies beyond the budget of unauthenticated callers, are read of authenticated
 /// callers only.
 const SMALL_BODY: u64 = 64 << 10;
 
@@ -123,10 +123,10 @@ pub(super) async fn check(
     permit: &mut Permit,
 ) -> Result<Checked, ApiError> {
     require_json(headers, None)?;
-    let mut room = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
-    let body = read_body_within(headers, body, app.max_body, &mut room).await?;
+    let mut reserve = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
+    let body = read_body_within(headers, body, app.max_body, &mut reserve).await?;
     // The body for upstreams is written beside the received body.
-    room(body.len())?;
+    reserve(body.len())?;
     let request = parse(&body)?;
     let model = app.catalog.model(&request.model);
     let model = model.ok_or_else(|| ApiError::model_not_found(app.catalog.ids()))?;

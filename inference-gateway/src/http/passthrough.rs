@@ -53,7 +53,7 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// The largest form of a page, in bytes.
 const MAX_FORM: usize = 32 << 10;
-/// Bytes of a form that are read without room in the budget of unauthenticated callers, so that people can sign in
+/// Bytes of a form that are read beyond the budget of unauthenticated callers, so that people can sign in
 /// while others have used it up: the bound on requests of unauthenticated callers covers such small forms.
 const SMALL_FORM: usize = 4 << 10;
 
@@ -143,14 +143,14 @@ async fn account(
 
 /// The key-service's own refusal, which needs the head of the request alone.
 async fn refused(app: &App, request: Request<Body>, caller: &Caller) -> Result<Response<Body>, ApiError> {
-    let turn = app.management.permits.unauthenticated(caller.0.network()).await?;
+    let permit = app.management.permits.unauthenticated(caller.0.network()).await?;
     let unread = !request.body().is_end_stream();
     let mut head = request.map(|_unread| Body::empty());
     for of_body in [header::CONTENT_LENGTH, header::EXPECT] {
         head.headers_mut().remove(of_body);
     }
     let response = app.management.carry(ReplayableRequest::read(head).await?).await?;
-    let mut response = app.management.taken(response, turn).await?;
+    let mut response = app.management.taken(response, permit).await?;
     if unread {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -178,13 +178,13 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
     let mut memory = app.admission.small_body();
     let (head, body) = request.into_parts();
     let mut free = SMALL_FORM;
-    let mut room = |bytes: usize| {
+    let mut reserve = |bytes: usize| {
         let beyond = bytes.saturating_sub(free);
         free = free.saturating_sub(bytes);
         take_bytes(&mut memory, beyond)
     };
-    let form = read_body_within(&head.headers, body, MAX_FORM, &mut room).await?;
-    let turn = app.management.permits.page(forwarded.network()).await?;
+    let form = read_body_within(&head.headers, body, MAX_FORM, &mut reserve).await?;
+    let permit = app.management.permits.page(forwarded.network()).await?;
     let request = ReplayableRequest::read(Request::from_parts(head, Body::from(form))).await?;
     let response = app.management.carry(request).instrument(span).await?;
     if signs_in && forwarded.untrusted && response.status() == StatusCode::TOO_MANY_REQUESTS {
@@ -194,7 +194,7 @@ pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<B
              is there, set FAREGATE_TRUST_PROXY, or all who come through it are counted as one"
         );
     }
-    app.management.taken(response, turn).await
+    app.management.taken(response, permit).await
 }
 
 impl Management {
@@ -228,18 +228,18 @@ impl Management {
         tracing::info_span!("management", request = %id)
     }
 
-    /// Takes a page into memory and ends its turn, so that a slow client costs only its own connection. An export goes
-    /// on at the client's pace, with a place of its own.
+    /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An export goes
+    /// on at the client's pace, with a permit of its own.
     async fn taken(
         &self,
         mut response: Response<Incoming>,
-        turn: Permit,
+        permit: Permit,
     ) -> Result<Response<Body>, ApiError> {
         strip(response.headers_mut());
         let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes <= MAX_PAGE) else {
             return Ok(kept_until_taken(response, self.permits.export()?));
         };
-        let memory = self.permits.memory(&turn, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let memory = self.permits.memory(&permit, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let (head, body) = response.into_parts();
         let page = timeout(DEADLINE, body.collect()).await.map_err(|_| ApiError::service_unavailable())?;
         let page = page.map_err(|_| ApiError::service_unavailable())?.to_bytes();

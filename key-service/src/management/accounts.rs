@@ -191,7 +191,7 @@ impl Management {
 
     /// The account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         self.store.management_keys(account).await
     }
 

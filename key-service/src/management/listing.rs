@@ -199,7 +199,7 @@ impl Management {
         account: AccountId,
         listing: &Listing<T>,
     ) -> Result<Page<T>, Error<UnknownCursor>> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         T::page(self, account, listing).await
     }
 }

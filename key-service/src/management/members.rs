@@ -150,7 +150,7 @@ const SESSION: &str = "session";
 impl Management {
     /// The account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         self.store.members(account).await
     }
 

@@ -114,7 +114,7 @@ impl Management {
         account: AccountId,
         search: &KeySearch,
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         if search.order == KeyOrder::LastUsed {
             return self.find_by_use(account, search).await;
         }
@@ -171,7 +171,7 @@ impl Management {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         self.store.find_entries(account, search.clone(), before, limit).await
     }
 

@@ -32,7 +32,7 @@ impl Management {
     pub async fn spend_of(&self, account: AccountId, key: KeyId) -> Result<Spend, StoreError> {
         let today = self.today();
         let mut spend = Spend::new();
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         for line in self.store.usage(account, today.plus(1 - DAYS)..=today, Some(key)).await? {
             // A key that moved to another group has a line for each group.
             let charged = spend.entry(line.day).or_default().entry(line.payer.model).or_default();

@@ -112,7 +112,7 @@ impl Management {
         account: AccountId,
         search: &UsageSearch,
     ) -> Result<Vec<UsageSum>, StoreError> {
-        let _turn = self.reading_turn(account).await?;
+        let _permit = self.read_permit(account).await?;
         let mut sums: BTreeMap<Parts, Counts> = BTreeMap::new();
         let mut day = *search.days.start();
         while day <= *search.days.end() {

@@ -38,10 +38,10 @@ pub trait Connections {
 /// Bound that connections pass together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// Places, by a connection more than there may be: one is closed.
-    Places,
-    /// Places, by a connection that may only take that of an idle one.
-    IdlePlaces,
+    /// Connections, by one more than there may be: one is closed.
+    Connections,
+    /// Connections, by one that may only replace an idle one.
+    IdleConnections,
     /// Load, by this much.
     Load(usize),
 }
@@ -49,8 +49,8 @@ pub enum Passed {
 /// The connections to close, with their owners, so that the bound is kept.
 pub fn choose(connections: &impl Connections, passed: Passed) -> Vec<(Owner, u64)> {
     match passed {
-        Passed::Places => Vec::from_iter(oldest_of_most(connections)),
-        Passed::IdlePlaces => Vec::from_iter(longest_idle_of_most(connections)),
+        Passed::Connections => Vec::from_iter(oldest_of_most(connections)),
+        Passed::IdleConnections => Vec::from_iter(longest_idle_of_most(connections)),
         Passed::Load(excess) => busiest(connections, excess),
     }
 }

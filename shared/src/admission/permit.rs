@@ -13,7 +13,7 @@ use super::{
     quota::{Granted, QuotaState},
 };
 
-/// A bounded number of units (requests, turns or bytes) that owners share. Cheap to clone.
+/// A bounded number of units (requests or bytes) that owners share. Cheap to clone.
 #[derive(Clone)]
 pub struct Quota(Arc<Mutex<QuotaState<oneshot::Sender<Permit>>>>);
 
@@ -39,7 +39,7 @@ impl Quota {
     /// Takes units, after a wait for the owner's turn if need be; `None` at the deadline, or at once for more units than an
     /// owner may ever have.
     pub async fn wait(&self, owner: Owner, amount: usize, deadline: Instant) -> Option<Permit> {
-        let turn = {
+        let granted = {
             let mut state = self.0.lock();
             if state.take(owner, amount) {
                 drop(state);
@@ -48,11 +48,11 @@ impl Quota {
             if amount > state.most_of(owner) {
                 return None;
             }
-            let (sender, turn) = oneshot::channel();
+            let (sender, granted) = oneshot::channel();
             state.wait(owner, amount, sender);
-            turn
+            granted
         };
-        timeout_at(deadline, turn).await.ok()?.ok()
+        timeout_at(deadline, granted).await.ok()?.ok()
     }
 
     /// A permit of an owner for no units yet.

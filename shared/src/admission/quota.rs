@@ -11,7 +11,7 @@ pub(super) struct QuotaState<W> {
     per_owner: usize,
     taken: usize,
     /// Units of each owner whose share is less than the total.
-    shares: HashMap<Owner, usize>,
+    owned: HashMap<Owner, usize>,
     waiting: HashMap<Owner, VecDeque<Waiting<W>>>,
     /// The owners that wait, in the order of their next turns.
     order: VecDeque<Owner>,
@@ -37,7 +37,7 @@ impl<W> QuotaState<W> {
             total,
             per_owner: per_owner.min(total),
             taken: 0,
-            shares: HashMap::new(),
+            owned: HashMap::new(),
             waiting: HashMap::new(),
             order: VecDeque::new(),
         }
@@ -134,7 +134,7 @@ impl<W> QuotaState<W> {
 
     /// Units left of an owner's share.
     fn left_of(&self, owner: Owner) -> usize {
-        self.most_of(owner) - self.shares.get(&owner).copied().unwrap_or(0)
+        self.most_of(owner) - self.owned.get(&owner).copied().unwrap_or(0)
     }
 
     fn add(&mut self, owner: Owner, amount: usize) {
@@ -145,16 +145,16 @@ impl<W> QuotaState<W> {
     fn join(&mut self, owner: Owner, amount: usize) {
         // A share of all units needs no count of its own.
         if amount > 0 && self.most_of(owner) < self.total {
-            *self.shares.entry(owner).or_default() += amount;
+            *self.owned.entry(owner).or_default() += amount;
         }
     }
 
     fn leave(&mut self, owner: Owner, amount: usize) {
-        if let Some(share) = self.shares.get_mut(&owner) {
-            *share -= amount;
+        if let Some(owned) = self.owned.get_mut(&owner) {
+            *owned -= amount;
             // Owners without units are not kept.
-            if *share == 0 {
-                self.shares.remove(&owner);
+            if *owned == 0 {
+                self.owned.remove(&owner);
             }
         }
     }

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 pub const READY: &str = "/readyz";
 
 /// Time in which the process has to answer; container engines wait slightly longer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fails unless the server at this address answers `GET path` with success.
 pub async fn probe(address: SocketAddr, path: &str) -> io::Result<()> {
     let url: Uri = format!("http://{address}{path}").parse().map_err(io::Error::other)?;
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let answer = timeout(PATIENCE, client.get(url.clone())).await?;
+    let answer = timeout(ANSWER_TIMEOUT, client.get(url.clone())).await?;
     let status = answer.map_err(|e| io::Error::other(format!("{url} does not answer: {e}")))?.status();
     if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("{url} answers {status}"))) }
 }

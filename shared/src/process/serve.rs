@@ -1,7 +1,7 @@
 //! HTTP server of every port of every program: the only code that decides how connections are served, and when each
 //! ends.
 //!
-//! Every new connection gets a place (`register`). A connection that sends no head, carries no request, or takes too
+//! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or takes too
 //! little of its answers is closed in time, by the progress of requests, not of bytes.
 
 mod body;

@@ -8,7 +8,7 @@ use bench::attack::{
     bodies::{Body, StalledBodies},
     pages::{leave_pages, slowest_look},
     silent::{Silence, address, flood, time_to_close},
-    strangers::{Stalling, connect_from, invented_key},
+    unauthenticated::{Stalling, connect_from, invented_key},
     unread::{leave_answers, open_streams},
 };
 use futures_util::future::join_all;
@@ -84,12 +84,12 @@ async fn a_flood_of_silent_sockets_refuses_no_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn strangers_that_take_all_places_leave_one_for_a_caller_that_hesitates() {
+async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_caller_that_hesitates() {
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
     let public = address(stack.server().public());
     // A request of each stalls, so that the caller's connection is the only one without any.
-    let strangers = Stalling::from_addresses(public, 3, 40).await;
+    let stalling = Stalling::from_addresses(public, 3, 40).await;
     for _ in 0..5 {
         let mut caller = connect_from([127, 0, 0, 9].into(), public).await.unwrap();
         let more = flood(public, 100).await;
@@ -104,7 +104,7 @@ async fn strangers_that_take_all_places_leave_one_for_a_caller_that_hesitates() 
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         drop(more);
     }
-    drop(strangers);
+    drop(stalling);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -128,7 +128,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn bodies_of_strangers_take_little_memory_and_no_place_of_a_customer() {
+async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_customer() {
     // A busy machine takes its time to open them, while the caller's connection idles.
     let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
     let stack = stack(env.map(|(setting, value)| (setting, value.to_owned())).to_vec()).await;
@@ -150,7 +150,7 @@ async fn bodies_of_strangers_take_little_memory_and_no_place_of_a_customer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn answers_that_strangers_leave_unread_take_little_memory() {
+async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() {
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "200".to_owned())]).await;
     let key = stack.key().await;
     stack.call(&key, Script::tokens(12, 5)).send().await;
@@ -163,12 +163,12 @@ async fn answers_that_strangers_leave_unread_take_little_memory() {
     }
     assert!(unread.iter().any(|connection| connection.begun() == 100));
     let grown = stack.server().peak_memory().saturating_sub(before);
-    // Of 4,000 answers, 46 KB each, the budget of strangers allows for a third.
+    // Of 4,000 answers, 46 KB each, the budget of unauthenticated clients allows for a third.
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn pages_that_a_stranger_leaves_unread_close_the_dashboard_for_no_one() {
+async fn pages_that_an_unauthenticated_client_leaves_unread_close_the_dashboard_for_no_one() {
     let stack = stack(Vec::new()).await;
     assert!(slowest_look(&stack, 2).await.is_some());
     let before = stack.server().peak_memory();

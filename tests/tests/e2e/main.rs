@@ -15,6 +15,7 @@ mod credentials;
 mod dashboard;
 mod demo_model;
 mod dialects;
+mod documents;
 mod doors;
 mod failures;
 mod first_request;

@@ -200,7 +200,7 @@ async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_servi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_stranger_writes_no_long_line_into_the_log() {
+async fn an_unauthenticated_client_writes_no_long_line_into_the_log() {
     let stack = Stack::start().await;
     for path in ["/v1/management/keys/", "/v1/management/", "/"] {
         let url = stack.url(&format!("{path}{}", "x".repeat(20_000)));

@@ -6,7 +6,7 @@ use shared::{
     ids::AccountId,
 };
 
-use crate::{admission::take_turn, sizes::MANAGEMENT_IN_FLIGHT};
+use crate::{admission::wait_for_permit, sizes::MANAGEMENT_IN_FLIGHT};
 
 /// Limit of requests in flight of an account.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;
@@ -35,7 +35,7 @@ pub(super) struct ManagementPermits {
 impl ManagementPermits {
     pub(super) fn new() -> Self {
         let others = UNAUTHENTICATED_IN_FLIGHT + PAGES_IN_FLIGHT + EXPORTS_IN_FLIGHT;
-        // Networks have a quarter each, so that requests that wait for their caller leave turns to others.
+        // Networks have a quarter each, so that requests that wait for their caller leave permits to others.
         let of_networks = |total: usize| Quota::new(total, total / 4);
         Self {
             requests: Quota::new(MANAGEMENT_IN_FLIGHT - others, IN_FLIGHT_PER_ACCOUNT),
@@ -51,14 +51,14 @@ impl ManagementPermits {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
-    /// A turn for a request that will be refused.
+    /// A permit for a request that will be refused.
     pub(super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
-        take_turn(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
+        wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
-    /// A turn for a page of the dashboard.
+    /// A permit for a page of the dashboard.
     pub(super) async fn page(&self, network: Network) -> Result<Permit, ApiError> {
-        take_turn(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
+        wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
     /// A permit for an export.
@@ -66,12 +66,12 @@ impl ManagementPermits {
         self.exports.try_take(Owner::Service, 1).ok_or_else(overloaded)
     }
 
-    /// A permit for `bytes` of a page in memory, of the owner of this turn. A small page needs none.
-    pub(super) fn memory(&self, turn: &Permit, bytes: usize) -> Result<Option<Permit>, ApiError> {
+    /// A permit for `bytes` of a page in memory, of the owner of this permit. A small page needs none.
+    pub(super) fn memory(&self, permit: &Permit, bytes: usize) -> Result<Option<Permit>, ApiError> {
         if bytes <= SMALL_PAGE {
             return Ok(None);
         }
-        self.pages_kib.try_take(turn.owner(), bytes.div_ceil(1 << 10)).ok_or_else(overloaded).map(Some)
+        self.pages_kib.try_take(permit.owner(), bytes.div_ceil(1 << 10)).ok_or_else(overloaded).map(Some)
     }
 }
 
@@ -88,8 +88,8 @@ mod tests {
     #[tokio::test]
     async fn pages_of_one_network_take_a_quarter_of_their_memory() {
         let permits = ManagementPermits::new();
-        let turn = |machine: u8| permits.page(Network::of(IpAddr::from([192, 0, 2, machine])));
-        let (one, other) = (turn(1).await.unwrap(), turn(2).await.unwrap());
+        let page = |machine: u8| permits.page(Network::of(IpAddr::from([192, 0, 2, machine])));
+        let (one, other) = (page(1).await.unwrap(), page(2).await.unwrap());
         assert!(permits.memory(&one, SMALL_PAGE).unwrap().is_none());
         let quarter = (PAGES_KIB / 4) << 10;
         let taken = permits.memory(&one, quarter).unwrap();

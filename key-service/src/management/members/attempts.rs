@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_who_guesses_does_not_lock_a_member_out() {
+    async fn an_unauthenticated_client_that_guesses_does_not_lock_a_member_out() {
         let office = Office::open();
         for n in 0..3 * ATTEMPTS_PER_NAME_AND_PLACE {
             assert_eq!(counted(&office, "owner", "192.0.2.1").await, n < ATTEMPTS_PER_NAME_AND_PLACE);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_known_browser_is_judged_apart_from_strangers_of_its_own_address_too() {
+    async fn a_known_browser_is_judged_apart_from_others_of_its_own_address_too() {
         let office = Office::open();
         for n in 0..2 * ATTEMPTS_PER_ADDRESS {
             counted(&office, if n % 2 == 0 { "owner" } else { "invented" }, "192.0.2.1").await;

@@ -28,17 +28,17 @@ const HASH: usize = 32;
 
 /// Hashes calculated at once, each on a core with 19 MiB; further calculations wait.
 const HASHES_AT_ONCE: usize = 2;
-/// Longest wait for a turn: each takes some 50 ms.
-const WAIT: Duration = Duration::from_secs(5);
+/// Timeout for a permit to hash: a hash takes some 50 ms.
+const HASH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calculates hashes, a few at a time.
 pub(in crate::management) struct Passwords {
-    turns: Arc<Semaphore>,
+    hashes: Arc<Semaphore>,
 }
 
 impl Passwords {
     pub(in crate::management) fn new() -> Self {
-        Self { turns: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
+        Self { hashes: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
     }
 
     /// The hash of a new password.
@@ -76,10 +76,10 @@ impl Passwords {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let turn = timeout(WAIT, self.turns.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| StoreError::Busy("too many passwords are checked at once"))?;
+        let permit = timeout(HASH_TIMEOUT, self.hashes.clone().acquire_owned()).await;
+        let permit = permit.map_err(|_| StoreError::Busy("too many passwords are checked at once"))?;
         let calculated = spawn_blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             work()
         });
         calculated.await.map_err(|e| StoreError::Unavailable(e.to_string()))

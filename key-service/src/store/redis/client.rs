@@ -29,9 +29,9 @@ use super::{
 /// Longest time of a call, reconnecting included: half of the gateways' timeout of 3 s, so that a gateway gets an error
 /// in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are answered
 /// 503.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest time of the first connection, when no call waits yet.
-const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shortest time between two new connections to a cluster, since a shard may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
@@ -105,7 +105,7 @@ impl Client {
             calls,
             logged,
         };
-        let up = timeout_at(Instant::now() + FIRST_PATIENCE, client.connected(1)).await;
+        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1)).await;
         match up.unwrap_or_else(|_| Err(late())) {
             Ok(up) => *client.state.write().await = up,
             Err(why) if is_loading(&why) => {
@@ -182,7 +182,7 @@ impl Client {
             let (mut connection, _) = self.connection().await;
             connection.ask_masters(command).await
         };
-        match timeout_at(Instant::now() + PATIENCE, asked).await {
+        match timeout_at(Instant::now() + CALL_TIMEOUT, asked).await {
             Ok(answers) => answers,
             Err(_) => Err(self.why_late().await),
         }
@@ -195,7 +195,7 @@ impl Client {
         let Ok(_permit) = self.calls.try_acquire() else {
             return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
         };
-        match timeout_at(Instant::now() + PATIENCE, self.persist(request)).await {
+        match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_late().await),
         }

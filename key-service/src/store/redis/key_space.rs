@@ -188,8 +188,8 @@ impl KeySpace {
 
     /// String: the request and the key of an idempotency record, under the digest of the idempotency key. Earlier
     /// versions wrote the idempotency key itself: such records are no longer found, and expire within a day.
-    pub(super) fn promise(&self, account: AccountId, idempotency_key: &Digest) -> String {
-        format!("{}:{{{account}}}:promise:{}", self.prefix, hex(idempotency_key))
+    pub(super) fn idempotency(&self, account: AccountId, idempotency_key: &Digest) -> String {
+        format!("{}:{{{account}}}:idempotency:{}", self.prefix, hex(idempotency_key))
     }
 
     /// String: an empty value, written only for the wait until durable.

@@ -226,7 +226,7 @@ impl Redis {
         arguments.key(self.key_space.key(account, key.id));
         // Without an attempt the script leaves the idempotency record alone.
         let name = attempt.map_or(digest, |attempt| attempt.key);
-        arguments.key(self.key_space.promise(account, &name));
+        arguments.key(self.key_space.idempotency(account, &name));
         if let Some(group) = key.spend.group {
             arguments.key(self.key_space.keys_in(account, group));
         }

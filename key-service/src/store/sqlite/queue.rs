@@ -15,7 +15,7 @@ const QUEUED_CALLS: usize = 1024;
 
 /// Longest wait of a call for the answer. Twice the writer's wait for another process, so that a slow transaction
 /// there does not fail calls here.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel for the answer of a call.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -52,9 +52,9 @@ impl<C> Queue<C> {
             calls.send(call(reply)).await.map_err(|_| stopped())?;
             answer.await.map_err(|_| stopped())?
         };
-        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        let answered = tokio::time::timeout(CALL_TIMEOUT, asked).await;
         answered.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable(format!("no answer within {} s", PATIENCE.as_secs())))
+            Err(StoreError::Unavailable(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))
         })
     }
 }

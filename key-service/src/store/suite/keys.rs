@@ -331,15 +331,15 @@ pub(super) async fn an_account_has_no_more_keys_than_it_may(subject: &mut impl S
     for n in 0..MOST {
         let created =
             subject.store().create_key(new(mine, n), Some(attempt("first", "a", after(n.into())))).await;
-        // The same promise again and again: only the first makes a key.
+        // The same idempotency key again and again: only the first makes a key.
         assert!(matches!(created.unwrap(), Created::New(_) | Created::Replayed(_)));
         subject.store().create_key(new(mine, n), None).await.unwrap();
     }
     subject.store().revoke_key(mine, key(0), START).await.unwrap();
     for round in 0..2 {
         let once = attempt(&format!("late {round}"), "a", START);
-        for promised in [None, Some(once)] {
-            let created = subject.store().create_key(new(mine, 100), promised).await.unwrap();
+        for attempt in [None, Some(once)] {
+            let created = subject.store().create_key(new(mine, 100), attempt).await.unwrap();
             assert_eq!(created, Created::TooMany);
         }
         assert_eq!(count(&**subject.store(), mine).await, usize::from(MOST), "nothing was made");

@@ -16,7 +16,7 @@ use shared::{
     time::Timestamp,
 };
 
-use self::book::{AccountBook, Promise, Shelf};
+use self::book::{AccountBook, IdempotencyRecord, Shelf};
 use super::{Fault, Outage};
 use crate::store::{
     AccountSummary, Accounts, Books, Capacity, Created, Credentials, Cursor, Deposit, DueHold, DueHolds,
@@ -155,15 +155,15 @@ impl Keys for Reference {
         let mut books = self.books()?;
         let book = books.account(new.account)?;
         if let Some(attempt) = idempotency {
-            if let Some(created) = book.promised(&new.key, &attempt) {
+            if let Some(created) = book.repeated(&new.key, &attempt) {
                 return Ok(created);
             }
             if let Some(refused) = book.refused(&new) {
                 return Ok(refused);
             }
-            book.idempotency.retain(|_, promise| promise.expires_at > attempt.now);
+            book.idempotency.retain(|_, record| record.expires_at > attempt.now);
             let Idempotency { key, request, expires_at, .. } = attempt;
-            book.idempotency.insert(key, Promise { request, key: new.key.id, expires_at });
+            book.idempotency.insert(key, IdempotencyRecord { request, key: new.key.id, expires_at });
         }
         if let Some(refused) = book.refused(&new) {
             return Ok(refused);

@@ -122,7 +122,7 @@ proptest! {
             let granted = model.quota.give_back(from, amount);
             model.granted(granted);
         }
-        prop_assert!(model.waiting.is_empty() && model.quota.shares.is_empty() && model.quota.taken == 0);
+        prop_assert!(model.waiting.is_empty() && model.quota.owned.is_empty() && model.quota.taken == 0);
     }
 
     #[test]

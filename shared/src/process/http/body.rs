@@ -44,18 +44,20 @@ pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// Reads a whole body of at most `limit` bytes, asking `room` before each chunk is kept.
+/// Reads a whole body of at most `limit` bytes, asking `reserve` before each chunk is kept.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    room: impl FnMut(usize) -> Result<(), ApiError>,
+    reserve: impl FnMut(usize) -> Result<(), ApiError>,
 ) -> Result<Bytes, ApiError> {
     let announced = content_length(headers);
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
-    timeout(BODY_DEADLINE, read_rest(body, announced, limit, room)).await.unwrap_or_else(|_| Err(stalled()))
+    timeout(BODY_DEADLINE, read_rest(body, announced, limit, reserve))
+        .await
+        .unwrap_or_else(|_| Err(stalled()))
 }
 
 /// Length announced by `Content-Length`.
@@ -84,7 +86,7 @@ async fn read_rest(
     mut body: Body,
     announced: Option<u64>,
     limit: usize,
-    mut room: impl FnMut(usize) -> Result<(), ApiError>,
+    mut reserve: impl FnMut(usize) -> Result<(), ApiError>,
 ) -> Result<Bytes, ApiError> {
     let mut read = BytesMut::new();
     let mut first: Option<Bytes> = None;
@@ -97,7 +99,7 @@ async fn read_rest(
         if so_far + data.len() > limit {
             return Err(too_large(limit));
         }
-        room(data.len())?;
+        reserve(data.len())?;
         // A body in a single chunk is not copied.
         match (first.take(), read.is_empty()) {
             (None, true) => first = Some(data),

@@ -141,7 +141,7 @@ async fn serve_http<S>(
             serving.as_mut().graceful_shutdown();
             timeout(GOODBYE, serving).await.unwrap_or(Ok(()))
         }
-        () = connection.evicted.notified() => return tracing::debug!("a connection gives its place to another one"),
+        () = connection.evicted.notified() => return tracing::debug!("a connection yields to another one"),
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");

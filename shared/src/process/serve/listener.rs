@@ -83,13 +83,13 @@ pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationTo
             accepted = accept(&listener) => accepted,
         };
         let Ok(stream) = stream.into_std() else { continue };
-        let place = register.admit(peer.ip());
+        let registration = register.admit(peer.ip());
         let (runtime, worker) = server.workers.join();
         let (server, cut) = (server.clone(), cut.clone());
         let serving = async move {
             let Ok(stream) = TcpStream::from_std(stream) else { return };
             tokio::select! {
-                () = serve_connection(&server, stream, &place.0, worker.number) => {}
+                () = serve_connection(&server, stream, &registration.0, worker.number) => {}
                 () = cut.cancelled() => {}
             }
         };

@@ -1,6 +1,6 @@
-//! The connections of a port: every new connection gets a place, if need be at the cost of another connection.
+//! The connections of a port: every new connection is admitted, if need be at the cost of another connection.
 //!
-//! Unauthenticated connections have their own bounds, on places and on requests. Beyond these, the network address
+//! Unauthenticated connections have their own bounds, on connections and on requests. Beyond these, the network address
 //! with the most gives up its oldest connection, idle ones first, or its connections with the most requests. So
 //! unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
 //! authenticated callers share the rest, account by account: beyond the bound, the account with the most gives up its
@@ -24,13 +24,13 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, Passed, Snapshot, choose};
 
-/// Requests that each side may carry at once beyond two for each place, large heads counted as several: a few clients
+/// Requests that each side may carry at once beyond two for each connection, large heads counted as several: a few clients
 /// with many requests each are as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
 /// Part of the requests that a side gives up when overloaded: choosing connections to close takes time.
 const RELIEVED_PART: usize = 16;
 
-/// The places of a port.
+/// Open connections of a port.
 pub(super) struct Register {
     unauthenticated: Side,
     authenticated: Side,
@@ -39,7 +39,7 @@ pub(super) struct Register {
 
 /// The authenticated or the unauthenticated connections, and the load of their requests.
 struct Side {
-    places: usize,
+    most_connections: usize,
     most_load: usize,
     load: AtomicUsize,
     /// Locked before the state of a connection, never afterwards; that of unauthenticated connections first.
@@ -56,8 +56,8 @@ struct ByOwner {
 /// Connections by owner, as they are now.
 struct At<'a>(&'a ByOwner, Instant);
 
-/// The place of a connection, freed by the drop.
-pub(super) struct Place(pub(super) Arc<Connection>, Arc<Register>);
+/// Registration of a connection, ended by the drop.
+pub(super) struct Registration(pub(super) Arc<Connection>, Arc<Register>);
 
 impl Register {
     pub(super) fn new(bounds: &Bounds) -> Arc<Self> {
@@ -69,17 +69,17 @@ impl Register {
         })
     }
 
-    /// Gives a new connection a place.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Place {
+    /// Registers a new connection.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Registration {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(number, Network::of(peer), self.clone(), Instant::now()));
         let mut connections = self.unauthenticated.connections.lock();
         connections.insert(connection.owner(), connection.clone());
-        if connections.count > self.unauthenticated.places {
-            self.evict(&mut connections, Passed::Places, "unauthenticated");
+        if connections.count > self.unauthenticated.most_connections {
+            self.evict(&mut connections, Passed::Connections, "unauthenticated");
         }
         drop(connections);
-        Place(connection, self.clone())
+        Registration(connection, self.clone())
     }
 
     /// Closes the connections chosen for a bound that was passed, and returns how many.
@@ -115,19 +115,19 @@ impl Report for Register {
         self.side(trusted).load.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Moves a connection to the authenticated connections; without a free place or an idle connection there, the
+    /// Moves a connection to the authenticated connections; where they are at their bound and none of them is idle, the
     /// connection stays.
     fn trusted(&self, connection: &Arc<Connection>, owner: Owner) {
         let mut others = self.unauthenticated.connections.lock();
         let mut connections = self.authenticated.connections.lock();
-        let places = self.authenticated.places;
+        let most = self.authenticated.most_connections;
         let network = Owner::Network(connection.network);
-        // A connection evicted meanwhile has no place any more.
-        if places == 0 || !others.contains(network, connection.number) {
+        // A connection evicted meanwhile is not registered any more.
+        if most == 0 || !others.contains(network, connection.number) {
             return;
         }
-        if connections.count >= places
-            && self.evict(&mut connections, Passed::IdlePlaces, "authenticated") == 0
+        if connections.count >= most
+            && self.evict(&mut connections, Passed::IdleConnections, "authenticated") == 0
         {
             return;
         }
@@ -140,9 +140,9 @@ impl Report for Register {
 }
 
 impl Side {
-    fn new(places: usize, more_requests: usize) -> Self {
-        let most_load = 2 * places + REQUESTS_IN_ANY_CASE + more_requests;
-        Self { places, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
+    fn new(most_connections: usize, more_requests: usize) -> Self {
+        let most_load = 2 * most_connections + REQUESTS_IN_ANY_CASE + more_requests;
+        Self { most_connections, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
     }
 
     /// The load that is too much, with some more.
@@ -187,7 +187,7 @@ impl Connections for At<'_> {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         let Self(connection, register) = self;
         // The owner may change until the first side is locked.

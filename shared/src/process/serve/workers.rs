@@ -63,22 +63,22 @@ impl From<Router> for Handler {
 /// The runtimes of a server.
 pub(super) struct Workers {
     workers: Vec<(Worker, AtomicUsize)>,
-    turns: AtomicUsize,
+    next: AtomicUsize,
 }
 
 impl Workers {
     pub(super) fn new(workers: Vec<Worker>) -> Arc<Self> {
         let workers = workers.into_iter().map(|worker| (worker, AtomicUsize::new(0))).collect();
-        Arc::new(Self { workers, turns: AtomicUsize::new(0) })
+        Arc::new(Self { workers, next: AtomicUsize::new(0) })
     }
 
-    /// Runtime with the fewest connections, and a place there for the new connection.
-    pub(super) fn join(self: &Arc<Self>) -> (Handle, WorkerPlace) {
+    /// Runtime with the fewest connections, and the assignment of the new connection.
+    pub(super) fn join(self: &Arc<Self>) -> (Handle, Assignment) {
         let connections = |number: &usize| self.workers[*number].1.load(Ordering::Relaxed);
         let number = (0..self.workers.len()).min_by_key(connections).unwrap_or(0);
         let (worker, connections) = &self.workers[number];
         connections.fetch_add(1, Ordering::Relaxed);
-        (worker.runtime.clone(), WorkerPlace { workers: self.clone(), number })
+        (worker.runtime.clone(), Assignment { workers: self.clone(), number })
     }
 
     /// Answers a request on the connection's worker, or on the next worker in turn if the connection carries many at
@@ -87,7 +87,7 @@ impl Workers {
         if request.version() != Version::HTTP_2 || self.workers.len() == 1 {
             return self.workers[own].0.handler.answer(request).await;
         }
-        let next = self.turns.fetch_add(1, Ordering::Relaxed) % self.workers.len();
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (worker, _) = &self.workers[next];
         let answer = AbortOnDropHandle::new(worker.runtime.spawn(worker.handler.answer(request)));
         // Panics are caught by the routes; a task that is gone all the same belongs to a runtime that ends.
@@ -96,13 +96,13 @@ impl Workers {
 }
 
 /// A connection on a worker, counted until the drop.
-pub(super) struct WorkerPlace {
+pub(super) struct Assignment {
     workers: Arc<Workers>,
     /// Number of the worker.
     pub(super) number: usize,
 }
 
-impl Drop for WorkerPlace {
+impl Drop for Assignment {
     fn drop(&mut self) {
         self.workers.workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
     }

@@ -204,7 +204,7 @@ async fn with_password(stack: &Stack) -> Browser {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn strangers_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() {
+async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let at = |address: &str| vec![("x-forwarded-for", address.to_owned())];
@@ -212,26 +212,26 @@ async fn strangers_keep_no_member_out_of_a_browser_in_which_it_signed_in_before(
     owner.headers = at("203.0.113.7");
     assert_eq!(owner.post("/dashboard/sign-out", &[]).await.status, 303);
     // Ten addresses guess at the name, and invented names take all that the owner's own address may try.
-    let mut stranger = visitor(&stack).await;
+    let mut guesser = visitor(&stack).await;
     for guess in 0..100 {
-        stranger.headers = at(&format!("198.51.100.{}", guess / 10));
-        assert_eq!(try_password(&mut stranger, "default", "owner", "a wrong password").await.status, 403);
+        guesser.headers = at(&format!("198.51.100.{}", guess / 10));
+        assert_eq!(try_password(&mut guesser, "default", "owner", "a wrong password").await.status, 403);
     }
     for guess in 0..61 {
-        stranger.headers = at("203.0.113.7");
+        guesser.headers = at("203.0.113.7");
         let refused =
-            try_password(&mut stranger, "default", &format!("name {guess}"), "a wrong password").await;
+            try_password(&mut guesser, "default", &format!("name {guess}"), "a wrong password").await;
         assert_eq!(refused.status, if guess < 60 { 403 } else { 429 });
     }
-    stranger.headers = at("192.0.2.1");
-    assert_eq!(try_password(&mut stranger, "default", "owner", SECRET).await.status, 429);
+    guesser.headers = at("192.0.2.1");
+    assert_eq!(try_password(&mut guesser, "default", "owner", SECRET).await.status, 429);
     let mark = owner.cookies.keys().find(|name| name.starts_with("faregate-known-")).unwrap().clone();
     assert!(!owner.is_signed_in().await, "the mark signs no one in");
     owner.get("/dashboard/sign-in").await;
     assert_eq!(try_password(&mut owner, "default", "owner", SECRET).await.status, 303);
     // A mark is of one member, and cannot be made up.
-    stranger.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
-    assert_eq!(try_password(&mut stranger, "default", "owner", SECRET).await.status, 429);
+    guesser.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
+    assert_eq!(try_password(&mut guesser, "default", "owner", SECRET).await.status, 429);
     // Nor do guesses in the known browser itself go on for ever.
     let mut thief = owner.clone();
     thief.get("/dashboard/sign-in").await;

@@ -1,4 +1,4 @@
-//! What owners and viewers see and do on each page, and what strangers do not.
+//! What owners and viewers see and do on each page, and what others do not.
 
 use http::Method;
 use serde_json::json;

@@ -90,6 +90,6 @@ async fn an_idempotency_key_takes_as_much_room_however_long_it_is() {
     let created = store.create_key(NewKey { account: mine, key, digest, most: 9 }, Some(attempt)).await;
     assert!(matches!(created.unwrap(), Created::New(_)));
     let mut question = cmd("KEYS");
-    let names: Vec<String> = store.client.ask(question.arg("*promise*")).await.unwrap();
+    let names: Vec<String> = store.client.ask(question.arg("*idempotency*")).await.unwrap();
     assert!(matches!(&names[..], [name] if name.len() < 200), "{names:?}");
 }

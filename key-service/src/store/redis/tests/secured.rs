@@ -88,8 +88,8 @@ async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority()
     bills(&at(&url, folder.path(), both)).await;
     let nobody = Certificates::new(Some(signed.authority.clone()), None);
     assert!(open(&at(&url, folder.path(), nobody)).await.is_err(), "it wants to see a certificate");
-    let stranger = Certificates::new(Some(Signed::new().authority), Some(signed.own.clone()));
-    let refused = open(&at(&url, folder.path(), stranger)).await.err().unwrap();
+    let other = Certificates::new(Some(Signed::new().authority), Some(signed.own.clone()));
+    let refused = open(&at(&url, folder.path(), other)).await.err().unwrap();
     assert!(refused.contains("certificate"), "an authority that did not sign it: {refused}");
     assert!(open(&at(&url, folder.path(), Certificates::default())).await.is_err(), "nor did the system's");
 }

@@ -125,8 +125,8 @@ fn create(
     counted: &KeyCounts,
 ) -> rusqlite::Result<Created> {
     if let Some(attempt) = attempt {
-        prune_promises(connection, attempt.now)?;
-        if let Some((request, made)) = promise(connection, new.account, attempt)? {
+        prune_idempotency_records(connection, attempt.now)?;
+        if let Some((request, made)) = idempotency_record(connection, new.account, attempt)? {
             if request != attempt.request {
                 return Ok(Created::Reused);
             }
@@ -145,7 +145,7 @@ fn create(
     counted.add(new.account, keys, made);
     accounts::put_owner(connection, &new.digest, Principal::ApiKey(new.account, new.key.id))?;
     if let Some(attempt) = attempt {
-        put_promise(connection, new.account, attempt, new.key.id)?;
+        put_idempotency_record(connection, new.account, attempt, new.key.id)?;
     }
     get(connection, new.account, new.key.id)?.map(Created::New).ok_or_else(missing)
 }
@@ -251,7 +251,7 @@ fn put_terms(connection: &Connection, account: AccountId, key: &ApiKey) -> rusql
 }
 
 /// Finds the request of a live idempotency key, with the key that the request created.
-fn promise(
+fn idempotency_record(
     connection: &Connection,
     account: AccountId,
     attempt: &Idempotency,
@@ -264,7 +264,7 @@ fn promise(
     connection.prepare_cached(sql)?.query_row(params, promise).optional()
 }
 
-fn put_promise(
+fn put_idempotency_record(
     connection: &Connection,
     account: AccountId,
     attempt: &Idempotency,
@@ -289,7 +289,7 @@ fn written(attempt: &Idempotency) -> String {
     hex::encode(attempt.key.as_bytes())
 }
 
-fn prune_promises(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+fn prune_idempotency_records(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let sql = "DELETE FROM idempotency WHERE (account, key) IN
                    (SELECT account, key FROM idempotency WHERE expires_at <= ?1
                     ORDER BY expires_at LIMIT ?2)";

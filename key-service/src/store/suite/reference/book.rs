@@ -51,7 +51,7 @@ pub(super) struct AccountBook {
     /// The entries, numbered from one.
     journal: BTreeMap<u64, (GenerationId, Entry)>,
     usage: BTreeMap<(Day, Payer), Counts>,
-    pub(super) idempotency: HashMap<Digest, Promise>,
+    pub(super) idempotency: HashMap<Digest, IdempotencyRecord>,
     pub(super) members: BTreeMap<MemberId, Member>,
     pub(super) expiring: HashMap<(RecordKind, Digest), ExpiringRecord>,
     pub(super) webhooks: BTreeMap<WebhookId, WebhookBook>,
@@ -59,7 +59,7 @@ pub(super) struct AccountBook {
 
 /// The request of an idempotency key, and the key that it made.
 #[derive(Debug)]
-pub(super) struct Promise {
+pub(super) struct IdempotencyRecord {
     pub(super) request: Digest,
     pub(super) key: KeyId,
     pub(super) expires_at: Timestamp,
@@ -155,12 +155,12 @@ impl AccountBook {
     }
 
     /// Answer of a live idempotency key to the creation of this key.
-    pub(super) fn promised(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
-        let promise = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
-        if promise.request != attempt.request {
+    pub(super) fn repeated(&self, new: &ApiKey, attempt: &Idempotency) -> Option<Created> {
+        let record = self.idempotency.get(&attempt.key).filter(|p| p.expires_at > attempt.now)?;
+        if record.request != attempt.request {
             return Some(Created::Reused);
         }
-        let made = self.keys.get(&promise.key)?.clone();
+        let made = self.keys.get(&record.key)?.clone();
         Some(if made.id == new.id { Created::New(made) } else { Created::Replayed(made) })
     }
 

@@ -7,7 +7,7 @@ use super::{
     super::{
         bounds::Bounds,
         connection::Overdue,
-        register::{Place, Register},
+        register::{Register, Registration},
     },
     *,
 };
@@ -17,7 +17,7 @@ const BOUND: Duration = Duration::from_secs(20);
 
 /// A connection whose client takes its answers, or does not.
 struct Client {
-    place: Place,
+    registration: Registration,
     responses: Arc<Responses>,
 }
 
@@ -27,8 +27,8 @@ fn register() -> Arc<Register> {
 
 impl Client {
     fn of(register: &Arc<Register>, machine: u8) -> Self {
-        let place = register.admit(IpAddr::from([192, 0, 2, machine]));
-        Self { place, responses: Arc::default() }
+        let registration = register.admit(IpAddr::from([192, 0, 2, machine]));
+        Self { registration, responses: Arc::default() }
     }
 
     fn unauthenticated() -> Self {
@@ -37,7 +37,7 @@ impl Client {
 
     fn authenticated() -> Self {
         let client = Self::unauthenticated();
-        client.place.0.trust(Owner::Service);
+        client.registration.0.trust(Owner::Service);
         client
     }
 
@@ -52,12 +52,12 @@ impl Client {
         stream: Option<Arc<dyn Detach>>,
     ) -> WatchedBody {
         let options = BodyOptions { unread: Unread { bound: BOUND, stream }, http2 };
-        self.responses.respond(self.place.0.begin_request(0), body.into(), options)
+        self.responses.respond(self.registration.0.begin_request(0), body.into(), options)
     }
 
     /// Load of the connection, and whether it is idle.
     fn load(&self) -> (usize, bool) {
-        let snapshot = self.place.0.snapshot(Instant::now());
+        let snapshot = self.registration.0.snapshot(Instant::now());
         (snapshot.load, snapshot.idle.is_some())
     }
 
@@ -66,7 +66,7 @@ impl Client {
     }
 
     async fn was_evicted(&self) -> bool {
-        tokio::time::timeout(Duration::ZERO, self.place.0.evicted.notified()).await.is_ok()
+        tokio::time::timeout(Duration::ZERO, self.registration.0.evicted.notified()).await.is_ok()
     }
 }
 
@@ -226,7 +226,7 @@ async fn a_connection_that_waits_for_its_stream_is_looked_at_once_a_write_waits(
     let mut body = client.respond_with(silent, false, Some(stream));
     assert!(poll_fn(|context| Poll::Ready(Pin::new(&mut body).poll_frame(context).is_pending())).await);
     assert_eq!(client.look(), Ok(None));
-    client.place.0.note_write(true);
-    assert!(client.place.0.began_to_wait() && !client.place.0.began_to_wait());
+    client.registration.0.note_write(true);
+    assert!(client.registration.0.began_to_wait() && !client.registration.0.began_to_wait());
     assert!(client.look().unwrap().is_some());
 }

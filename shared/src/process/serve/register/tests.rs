@@ -9,27 +9,27 @@ fn register(connections: usize, unauthenticated: usize) -> Arc<Register> {
     Register::new(&Bounds { connections, unauthenticated, ..Bounds::default() })
 }
 
-fn from(register: &Arc<Register>, machine: u8) -> Place {
+fn from(register: &Arc<Register>, machine: u8) -> Registration {
     register.admit(IpAddr::from([192, 0, 2, machine]))
 }
 
-async fn was_evicted(place: &Place) -> bool {
-    tokio::time::timeout(Duration::ZERO, place.0.evicted.notified()).await.is_ok()
+async fn was_evicted(registration: &Registration) -> bool {
+    tokio::time::timeout(Duration::ZERO, registration.0.evicted.notified()).await.is_ok()
 }
 
 #[tokio::test]
 async fn the_latest_takes_the_place_of_the_oldest_that_carries_no_request() {
     pause();
     let register = register(10, 3);
-    let places = [from(&register, 1), from(&register, 1), from(&register, 1)];
-    for place in &places {
-        place.0.note_silence();
+    let registered = [from(&register, 1), from(&register, 1), from(&register, 1)];
+    for registration in &registered {
+        registration.0.note_silence();
     }
-    let busy = places[0].0.begin_request(0);
+    let busy = registered[0].0.begin_request(0);
     advance(Duration::from_secs(1)).await;
     let latest = from(&register, 1);
-    assert!(!was_evicted(&places[0]).await && was_evicted(&places[1]).await);
-    assert!(!was_evicted(&places[2]).await && !was_evicted(&latest).await);
+    assert!(!was_evicted(&registered[0]).await && was_evicted(&registered[1]).await);
+    assert!(!was_evicted(&registered[2]).await && !was_evicted(&latest).await);
     drop(busy);
 }
 
@@ -40,7 +40,7 @@ async fn the_address_with_the_most_connections_gives_one_up() {
     let caller = from(&register, 2);
     caller.0.note_silence();
     let others: Vec<_> = (0..100).map(|_| from(&register, 1)).collect();
-    let requests: Vec<_> = others.iter().map(|place| place.0.begin_request(0)).collect();
+    let requests: Vec<_> = others.iter().map(|registration| registration.0.begin_request(0)).collect();
     let later = from(&register, 3);
     for _ in 0..100 {
         let other = from(&register, 1);
@@ -99,9 +99,9 @@ async fn an_account_that_takes_all_trusted_places_yields_to_another() {
     advance(Duration::from_secs(1)).await;
     let mut greedy = Vec::new();
     for _ in 0..20 {
-        let place = from(&register, 1);
-        place.0.trust(account(2));
-        greedy.push(place);
+        let registration = from(&register, 1);
+        registration.0.trust(account(2));
+        greedy.push(registration);
     }
     assert!(!was_evicted(&small).await, "though it was idle longest");
     assert!(was_evicted(&greedy[0]).await && !was_evicted(&greedy[19]).await);
@@ -127,10 +127,10 @@ async fn the_busiest_of_others_goes_when_there_are_too_many_requests() {
 async fn places_and_requests_come_free_again() {
     let register = register(4, 2);
     for _ in 0..10 {
-        let place = from(&register, 1);
-        let request = place.0.begin_request(0);
-        place.0.trust(Owner::Service);
-        drop((place.0.begin_request(0), request));
+        let registration = from(&register, 1);
+        let request = registration.0.begin_request(0);
+        registration.0.trust(Owner::Service);
+        drop((registration.0.begin_request(0), request));
     }
     let count = |side: &Side| side.connections.lock().count;
     assert_eq!((count(&register.unauthenticated), count(&register.authenticated)), (0, 0));

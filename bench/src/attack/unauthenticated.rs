@@ -23,22 +23,22 @@ use tokio::{
 use super::{Row, paying::slowest, plain, silent::address};
 use tests::harness::{Http, Stack};
 
-/// Time that strangers may add to a paying caller's request.
+/// Time that unauthenticated clients may add to a paying caller's request.
 const DELAY: Duration = Duration::from_millis(100);
 /// Time that they may add where they keep the machine busy: its cores are shared with them.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
-/// Addresses of busy strangers, all of the loopback, and connections from each.
+/// Addresses of busy unauthenticated clients, all of the loopback, and connections from each.
 const ADDRESSES: u8 = 8;
 const CONNECTIONS: usize = 400;
-/// Time after which a stranger whose connection was closed opens another one.
+/// Time after which an unauthenticated client whose connection was closed opens another one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Connections that ask again and again, and requests at once on each.
 const ASKING: (usize, usize) = (16, 100);
-/// Rounds of the paying caller beside busy strangers.
+/// Rounds of the paying caller beside busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
-/// The address of a stranger: another machine, as far as a server on the loopback can tell.
-pub(super) const fn stranger(number: u8) -> IpAddr {
+/// Address of an unauthenticated client: another machine, as far as a server on the loopback can tell.
+pub(super) const fn client_address(number: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, number))
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -
     row(format!("{opened} silent sockets in {:.1} s", took.as_secs_f64()), (calm, worst), DELAY)
 }
 
-/// Strangers from several addresses that take all places with requests that stall, and strangers that ask without a pause.
+/// Unauthenticated clients from several addresses that take all places with requests that stall, and unauthenticated clients that ask without a pause.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -151,7 +151,7 @@ impl Stalling {
         let mut tasks = Vec::new();
         for number in 1..=addresses {
             for batch in 0..each {
-                tasks.push(tokio::spawn(stall(stranger(number), address)));
+                tasks.push(tokio::spawn(stall(client_address(number), address)));
                 if batch % 50 == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -204,7 +204,7 @@ async fn ask_again(address: SocketAddr, number: usize, each: usize) {
     let bearer: http::HeaderValue =
         format!("Bearer {}", invented_key(Class::Api, number)).parse().expect("a key fits into a header");
     loop {
-        let Ok(stream) = connect_from(stranger(1), address).await else { continue };
+        let Ok(stream) = connect_from(client_address(1), address).await else { continue };
         let connecting = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
         let Ok((sender, connection)) = connecting.await else { continue };
         let carrying = tokio::spawn(connection);

@@ -1,0 +1,76 @@
+//! Documents: what they link to is there.
+
+use std::{fs, path::Path};
+
+/// The documents whose links are followed.
+const DOCUMENTS: [&str; 10] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "docs/catalogue.md",
+    "docs/clients.md",
+    "docs/governing.md",
+    "docs/measurements.md",
+    "docs/operating.md",
+    "tests/README.md",
+];
+
+/// Largest architecture that a reader takes in at once, in lines.
+const ARCHITECTURE_LINES: usize = 180;
+
+#[test]
+fn documents_link_to_files_headings_and_names_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for document in DOCUMENTS {
+        let path = root.join(document);
+        let text = fs::read_to_string(&path).unwrap();
+        for (label, target) in links(&text) {
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let linked = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(linked.exists(), "{document} links to {target}");
+            if linked.extension().is_none_or(|extension| extension == "png") {
+                continue;
+            }
+            let content = fs::read_to_string(&linked).unwrap();
+            let anchors = content.lines().filter_map(|line| line.strip_prefix('#'));
+            assert!(
+                heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
+                "{document}: #{heading}"
+            );
+            // A name in code style is defined there: a test, a type or a function.
+            if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
+                && linked.extension().is_some_and(|extension| extension == "rs")
+                && !name.ends_with(".rs")
+            {
+                let defined = name.rsplit("::").next().unwrap();
+                assert!(content.contains(defined), "{document}: {name} is not in {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_architecture_is_short() {
+    let text = include_str!("../../../ARCHITECTURE.md");
+    assert!(text.lines().count() <= ARCHITECTURE_LINES);
+}
+
+/// Labels and targets of the links to files of the repository, outside of code blocks.
+fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| {
+        part.match_indices("](").filter_map(move |(at, _)| {
+            let label = part[..at].rsplit('[').next()?;
+            let target = part[at + 2..].split(')').next()?;
+            (!target.contains("://")).then_some((label, target))
+        })
+    })
+}
+
+/// Anchor of a heading: lower case, hyphens for blanks, and no other punctuation.
+fn anchor(heading: &str) -> String {
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
