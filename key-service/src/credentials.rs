@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use shared::{
+    ids::WebhookId,
     key::{Class, Prefix},
     refusal::Refusal,
     rpc::Principal,
@@ -11,7 +12,10 @@ use shared::{
 };
 
 use crate::store::{Store, StoreError};
-use domain::digest::{Digest, Peppers};
+use domain::{
+    digest::{Digest, Peppers},
+    webhook::{Webhook, WebhookSecret},
+};
 
 /// Number of mappings kept in memory; some 100 bytes each.
 const CACHED_OWNERS: usize = 100_000;
@@ -83,6 +87,16 @@ impl Credentials {
         let plaintext = self.prefix.mint(class, random);
         let digest = self.peppers.digest(&plaintext);
         (plaintext, digest)
+    }
+
+    /// The secret of a new webhook.
+    pub(crate) fn webhook_secret(&self, id: WebhookId) -> WebhookSecret {
+        WebhookSecret::new(&self.peppers.current, id)
+    }
+
+    /// The secret of a stored webhook; `None` where the webhook was made with another pepper.
+    pub(crate) fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
+        WebhookSecret::of(&self.peppers, webhook)
     }
 
     /// A digest that cannot be calculated without the pepper, of text that is no key: the text must contain a NUL.

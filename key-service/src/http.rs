@@ -20,7 +20,7 @@ use shared::{
         method_not_allowed, ok, refuse_ambiguous, shown_method, shown_path, unknown_url,
     },
     secret::SecretString,
-    wire::{CREDITS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE},
+    wire::{CREDITS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
 use tracing::Instrument;
 
@@ -38,6 +38,7 @@ mod object;
 mod parts;
 mod query;
 mod reading;
+mod webhooks;
 
 pub(crate) use body::settings;
 pub(crate) use object::Shown;
@@ -88,6 +89,13 @@ pub(crate) fn router(
         .route(&format!("{GROUPS}/{{id}}"), get(groups::fetch).patch(groups::update).delete(groups::archive))
         .route(&format!("{GROUPS}/{{id}}/keys"), get(groups::keys))
         .route(&format!("{GROUPS}/{{id}}/revoke_keys"), post(groups::revoke_keys))
+        .route(WEBHOOKS, get(webhooks::list).post(webhooks::create))
+        .route(
+            &format!("{WEBHOOKS}/{{id}}"),
+            get(webhooks::fetch).patch(webhooks::update).delete(webhooks::delete),
+        )
+        .route(&format!("{WEBHOOKS}/{{id}}/deliveries"), get(webhooks::deliveries))
+        .route(&format!("{WEBHOOKS}/{{id}}/test"), post(webhooks::test))
         .route(CREDITS, get(reading::credits))
         .route(USAGE, get(reading::usage))
         .route(GENERATIONS, get(reading::generations))

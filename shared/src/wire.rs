@@ -8,15 +8,19 @@ mod reading;
 mod schema;
 mod value;
 
-pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind};
-pub use reading::{BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject};
-pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey};
+pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
+pub use reading::{
+    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RevokedKeys, UsageList, UsageObject,
+};
+pub use schema::{Body, GroupObject, KeyObject, List, Object, OwnKey, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Value};
 
 /// Path of an account's API keys.
 pub const KEYS: &str = "/v1/management/keys";
 /// Path of an account's groups.
 pub const GROUPS: &str = "/v1/management/groups";
+/// Path of an account's webhooks.
+pub const WEBHOOKS: &str = "/v1/management/webhooks";
 /// Path of an account's money.
 pub const CREDITS: &str = "/v1/management/credits";
 /// Path of an account's counters.
@@ -50,6 +54,31 @@ pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 pub const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// Longest URL of a webhook in characters.
+pub const MAX_URL_CHARS: usize = 2048;
+/// Types of events.
+pub const EVENT_TYPES: [&str; 20] = [
+    "key.created",
+    "key.updated",
+    "key.rotated",
+    "key.revoked",
+    "key.threshold_reached",
+    "key.limit_reached",
+    "group.created",
+    "group.updated",
+    "group.archived",
+    "group.threshold_reached",
+    "group.limit_reached",
+    "credit.added",
+    "credit.threshold_reached",
+    "credit.exhausted",
+    "management_key.created",
+    "management_key.revoked",
+    "member.invited",
+    "member.removed",
+    "member.signed_in",
+    "webhook.disabled",
+];
 /// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.

@@ -9,12 +9,16 @@ use shared::{
     backoff::jittered,
     ids::{EventId, WebhookId},
     time::Timestamp,
+    wire::{Kept, Value, WebhookField},
 };
 
-pub use address::{AddressRefused, BadUrl, Host, MAX_URL_CHARS, WebhookUrl, may_connect};
+pub use address::{AddressRefused, BadUrl, Host, WebhookUrl, may_connect};
 pub use signature::WebhookSecret;
 
-use crate::digest::Digest;
+use crate::{
+    digest::Digest,
+    settings::{Patch, keep},
+};
 
 /// Pause before the second attempt. Further pauses double.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -148,7 +152,41 @@ impl DisabledReason {
     }
 }
 
+impl Patch for WebhookPatch {
+    type Field = WebhookField;
+
+    fn set(&mut self, field: WebhookField, value: Value) -> bool {
+        match field {
+            WebhookField::Url => {
+                self.url = String::from_value(value).and_then(|url| WebhookUrl::parse(&url).ok());
+                self.url.is_some()
+            }
+            WebhookField::Types => keep(&mut self.types, value),
+            WebhookField::Enabled => {
+                let enabled = bool::from_value(value);
+                self.disabled = enabled.map(|enabled| (!enabled).then_some(DisabledReason::Owner));
+                self.disabled.is_some()
+            }
+            WebhookField::CreatedAt | WebhookField::DisabledAt | WebhookField::DisabledReason => false,
+        }
+    }
+}
+
 impl Webhook {
+    /// Value of a field.
+    pub fn value(&self, field: WebhookField) -> Value {
+        match field {
+            WebhookField::Url => self.url.as_str().to_owned().to_value(),
+            WebhookField::Types => self.types.to_value(),
+            WebhookField::Enabled => self.disabled.is_none().to_value(),
+            WebhookField::CreatedAt => self.created_at.to_value(),
+            WebhookField::DisabledAt => self.disabled.map(|(at, _)| at).to_value(),
+            WebhookField::DisabledReason => {
+                self.disabled.map(|(_, reason)| reason.as_str().to_owned()).to_value()
+            }
+        }
+    }
+
     /// Returns whether events of this type are sent.
     pub fn wants(&self, kind: &str) -> bool {
         self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderName};
 use shared::{
     error::{ApiError, Code},
-    json::parse_object,
+    json::{Object, parse_object},
     process::http::{read_body, require_json},
     wire::{Fields, MAX_IDEMPOTENCY_KEY_CHARS, MAX_LABEL_CHARS},
 };
@@ -64,7 +64,8 @@ async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> R
 /// Reads settings from JSON, of a new object or of a change.
 pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiError> {
     let mut patch = P::default();
-    for (name, raw) in parse_object(json)?.iter() {
+    let object = parse_object(json)?;
+    for (name, raw) in object.iter() {
         let Some(field) = settable::<P::Field>(name, is_new) else {
             let names = P::Field::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
             return Err(unknown("", name, names.map(|row| row.name)));
@@ -74,7 +75,22 @@ pub(crate) fn settings<P: Patch>(json: &[u8], is_new: bool) -> Result<P, ApiErro
             return Err(ApiError::internal());
         }
     }
+    if is_new {
+        require::<P::Field>(&object)?;
+    }
     Ok(patch)
+}
+
+/// Refuses an object without a field that a new one needs.
+fn require<F: Fields>(object: &Object<'_>) -> Result<(), ApiError> {
+    let required = F::settings().map(Fields::row).filter(|row| row.is_required);
+    match required.map(|row| row.name).find(|name| object.get(name).is_none()) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("`{name}` is missing.");
+            Err(ApiError::at(Code::MissingRequiredParameter, name, message))
+        }
+    }
 }
 
 /// The setting of this name, if requests may set it.

@@ -21,6 +21,7 @@ use super::{
     connector::{Connector, Resolver},
     sender::Sender,
 };
+use domain::digest::Pepper;
 use domain::webhook::{Answer, Delivery, WebhookSecret, WebhookUrl};
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
@@ -84,7 +85,11 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Mutex
 async fn sent(sender: &Sender, url: &str) -> Answer {
     let event = EventId::new(NOW, [3; 10]);
     let delivery = Delivery::new(event, Some(1), "key.created".into(), BODY.into(), NOW);
-    sender.send(&WebhookUrl::parse(url).unwrap(), &WebhookSecret::new([7; 32]), &delivery, NOW).await
+    sender.send(&WebhookUrl::parse(url).unwrap(), &secret(), &delivery, NOW).await
+}
+
+fn secret() -> WebhookSecret {
+    WebhookSecret::new(&Pepper::new([7; 32]), WebhookId::new(NOW, [7; 10]))
 }
 
 fn no_answer(reason: &str) -> Answer {
@@ -111,7 +116,7 @@ async fn a_delivery_is_a_signed_post_of_the_event() {
     assert_eq!(sent(&Sender::new(&[]), &receiver.url()).await, Answer::Status(204));
     let [request] = &receiver.requests()[..] else { panic!("one request") };
     let event = EventId::new(NOW, [3; 10]);
-    let signature = WebhookSecret::new([7; 32]).sign(event, NOW, BODY);
+    let signature = secret().sign(event, NOW, BODY);
     for line in [
         "POST /hook?a=b HTTP/1.1".to_owned(),
         format!("host: {}", receiver.address),

@@ -36,6 +36,9 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Models => Value::Texts(vec!["Model Flash".into()]),
         Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
+        Kind::Url => Value::Text("https://example.com/hook".into()),
+        Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
+        Kind::Flag => Value::Flag(false),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
         ),
@@ -83,6 +86,22 @@ fn each_setting_is_kept_where_it_is_read_and_no_other_field_can_be_set() {
             patch.set(field, value).then(|| group.with(&patch, NOW))
         },
         |group, field: GroupField| group.value(field, NOW),
+    );
+    let webhook = Webhook {
+        id: WebhookId::new(NOW, [0; 10]),
+        url: WebhookUrl::parse("https://example.com/").unwrap(),
+        types: None,
+        secret: Digest::of(b"secret"),
+        created_at: NOW,
+        disabled: None,
+    };
+    each_setting_is_kept(
+        &webhook,
+        |webhook, field, value| {
+            let mut patch = WebhookPatch::default();
+            patch.set(field, value).then(|| webhook.with(&patch, NOW))
+        },
+        |webhook, field: WebhookField| webhook.value(field),
     );
 }
 

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use shared::network::{Network, is_public};
+use shared::{
+    network::{Network, is_public},
+    wire::MAX_URL_CHARS,
+};
 
-/// Longest URL in characters.
-pub const MAX_URL_CHARS: usize = 2048;
 /// Longest name of a host in characters (RFC 1035).
 const MAX_HOST_CHARS: usize = 253;
 
